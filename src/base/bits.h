@@ -111,4 +111,14 @@ HAK_INLINE uint32_t bits_longest_run(uint64_t map)
     return length;
 }
 
+/* The hash FNV-1a of the bytes (G. Fowler, L. C. Noll, K.-P. Vo). */
+HAK_INLINE uint64_t bits_fnv(const void *bytes, size_t size)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < size; i++) {
+        hash = (hash ^ ((const unsigned char *)bytes)[i]) * UINT64_C(0x100000001b3);
+    }
+    return hash;
+}
+
 #endif

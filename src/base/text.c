@@ -9,35 +9,92 @@ void hak__text_put_part(struct text *text, const char *part, size_t length)
     }
 }
 
-void hak__text_put(struct text *text, const char *string)
+static size_t text_length(const char *string, size_t most)
 {
     size_t length = 0;
-    while (string[length] != '\0') {
+    while (length < most && string[length] != '\0') {
         length++;
     }
-    hak__text_put_part(text, string, length);
+    return length;
 }
 
-static void text_put_digits(struct text *text, uint64_t value, unsigned base)
+void hak__text_put(struct text *text, const char *string)
 {
-    char digits[20]; /* 2^64 has 20 decimal digits */
-    size_t first = sizeof digits;
+    hak__text_put_part(text, string, text_length(string, SIZE_MAX));
+}
+
+/* Puts the digits at the end of the array. Returns the first one. */
+static const char *text_digits(char digits[24], uint64_t value, unsigned base)
+{
+    char *first = digits + 24;
     do {
-        digits[--first] = "0123456789abcdef"[value % base];
+        *--first = "0123456789abcdef"[value % base];
         value /= base;
     } while (value != 0);
-    hak__text_put_part(text, digits + first, sizeof digits - first);
+    return first;
 }
 
-void hak__text_put_unsigned(struct text *text, uint64_t value)
+void hak__text_put_list(struct text *text, const char *at, va_list values)
 {
-    text_put_digits(text, value, 10);
+    for (; *at != '\0'; at++) {
+        if (*at != '%' || *++at == '%') {
+            hak__text_put_part(text, at, 1);
+            continue;
+        }
+        char digits[24];
+        const char *piece = digits, *prefix = "", *fill = *at == '0' ? "0" : " ";
+        bool left = *at == '-';
+        at += left;
+        prefix = *at == '#' ? "0x" : "";
+        at += *at == '#';
+        size_t width = 0, length = 1, most = SIZE_MAX;
+        for (; *at >= '0' && *at <= '9'; at++) {
+            width = width * 10 + (size_t)(*at - '0');
+        }
+        if (*at == '.') {
+            most = (size_t)va_arg(values, int);
+            at += 2;
+        }
+        bool wide = *at == 'l' || *at == 'z';
+        at += wide;
+        if (*at == 's') {
+            piece = va_arg(values, const char *);
+            length = text_length(piece, most);
+        } else if (*at == 'c') {
+            digits[0] = (char)va_arg(values, int);
+        } else {
+            uint64_t value = wide ? va_arg(values, uint64_t) : va_arg(values, unsigned);
+            piece = text_digits(digits, value, *at == 'x' ? 16 : 10);
+            length = (size_t)(digits + sizeof digits - piece);
+        }
+        for (size_t i = length; !left && i < width; i++) {
+            hak__text_put(text, fill);
+        }
+        hak__text_put(text, prefix);
+        hak__text_put_part(text, piece, length);
+        for (size_t i = length; left && i < width; i++) {
+            hak__text_put(text, " ");
+        }
+    }
 }
 
-void hak__text_put_hex(struct text *text, uint64_t value)
+void hak__text_format(struct text *text, const char *format, ...)
 {
-    hak__text_put(text, "0x");
-    text_put_digits(text, value, 16);
+    va_list values;
+    va_start(values, format);
+    hak__text_put_list(text, format, values);
+    va_end(values);
+}
+
+char *hak__text_make(char *data, size_t size, const char *format, ...)
+{
+    struct text text = {data, size - 1, 0};
+    va_list values;
+    va_start(values, format);
+    hak__text_put_list(&text, format, values);
+    va_end(values);
+    data[text.length] = '\0';
+    return data;
 }
 
 static char text_lower(char c)

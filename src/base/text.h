@@ -8,6 +8,8 @@
 
 #include "base/compiler.h"
 
+#include <stdarg.h>
+
 struct text {
     char *data;    /* the caller's buffer */
     size_t size;   /* of the buffer, bytes */
@@ -18,8 +20,16 @@ struct text {
 
 HAK_HIDDEN void hak__text_put(struct text *text, const char *string);
 HAK_HIDDEN void hak__text_put_part(struct text *text, const char *part, size_t length);
-HAK_HIDDEN void hak__text_put_unsigned(struct text *text, uint64_t value);
-HAK_HIDDEN void hak__text_put_hex(struct text *text, uint64_t value); /* with 0x */
+/* As printf with %s, %.*s, %c, %u, %x, %lu, %lx, %zu and %zx; `#` puts 0x before a number. A width
+ * is filled with blanks at the left; after `-` at the right; after `0` with zeroes. */
+HAK_HIDDEN void hak__text_format(struct text *text, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+HAK_HIDDEN void hak__text_put_list(struct text *text, const char *format, va_list values)
+    __attribute__((format(printf, 2, 0)));
+
+/* Makes a string of it in `data`, which has `size` bytes, and returns it. */
+HAK_HIDDEN char *hak__text_make(char *data, size_t size, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* Parses a size in bytes: a decimal number, a unit k, m, g or t (powers of 1024; "ki" and so on are
  * the same) or none, and a "b" or none, in either case. False for anything else, for the empty

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* background.h: how hakmem's own threads start, and when they must end.
  *
- * A process may have three: the scavenger (control/scavenger.h), the observer
- * (observe/observer.h) and the one that writes profiles (observe/profile_dump.h). Each exists only
- * if it is asked for. All signals are blocked in them: the program's own threads get its signals.
- */
+ * A process may have three: the scavenger (control/scavenger.c), the observer (observe/observer.h)
+ * and the one that writes profiles (observe/profile_dump.c). Each exists only if it is asked for.
+ * All signals are blocked in them: the program's own threads get its signals. */
 #ifndef HAK_CONTROL_BACKGROUND_H
 #define HAK_CONTROL_BACKGROUND_H
 

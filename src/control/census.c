@@ -24,41 +24,21 @@ uint64_t hak__census_in_use(const struct class_census *class_census)
                         class_census->in_slabs_count + class_census->cached_count);
 }
 
-uint64_t hak__census_objects_in_use(const struct census *census)
+static void census_add_up(struct census *census)
 {
-    uint64_t count =
+    census->objects_in_use_count =
         census->spans_count + census->whales.live_count + census->sampled.objects_count;
+    census->bytes_in_use =
+        census->span_bytes + census->whales.live_bytes + census->sampled.objects_bytes;
+    census->bytes_cached = census->span_cached_bytes + census->whales.cached_bytes;
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        count += hak__census_in_use(&census->classes[class_index]);
+        const struct class_census *class_census = &census->classes[class_index];
+        uint64_t in_use = hak__census_in_use(class_census), size = size_class_bytes(class_index);
+        census->objects_in_use_count += in_use;
+        census->bytes_in_use += in_use * size;
+        census->bytes_cached += class_census->cached_count * size;
+        census->slab_bytes += class_census->slab_bytes;
     }
-    return count;
-}
-
-uint64_t hak__census_bytes_in_use(const struct census *census)
-{
-    uint64_t bytes = census->span_bytes + census->whales.live_bytes + census->sampled.objects_bytes;
-    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        bytes += hak__census_in_use(&census->classes[class_index]) * size_class_bytes(class_index);
-    }
-    return bytes;
-}
-
-uint64_t hak__census_bytes_cached(const struct census *census)
-{
-    uint64_t bytes = census->span_cached_bytes + census->whales.cached_bytes;
-    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        bytes += census->classes[class_index].cached_count * size_class_bytes(class_index);
-    }
-    return bytes;
-}
-
-uint64_t hak__census_slab_bytes(const struct census *census)
-{
-    uint64_t bytes = 0;
-    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        bytes += census->classes[class_index].slab_bytes;
-    }
-    return bytes;
 }
 
 /* Objects in a bin. A bin that is just changing its limit may seem to hold less than none: that
@@ -216,5 +196,6 @@ void hak__census_take(struct census *census)
     census->superslabs_count = atomic_load_relaxed(&hak__superslabs.claimed_count);
     census->whales = hak__whale_totals();
     census->sampled = hak__sampled_totals();
+    census_add_up(census);
     hak__gate_leave();
 }

@@ -35,6 +35,10 @@ struct census {
     uint64_t threads_count;      /* that have a cache */
     uint64_t superslabs_count;
     struct whale_totals whales;
+    uint64_t objects_in_use_count; /* of slabs, spans and whales together, and sampled ones */
+    uint64_t bytes_in_use;         /* theirs, at usable size */
+    uint64_t bytes_cached;         /* in thread caches, kept spans and kept whales */
+    uint64_t slab_bytes;
     struct sampled_totals sampled; /* objects in slices of their own (large/sampled.h) */
 };
 
@@ -44,15 +48,6 @@ HAK_HIDDEN void hak__census_take(struct census *census);
 
 /* Objects of one class that the program has in use. */
 HAK_HIDDEN uint64_t hak__census_in_use(const struct class_census *class_census);
-/* Objects in use: of slabs, spans and whales together, and sampled ones. */
-HAK_HIDDEN uint64_t hak__census_objects_in_use(const struct census *census);
-/* Their bytes, at usable size. */
-HAK_HIDDEN uint64_t hak__census_bytes_in_use(const struct census *census);
-/* Bytes in thread caches, kept spans and kept whales. */
-HAK_HIDDEN uint64_t hak__census_bytes_cached(const struct census *census);
-/* Bytes of slabs. */
-HAK_HIDDEN uint64_t hak__census_slab_bytes(const struct census *census);
-
 /* Bytes of the spans that a heap keeps; bytes in the bins and the remote buffer of a thread. Any
  * thread, no lock. Exact while the heap's users are at rest. */
 HAK_HIDDEN uint64_t hak__census_span_cached_bytes(const struct heap *heap);

@@ -5,7 +5,6 @@
 #include <pthread.h>
 
 #include "base/atomics.h"
-#include "control/last_report.h"
 #include "control/life.h"
 #include "core/gate.h"
 #include "os/os.h"

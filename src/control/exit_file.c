@@ -3,6 +3,7 @@
 #include "control/exit_file.h"
 
 #include "base/text.h"
+#include "core/diagnose.h"
 #include "core/gate.h"
 #include "core/own_stack.h"
 
@@ -11,6 +12,8 @@
 /* Bytes for a document at first; it doubles. Most reports fit. Half: long ones are copied once
  * more. */
 #define EXIT_COLLECT_SIZE ((size_t)256 << 10)
+
+#define EXIT_LINE_SIZE (EXIT_PATH_SIZE + 128) /* a path and a sentence */
 
 bool hak__exit_file_varies(const struct exit_file *file)
 {
@@ -28,7 +31,7 @@ void hak__exit_file_path(const struct exit_file *file, char path[EXIT_PATH_SIZE]
     struct text text = {path, EXIT_PATH_SIZE - 1, 0};
     for (const char *at = *file->name; *at != '\0'; at++) {
         if (*at == '%' && *++at == 'p') {
-            hak__text_put_unsigned(&text, hak__os_process_id());
+            hak__text_format(&text, "%u", hak__os_process_id());
         } else {
             hak__text_put_part(&text, at, 1);
         }
@@ -122,37 +125,18 @@ static void exit_put(void *argument, const char *piece, size_t size)
     document->length += size;
 }
 
-static int exit_write_to(int descriptor, bool collects, exit_file_writer *writer, void *context)
+static int exit_write_to(int descriptor, bool collects, exit_file_writer *writer)
 {
     struct exit_document document = {.descriptor = descriptor, .collects = collects};
-    writer(context, exit_put, &document);
+    writer(exit_put, &document);
     exit_flush(&document);
     return document.error;
 }
 
 void hak__exit_file_complain(const struct exit_file *file, const char *path, int error)
 {
-    char line[EXIT_PATH_SIZE + 128]; /* a path and a sentence */
-    struct text text = {line, sizeof line - 1, 0};
-    hak__text_put(&text, "hakmem: cannot write the ");
-    hak__text_put(&text, file->what);
-    hak__text_put(&text, " to ");
-    hak__text_put(&text, path);
-    hak__text_put(&text, ": ");
-    hak__text_put(&text, hak__os_file_error(error));
-    line[text.length++] = '\n';
-    hak__os_write_error(line, text.length);
-}
-
-static void exit_say(const struct exit_file *file, const char *before, const char *after)
-{
-    char line[256]; /* the longest sentence has about 100 characters */
-    struct text text = {line, sizeof line - 1, 0};
-    hak__text_put(&text, before);
-    hak__text_put(&text, file->what);
-    hak__text_put(&text, after);
-    line[text.length++] = '\n';
-    hak__os_write_error(line, text.length);
+    DIAGNOSE_SAY(EXIT_LINE_SIZE, "hakmem: cannot write the %s to %s: %s", file->what, path,
+                 hak__os_file_error(error));
 }
 
 /* True: the writers may begin operations. False: a signal interrupted one in this thread, or a fork
@@ -167,12 +151,12 @@ static bool exit_may_begin(void)
     return true;
 }
 
-static bool exit_write_file(struct exit_file *file, exit_file_writer *writer, void *context)
+static bool exit_write_file(struct exit_file *file, exit_file_writer *writer)
 {
     char path[EXIT_PATH_SIZE];
     bool kept = hak__os_is_kept(&file->kept);
     if (*file->name == NULL) {
-        return exit_write_to(kept ? file->kept.descriptor : 2, true, writer, context) == 0;
+        return exit_write_to(kept ? file->kept.descriptor : 2, true, writer) == 0;
     }
     hak__exit_file_path(file, path);
     /* A forked child that has not opened a file of its own has its parent's. */
@@ -180,8 +164,7 @@ static bool exit_write_file(struct exit_file *file, exit_file_writer *writer, vo
     int descriptor = kept             ? file->kept.descriptor
                      : file->replaces ? hak__os_open_new(path)
                                       : hak__os_open_append(path);
-    int error =
-        descriptor < 0 ? descriptor : exit_write_to(descriptor, !file->replaces, writer, context);
+    int error = descriptor < 0 ? descriptor : exit_write_to(descriptor, !file->replaces, writer);
     if (error != 0) {
         hak__exit_file_complain(file, path, error);
     }
@@ -194,7 +177,6 @@ static bool exit_write_file(struct exit_file *file, exit_file_writer *writer, vo
 struct exit_request {
     struct exit_file *file;
     exit_file_writer *writer;
-    void *context;
     bool done;
 };
 
@@ -202,21 +184,23 @@ static void exit_serve(void *argument)
 {
     struct exit_request *request = argument;
     if (!exit_may_begin()) {
-        exit_say(request->file, "hakmem: no ",
-                 ": the process ends inside hakmem, or while it forks");
+        DIAGNOSE_SAY(EXIT_LINE_SIZE,
+                     "hakmem: no %s: the process ends inside hakmem, or while it forks",
+                     request->file->what);
         return;
     }
-    request->done = exit_write_file(request->file, request->writer, request->context);
+    request->done = exit_write_file(request->file, request->writer);
     if (hak__gate_was_refused()) {
         request->done = false;
-        exit_say(request->file, "hakmem: the ", " is not complete: the process forked meanwhile");
+        DIAGNOSE_SAY(EXIT_LINE_SIZE, "hakmem: the %s is not complete: the process forked meanwhile",
+                     request->file->what);
     }
 }
 
 /* On a stack of its own: a signal's handler or a thread that ends the process may have little. */
-bool hak__exit_file_write(struct exit_file *file, exit_file_writer *writer, void *context)
+bool hak__exit_file_write(struct exit_file *file, exit_file_writer *writer)
 {
-    struct exit_request request = {file, writer, context, false};
+    struct exit_request request = {file, writer, false};
     hak__own_stack_try(exit_serve, &request);
     return request.done;
 }

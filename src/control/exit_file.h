@@ -25,7 +25,7 @@ struct exit_file {
 };
 
 /* Writes the document to the sink. */
-typedef void exit_file_writer(void *context, hak_report_sink *sink, void *sink_argument);
+typedef void exit_file_writer(hak_report_sink *sink, void *sink_argument);
 
 /* True if the name has %p: each process has a file of its own. */
 HAK_HIDDEN bool hak__exit_file_varies(const struct exit_file *file);
@@ -39,7 +39,6 @@ HAK_HIDDEN void hak__exit_file_path(const struct exit_file *file, char path[EXIT
 HAK_HIDDEN void hak__exit_file_complain(const struct exit_file *file, const char *path, int error);
 /* Lets `writer` write to the file, and closes it unless it stays. False: not all is written, and
  * standard error says why. */
-HAK_HIDDEN bool hak__exit_file_write(struct exit_file *file, exit_file_writer *writer,
-                                     void *context);
+HAK_HIDDEN bool hak__exit_file_write(struct exit_file *file, exit_file_writer *writer);
 
 #endif

@@ -1,6 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* last_report.c: see last_report.h. */
-#include "control/last_report.h"
+/* last_report.c: the report that a process writes when it ends (HAKMEM_STATS).
+ *
+ * Its file is opened at the start: at the end a server's worker may have no right to open it, and
+ * programs such as ls have closed standard error. A child of fork writes to the same file, or to
+ * one of its own if the name has a %p.
+ *
+ * A signal that ends the process runs no destructor. With HAKMEM_STATS_SIGNAL=1 hakmem installs
+ * handlers where the program's parent left the default action. They write the documents that are
+ * asked for, and then let the default action end the process. That is off by default, because
+ * sigaction shows the program that there is a handler. */
 
 #include <signal.h>
 
@@ -25,24 +33,14 @@ static bool last_reports(void)
 static struct exit_file last_file = {
     .name = &hak__settings.stats_file, .what = "report", .kept = {-1, 0, 0}};
 
-static enum hak_report_format last_format(void)
+static void last_write(hak_report_sink *sink, void *sink_argument)
 {
-    switch (hak__settings.stats) {
-    case STATS_SUMMARY:
-        return HAK_REPORT_SUMMARY;
-    case STATS_JSON:
-        return HAK_REPORT_JSON;
-    case STATS_PROMETHEUS:
-        return HAK_REPORT_PROMETHEUS;
-    default:
-        return HAK_REPORT_TEXT;
-    }
-}
-
-static void last_write(void *context, hak_report_sink *sink, void *sink_argument)
-{
-    (void)context;
-    hak_report(last_format(), sink, sink_argument);
+    uint32_t stats = hak__settings.stats;
+    hak_report(stats == STATS_SUMMARY      ? HAK_REPORT_SUMMARY
+               : stats == STATS_JSON       ? HAK_REPORT_JSON
+               : stats == STATS_PROMETHEUS ? HAK_REPORT_PROMETHEUS
+                                           : HAK_REPORT_TEXT,
+               sink, sink_argument);
 }
 
 /* --- signals --- */
@@ -55,7 +53,7 @@ static void last_write_all(void)
 {
     hak__gate_hurry(true);
     if (last_reports()) {
-        hak__exit_file_write(&last_file, last_write, NULL);
+        hak__exit_file_write(&last_file, last_write);
     }
     if (hak__ending_take()) {
         hak__profile_at_end();
@@ -66,8 +64,8 @@ static void last_write_all(void)
 }
 
 /* The handler. It may have interrupted any code of the program: it takes no lock of the C library,
- * and waits only a moment for a fork, which may be waiting for such a lock that this thread
- * holds. If it has interrupted hakmem, the gate refuses it (core/gate.h). */
+ * and waits only a moment for a fork, which may be waiting for such a lock that this thread holds.
+ * If it has interrupted hakmem, the gate refuses it (core/gate.h). */
 static void last_handle(int signal)
 {
     uint32_t begun = 0;
@@ -119,6 +117,6 @@ void hak__last_report_at_end(void)
 {
     uint32_t begun = 0;
     if (last_reports() && atomic_cas_acquire(&shared_last_begun, &begun, 1u)) {
-        hak__exit_file_write(&last_file, last_write, NULL);
+        hak__exit_file_write(&last_file, last_write);
     }
 }

@@ -21,9 +21,6 @@
 #include "base/text.h"
 #include "control/background.h"
 #include "control/ending.h"
-#include "control/last_report.h"
-#include "control/scavenger.h"
-#include "control/secure_end.h"
 #include "core/diagnose.h"
 #include "core/options.h"
 #include "heap/heap.h"
@@ -31,8 +28,8 @@
 
 const bool hak__life_linked = true;
 
-/* Weak: a static program may lack dlsym, and older C libraries have it in a library of their own.
- */
+/* Weak: a static program may lack dlsym, and older C libraries have it in a library of their
+ * own. */
 #pragma weak dlsym
 
 /* --- begin --- */
@@ -112,18 +109,8 @@ static void life_announce(const char *own_path)
         const char *program = hak__os_program();
         own_path = program != NULL ? program : "a program without a name";
     }
-    char line[4096 + 128]; /* the longest path and a sentence */
-    struct text text = {line, sizeof line - 1, 0};
-    hak__text_put(&text, "hakmem: ");
-    hak__text_put(&text, hak_version());
-    hak__text_put(&text, " serves process ");
-    hak__text_put_unsigned(&text, hak__os_process_id());
-    hak__text_put(&text, " (profile ");
-    hak__text_put(&text, hak__settings.profile);
-    hak__text_put(&text, ") from ");
-    hak__text_put(&text, own_path);
-    line[text.length++] = '\n';
-    hak__os_write_error(line, text.length);
+    DIAGNOSE_SAY(4096 + 128, "hakmem: %s serves process %u (profile %s) from %s", hak_version(),
+                 hak__os_process_id(), hak__settings.profile, own_path); /* the longest path */
 }
 
 /* Removes HAKMEM_ANNOUNCE from the environment. The process id survives exec, and a script may exec

@@ -1,6 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* scavenger.c: see scavenger.h. */
-#include "control/scavenger.h"
+/* scavenger.c: an optional thread that returns free memory to the OS while the program idles
+ * (HAKMEM_SCAVENGER=1). All other work happens in calls of malloc and free.
+ *
+ * It takes the notifications of heaps, returns kept spans and purges by the clock. It cannot empty
+ * bins, which belong to their threads. While tasks of the program's cgroup or of the machine wait
+ * for memory (pressure stall information), every thread purges after 10 ms. The scavenger has no
+ * heap, allocates nothing, and has its own table of descriptors. Rights belong to threads, too: a
+ * program that gives up capabilities with capset and then calls setuid is ended by the C library,
+ * because the scavenger has kept its rights (docs/guarantees.md). */
+#include "control/life.h"
 
 #include "control/background.h"
 #include "core/knobs.h"

@@ -1,6 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* secure_end.c: see secure_end.h. */
-#include "control/secure_end.h"
+/* secure_end.c: the last look of the secure form, when the program exits: at blocks that nobody
+ * freed, and so nobody has looked at, and at freed ones that still rest (cache/cache.h).
+ *
+ *   in use    slabs and spans: a canary that has changed is reported
+ *   resting   slabs: a byte that is not zero is reported
+ *
+ * It runs if the process has had one thread since its start or the fork that made it, and no parent
+ * with several threads: else a block may be on its way between two states. A signal handler that
+ * exits may have interrupted the thread itself anywhere, so the states are written first or last as
+ * region/secure.h says. No lock. */
+#include "control/life.h"
 
 #include <stdio.h>
 #include <string.h>

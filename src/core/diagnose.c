@@ -18,43 +18,39 @@ void hak__diagnose_abort(void)
     hak__os_abort();
 }
 
+void hak__diagnose_line(char *line, size_t size, const char *format, ...)
+{
+    struct text text = {line, size - 1, 0};
+    va_list values;
+    va_start(values, format);
+    hak__text_put_list(&text, format, values);
+    va_end(values);
+    line[text.length++] = '\n';
+    hak__os_write_error(line, text.length);
+}
+
 /* Which process it is, and how to learn more. A second line, so that a log's first line says what
  * happened. */
 static void diagnose_place(bool is_ours)
 {
-    char line[LINE_SIZE];
-    struct text text = {line, sizeof line, 0};
     const char *program = hak__os_program();
-    hak__text_put(&text, "hakmem: in process ");
-    hak__text_put_unsigned(&text, hak__os_process_id());
-    hak__text_put(&text, is_ours ? "; HAKMEM_GUARD=1 may show who allocated and freed it; program "
-                                 : "; program ");
-    hak__text_put(&text, program != NULL ? program : "unknown");
-    text.length -= text.length == sizeof line; /* cut: room for the end of the line */
-    hak__text_put(&text, "\n");
-    hak__os_write_error(line, text.length);
+    DIAGNOSE_SAY(LINE_SIZE, "hakmem: in process %u%s; program %s", hak__os_process_id(),
+                 is_ours ? "; HAKMEM_GUARD=1 may show who allocated and freed it" : "",
+                 program != NULL ? program : "unknown");
 }
 
 static void diagnose_what(const char *what, const void *pointer, size_t object_size,
                           uint32_t heap_id)
 {
-    char line[LINE_SIZE];
-    struct text text = {line, sizeof line, 0};
-    hak__text_put(&text, "hakmem: fatal: ");
-    hak__text_put(&text, what);
-    hak__text_put(&text, ": pointer ");
-    hak__text_put_hex(&text, (uintptr_t)pointer);
+    char size[48] = "", heap[32] = "";
     if (object_size != 0) {
-        hak__text_put(&text, ", size class ");
-        hak__text_put_unsigned(&text, object_size);
-        hak__text_put(&text, " bytes");
+        hak__text_make(size, sizeof size, ", size class %zu bytes", object_size);
     }
     if (heap_id != 0) {
-        hak__text_put(&text, ", owned by heap ");
-        hak__text_put_unsigned(&text, heap_id);
+        hak__text_make(heap, sizeof heap, ", owned by heap %u", heap_id);
     }
-    hak__text_put(&text, "\n");
-    hak__os_write_error(line, text.length);
+    DIAGNOSE_SAY(LINE_SIZE, "hakmem: fatal: %s: pointer %#lx%s%s", what, (uintptr_t)pointer, size,
+                 heap);
 }
 
 void hak__diagnose_report(const char *what, const void *pointer, size_t object_size,
@@ -80,29 +76,16 @@ void hak__diagnose_fatal(const char *what, const void *pointer, size_t object_si
 
 void hak__diagnose_warn(const char *what, const void *pointer)
 {
-    char line[LINE_SIZE];
-    struct text text = {line, sizeof line, 0};
-    hak__text_put(&text, "hakmem: warning: ");
-    hak__text_put(&text, what);
     if (pointer != NULL) {
-        hak__text_put(&text, ": pointer ");
-        hak__text_put_hex(&text, (uintptr_t)pointer);
+        DIAGNOSE_SAY(LINE_SIZE, "hakmem: warning: %s: pointer %#lx", what, (uintptr_t)pointer);
+    } else {
+        DIAGNOSE_SAY(LINE_SIZE, "hakmem: warning: %s", what);
     }
-    hak__text_put(&text, "\n");
-    hak__os_write_error(line, text.length);
 }
 
 void hak__assert_fail(const char *text, const char *file, int line)
 {
-    char buffer[LINE_SIZE];
-    struct text message = {buffer, sizeof buffer, 0};
-    hak__text_put(&message, "hakmem: fatal: assertion failed: ");
-    hak__text_put(&message, text);
-    hak__text_put(&message, " (");
-    hak__text_put(&message, file);
-    hak__text_put(&message, ":");
-    hak__text_put_unsigned(&message, (uint64_t)line);
-    hak__text_put(&message, ")\n");
-    hak__os_write_error(buffer, message.length);
+    DIAGNOSE_SAY(LINE_SIZE, "hakmem: fatal: assertion failed: %s (%s:%u)", text, file,
+                 (unsigned)line);
     hak__diagnose_abort();
 }

@@ -28,4 +28,14 @@ HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__diagnose_abort(void);
  * fatal report. Defined in heap/thread.c. */
 HAK_HIDDEN HAK_COLD void hak__thread_give_up(void);
 
+/* Writes a line to standard error, as hak__text_format makes it, cut at `size` bytes, which are on
+ * the stack. */
+#define DIAGNOSE_SAY(size, ...)                                                                    \
+    do {                                                                                           \
+        char line_[size];                                                                          \
+        hak__diagnose_line(line_, sizeof line_, __VA_ARGS__);                                      \
+    } while (0)
+HAK_HIDDEN void hak__diagnose_line(char *line, size_t size, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
 #endif

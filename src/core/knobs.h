@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* knobs.h: the numbers that steer the slow paths. The options set them when the process starts.
  * Later, hak_option_set and hak_limit_set may change those that core/option_list.h lets change, and
- * the learner those of learn/point.h. Any thread reads them, relaxed. UINT32_MAX and UINT64_MAX
- * mean never or no limit. Writers call seal_open before (core/seal.h). */
+ * the learner those of learn/tournament.h. Any thread reads them, relaxed. UINT32_MAX and
+ * UINT64_MAX mean never or no limit. Writers call seal_open before (core/seal.h). */
 #ifndef HAK_CORE_KNOBS_H
 #define HAK_CORE_KNOBS_H
 

@@ -65,10 +65,7 @@ static void option_refuse(const char *where, const char *reason, const char *mor
         hak__text_put_part(&text, *where >= ' ' && *where <= '~' ? where : "?", 1);
     }
     text.size = sizeof line; /* the reason always fits */
-    hak__text_put(&text, " ignored: ");
-    hak__text_put(&text, reason);
-    hak__text_put(&text, more);
-    hak__text_put(&text, "\n");
+    hak__text_format(&text, " ignored: %s%s\n", reason, more);
     hak__os_write_error(line, text.length);
 }
 
@@ -198,10 +195,8 @@ static void options_read_program(enum option_pass pass)
         }
         if (reason != NULL) {
             char where[OPTION_WHERE_SIZE];
-            struct text text = {where, sizeof where - 1, 0};
-            hak__text_put(&text, "hakmem_options: ");
-            hak__text_put_part(&text, setting.at, (size_t)(setting.end - setting.at));
-            where[text.length] = '\0';
+            hak__text_make(where, sizeof where, "hakmem_options: %.*s",
+                           (int)(setting.end - setting.at), setting.at);
             option_refuse(where, reason, more);
         }
     }
@@ -264,8 +259,7 @@ static void option_file_where(uint32_t line, char where[OPTION_WHERE_SIZE])
     }
     hak__text_put(&text, path);
     if (line != 0) {
-        hak__text_put(&text, ":");
-        hak__text_put_unsigned(&text, line);
+        hak__text_format(&text, ":%u", line);
     }
     where[text.length] = '\0';
 }

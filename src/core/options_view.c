@@ -15,8 +15,7 @@ static void option_put_bytes(struct text *text, uint64_t bytes)
         bytes /= 1024;
         unit++;
     }
-    hak__text_put_unsigned(text, bytes);
-    hak__text_put(text, suffixes[unit]);
+    hak__text_format(text, "%lu%s", bytes, suffixes[unit]);
 }
 
 void hak__option_put_value(struct text *text, const struct option *option)
@@ -35,13 +34,13 @@ void hak__option_put_value(struct text *text, const struct option *option)
         if (ms == UINT32_MAX) {
             hak__text_put(text, "never");
         } else {
-            hak__text_put_unsigned(text, ms);
+            hak__text_format(text, "%u", ms);
         }
         break;
     }
     case KIND_NUMBER:
     case KIND_SIGNAL:
-        hak__text_put_unsigned(text, *(const uint32_t *)option->place);
+        hak__text_format(text, "%u", *(const uint32_t *)option->place);
         break;
     case KIND_BYTES_32:
         option_put_bytes(text, atomic_load_relaxed((const uint32_t *)option->place));
@@ -63,7 +62,7 @@ void hak__option_put_value(struct text *text, const struct option *option)
         hak__text_put(text, hak__option_stats_names[*(const uint32_t *)option->place]);
         break;
     case KIND_PROCESS:
-        hak__text_put_unsigned(text, *(const uint64_t *)option->place);
+        hak__text_format(text, "%lu", *(const uint64_t *)option->place);
         break;
     }
 }

@@ -164,9 +164,7 @@ int hak_option_get(const char *name, char *value, size_t size)
 static void control_put_number(struct control_answer *answer, uint64_t value)
 {
     char digits[24];
-    struct text text = {digits, sizeof digits, 0};
-    hak__text_put_unsigned(&text, value);
-    control_put_part(answer, digits, text.length);
+    control_put(answer, hak__text_make(digits, sizeof digits, "%lu", value));
 }
 
 /* The sink of a file. */
@@ -231,50 +229,18 @@ static int control_reset_peaks(const char *value, struct control_answer *answer)
     return 0;
 }
 
-static void control_write_summary(hak_report_sink *sink, void *argument)
-{
-    hak_report(HAK_REPORT_SUMMARY, sink, argument);
-}
-
-static void control_write_text(hak_report_sink *sink, void *argument)
-{
-    hak_report(HAK_REPORT_TEXT, sink, argument);
-}
-
-static void control_write_json(hak_report_sink *sink, void *argument)
-{
-    hak_report(HAK_REPORT_JSON, sink, argument);
-}
-
-static void control_write_prometheus(hak_report_sink *sink, void *argument)
-{
-    hak_report(HAK_REPORT_PROMETHEUS, sink, argument);
-}
-
-static int control_report_summary(const char *path, struct control_answer *answer)
-{
-    return control_write(control_write_summary, path, true, answer);
-}
-
-static int control_report_text(const char *path, struct control_answer *answer)
-{
-    return control_write(control_write_text, path, true, answer);
-}
-
-static int control_report_json(const char *path, struct control_answer *answer)
-{
-    return control_write(control_write_json, path, true, answer);
-}
-
-static int control_report_prometheus(const char *path, struct control_answer *answer)
-{
-    return control_write(control_write_prometheus, path, true, answer);
-}
-
-static int control_heap_map(const char *path, struct control_answer *answer)
-{
-    return control_write(hak_heap_map, path, false, answer);
-}
+/* An action that writes a document to the answer, or to the file. */
+#define CONTROL_WRITER(action, writer, appends)                                                    \
+    static int action(const char *path, struct control_answer *answer)                             \
+    {                                                                                              \
+        return control_write(writer, path, appends, answer);                                       \
+    }
+CONTROL_WRITER(control_report_summary, hak__report_summary, true)
+CONTROL_WRITER(control_report_text, hak__report_text, true)
+CONTROL_WRITER(control_report_json, hak__report_json, true)
+CONTROL_WRITER(control_report_prometheus, hak__report_prometheus, true)
+CONTROL_WRITER(control_heap_map, hak_heap_map, false)
+CONTROL_WRITER(control_profile_write, hak_profile_write, true)
 
 static int control_profile_start(const char *value, struct control_answer *answer)
 {
@@ -292,11 +258,6 @@ static int control_profile_stop(const char *value, struct control_answer *answer
     (void)value;
     (void)answer;
     return control_start() ? control_set_samples(UINT64_MAX) : EAGAIN;
-}
-
-static int control_profile_write(const char *path, struct control_answer *answer)
-{
-    return control_write(hak_profile_write, path, true, answer);
 }
 
 static int control_observe_start(const char *value, struct control_answer *answer)
@@ -351,14 +312,8 @@ static void control_list_name(struct control_listing *listing, const char *group
                               const char *takes, const char *help)
 {
     char line[400]; /* the longest help of an option has some 110 characters */
-    const char *const parts[] = {group, name, "\t", takes, "\t", help};
-    struct text text = {line, sizeof line - 2, 0};
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        hak__text_put(&text, parts[i]);
-    }
-    line[text.length++] = '\n';
-    line[text.length] = '\0';
-    control_list_line(listing, line, text.length);
+    hak__text_make(line, sizeof line, "%s%s\t%s\t%s\n", group, name, takes, help);
+    control_list_line(listing, line, control_length(line));
 }
 
 static int control_list(const char *prefix, struct control_answer *answer)

@@ -12,8 +12,7 @@
  * onto which any thread pushes. Places for waiting blocks are words that threads change with one
  * atomic instruction each; the blocks are not written to, because they may be anybody's. Both are
  * whole in the child of a fork: the child sees each other thread stopped between two instructions,
- * because the kernel write-protects all pages while it copies the address space.
- */
+ * because the kernel write-protects all pages while it copies the address space. */
 #ifndef HAK_LARGE_EMERGENCY_H
 #define HAK_LARGE_EMERGENCY_H
 

@@ -3,6 +3,7 @@
 #include "large/sampled.h"
 
 #include "base/atomics.h"
+#include "base/list.h"
 #include "core/lock.h"
 #include "region/secure.h"
 #include "region/superslab.h"
@@ -101,29 +102,6 @@ struct sampled_totals hak__sampled_totals(void)
                                    atomic_load_relaxed(&shared_sampled_totals.slices_count)};
 }
 
-static void sampled_list(struct sampled_slice *slice)
-{
-    struct sampled_slice *first = sampled_partial[slice->class_index];
-    slice->previous = NULL;
-    slice->next = first;
-    if (first != NULL) {
-        first->previous = slice;
-    }
-    sampled_partial[slice->class_index] = slice;
-}
-
-static void sampled_unlist(struct sampled_slice *slice)
-{
-    if (slice->previous != NULL) {
-        slice->previous->next = slice->next;
-    } else {
-        sampled_partial[slice->class_index] = slice->next;
-    }
-    if (slice->next != NULL) {
-        slice->next->previous = slice->previous;
-    }
-}
-
 /* Under SAMPLED. NULL: no memory. */
 static struct sampled_slice *sampled_add_slice(uint32_t class_index)
 {
@@ -138,7 +116,7 @@ static struct sampled_slice *sampled_add_slice(uint32_t class_index)
     slice->used_count = 0;
     slice->carved_count = 0;
     slice->capacity = bytes < SLICE_SIZE ? (uint32_t)(SLICE_SIZE / bytes) : 1;
-    sampled_list(slice);
+    LIST_PUSH(sampled_partial[slice->class_index], slice);
     sampled_account(0, 0, sampled_slices(bytes));
     window_set_owner(run.slice, OWNER_SAMPLED);
     return slice;
@@ -156,7 +134,7 @@ static void *sampled_pop(struct sampled_slice *slice)
         object = (struct sampled_object *)(void *)(start + slice->carved_count++ * bytes);
     }
     if (++slice->used_count == slice->capacity) {
-        sampled_unlist(slice);
+        LIST_REMOVE(sampled_partial[slice->class_index], slice);
     }
     sampled_account(1, bytes, 0);
     return object;
@@ -190,7 +168,7 @@ void hak__sampled_free(void *pointer)
     }
     lock_acquire(&sampled_lock);
     if (slice->used_count == slice->capacity) {
-        sampled_list(slice);
+        LIST_PUSH(sampled_partial[slice->class_index], slice);
     }
     object->next = slice->free_list;
     slice->free_list = object;
@@ -199,7 +177,7 @@ void hak__sampled_free(void *pointer)
     sampled_account(UINT64_MAX, 0 - (uint64_t)bytes, 0); /* subtracts */
     if (slice->used_count == 0) {
         uint32_t slices = sampled_slices(bytes);
-        sampled_unlist(slice);
+        LIST_REMOVE(sampled_partial[slice->class_index], slice);
         sampled_account(0, 0, 0 - (uint64_t)slices);
         window_set_owner(number, OWNER_NOBODY);
         if (HAK_SECURE) {

@@ -31,8 +31,8 @@ HAK_HIDDEN void hak__sampled_shrink(void *object, size_t size);
  * reports: the slice may be given back and be a slab at that moment. */
 HAK_HIDDEN uint32_t hak__sampled_slices(size_t slice);
 
-/* Objects in use and their bytes, and the slices that hold them. Any thread; each is exact at rest.
- */
+/* Objects in use and their bytes, and the slices that hold them. Any thread; each is exact at
+ * rest. */
 struct sampled_totals {
     uint64_t objects_count;
     uint64_t objects_bytes;

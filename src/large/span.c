@@ -4,7 +4,6 @@
 
 #include "base/bits.h"
 #include "core/diagnose.h"
-#include "large/span_rests.h"
 #include "os/os.h"
 #include "region/left.h"
 #include "region/secure.h"
@@ -146,7 +145,7 @@ static void span_begin_use(size_t slice, size_t size)
         if (span_has_front(span_metadata(slice))) {
             hak__secure_put_front(hak__span_pointer(slice));
         }
-        atomic_fence_signal(); /* the owner is written after it (control/secure_end.h) */
+        atomic_fence_signal(); /* the owner is written after it (control/secure_end.c) */
     }
 }
 

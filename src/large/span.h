@@ -24,8 +24,7 @@
  * that is aligned to slices or more has one more slice before it, for the canary.
  *
  * Locks: a caller that passes a cache holds the lock of the cache's heap. Any other caller that
- * allocates, frees or resizes holds a heap's lock or is inside the gate (core/gate.h).
- */
+ * allocates, frees or resizes holds a heap's lock or is inside the gate (core/gate.h). */
 #ifndef HAK_LARGE_SPAN_H
 #define HAK_LARGE_SPAN_H
 
@@ -89,8 +88,8 @@ HAK_HIDDEN struct span hak__span_allocate_long(struct counters *counters, size_t
  * several threads that do so at the same time one gets it; the process of the others aborts. Any
  * thread, no lock. */
 HAK_HIDDEN void hak__span_take(size_t slice);
-/* Frees a span that was taken, into `cache` if there is room. If `cache` is NULL or
- * the span is a long one, its slices go back to their superslabs. `counters` may be NULL. */
+/* Frees a span that was taken, into `cache` if there is room. If `cache` is NULL or the span is a
+ * long one, its slices go back to their superslabs. `counters` may be NULL. */
 HAK_HIDDEN void hak__span_free_taken(struct span_cache *cache, struct counters *counters,
                                      size_t slice);
 /* Both in one. */
@@ -115,5 +114,14 @@ HAK_HIDDEN struct span_totals hak__span_totals_without_cache(void);
 /* Returns the spans of entries that were not used since the last trim to their superslabs; all if
  * `everything`. Returns the number of slices. */
 HAK_HIDDEN uint32_t hak__span_cache_trim(struct span_cache *cache, bool everything);
+
+/* --- span_rests.c: how the slices of freed spans go back, in the secure form after a rest --- */
+
+/* Returns slices of a freed span, all of which may be closed, to their superslab. */
+HAK_HIDDEN void hak__span_give(size_t slice, uint32_t slices);
+/* Secure form: closes a freed span, if the heap may close one more. False: it did not. */
+HAK_HIDDEN bool hak__span_rest(struct span_rests *rests, size_t slice, uint32_t slices);
+/* Ends all rests. Returns the number of slices. */
+HAK_HIDDEN uint32_t hak__span_end_rests(struct span_rests *rests);
 
 #endif

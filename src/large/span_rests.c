@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* span_rests.c: see span_rests.h. */
-#include "large/span_rests.h"
+/* span_rests.c: see span.h. */
+#include "large/span.h"
 
 #include "os/os.h"
 #include "region/superslab.h"

@@ -14,9 +14,8 @@
 #include "core/knobs.h"
 #include "large/emergency.h"
 #include "large/whale_cache.h"
-#include "large/whale_canary.h"
-#include "large/whale_join.h"
 #include "large/whale_left.h"
+#include "large/whale_ranges.h"
 #include "large/whale_registry.h"
 #include "os/os.h"
 #include "region/huge.h"
@@ -469,9 +468,8 @@ struct whale_totals hak__whale_totals(void)
 {
     lock_acquire(&hak__whale_lock);
     struct whale_totals totals = hak__whale_registry_totals();
-    struct whale_cache_totals cache = hak__whale_cache_totals();
-    totals.cached_bytes = cache.bytes;
-    totals.metadata_bytes += cache.metadata_bytes + hak__emergency_metadata_bytes();
+    totals.cached_bytes = hak__ranges.size;
+    totals.metadata_bytes += hak__ranges.mapped + hak__emergency_metadata_bytes();
     lock_release(&hak__whale_lock);
     return totals;
 }

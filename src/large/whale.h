@@ -7,13 +7,12 @@
  *
  * Cache (whale_cache.h): freed whales, as ranges of addresses. A request takes a part of the
  * smallest range that is large enough, and the rest stays. If there is none, it stretches the
- * largest range, or joins the pages of several ranges (whale_join.h), or maps new memory. A purge
+ * largest range, or joins the pages of several ranges (whale_join.c), or maps new memory. A purge
  * pass unmaps the ranges that were freed half of knobs.purge_delay_ms ago or earlier.
  *
  * Locks: WHALES guards the registry and the cache; no system call is made under it. Callers of
  * allocate, free, resize and trim are inside the gate (core/gate.h) and hold no lock of rank WHALES
- * or above. The functions that only look may be called by any thread, also in a signal handler.
- */
+ * or above. The functions that only look may be called by any thread, also in a signal handler. */
 #ifndef HAK_LARGE_WHALE_H
 #define HAK_LARGE_WHALE_H
 
@@ -58,8 +57,8 @@ struct whale_result {
 };
 
 /* Allocates `size` bytes, 0 to REQUEST_SIZE_MAX, at a multiple of `alignment`, any power of two. If
- * mappings are short (region/mappings.h), what may be a span gets cached ranges only.
- * `want_zero` prefers a new mapping to a range that would take long to clear; it clears nothing. */
+ * mappings are short (region/mappings.h), what may be a span gets cached ranges only. `want_zero`
+ * prefers a new mapping to a range that would take long to clear; it clears nothing. */
 HAK_HIDDEN struct whale_result hak__whale_allocate(size_t size, size_t alignment, bool want_zero);
 /* As hak__whale_allocate, even if mappings are short. The kernel joins mappings side by side, so
  * there may be far fewer than hakmem counts. */
@@ -106,5 +105,41 @@ HAK_HIDDEN struct whale_totals hak__whale_totals(void);
 HAK_HIDDEN extern struct lock hak__whale_lock; /* for fork */
 /* Takes the lock, or returns false after some 0.1 s: this thread may hold it itself. */
 HAK_HIDDEN bool hak__whale_lock_soon(void);
+
+/* --- lists, for reports ---
+ *
+ * A list of whales in use and freed whales that are kept is filled several times. Each time it
+ * holds the next whales in the order of addresses. So it needs no memory but the caller's, and no
+ * lock is held between two fills. A whale that exists throughout is listed once. n whales take n /
+ * WHALE_LIST_MAX looks at all whales. */
+
+/* Whales of one fill. Twice as many: half as many looks at all whales, and 768 bytes more on the
+ * stack. */
+#define WHALE_LIST_MAX (HAK_TINY_LIMITS ? 3u : 32u)
+
+struct whale_view {
+    uintptr_t address;
+    size_t size;     /* bytes mapped */
+    uint32_t age_ms; /* since it was freed; 0: in use */
+    bool kept;       /* freed, and kept for reuse */
+};
+
+struct whale_list {
+    struct whale_view views[WHALE_LIST_MAX]; /* by rising address */
+    uint32_t count;
+    uintptr_t after; /* the list holds whales above this address; 0 at first */
+};
+
+/* Fills the list with the next whales; `list->after` is where the last fill ended. False: there are
+ * no more. Takes WHALES. The caller is inside the gate and holds no lock. */
+HAK_HIDDEN bool hak__whale_list_next(struct whale_list *list);
+
+/* The memory of the tables about whales. Takes WHALES. It may be unmapped at any moment after that,
+ * so the caller only asks the kernel about it. */
+struct whale_tables {
+    struct whale_view registry; /* size 0: there is none yet */
+    struct whale_view cache;    /* size 0: it is still the first one, in the library's own data */
+};
+HAK_HIDDEN struct whale_tables hak__whale_tables(void);
 
 #endif

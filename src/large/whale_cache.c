@@ -88,8 +88,8 @@ static void peak_correct(size_t untouched)
     peak.before -= peak.before < untouched ? peak.before : untouched;
 }
 
-/* Takes [address, address + size) out of a range. The rests before and behind it stay in the cache.
- */
+/* Takes [address, address + size) out of a range. The rests before and behind it stay in the
+ * cache. */
 static struct whale cache_carve(uint32_t index, uintptr_t address, size_t size)
 {
     struct whale_range range = hak__ranges_remove(index);
@@ -308,10 +308,68 @@ void hak__whale_cache_put(struct whale whale, size_t resident)
     }
 }
 
+/* --- rests of the secure form --- */
+
+/* With heads and tails; size 0: none. Twice as many: a use after free faults for twice as long.
+ * Under the lock. */
+#define WHALES_RESTING 64u
+static struct whale whales_resting[WHALES_RESTING];
+static uint32_t whale_next_resting;
+
+static void whale_release(struct whale rested)
+{
+    if (rested.size != 0) {
+        hak__os_release_addresses((void *)rested.address, rested.size);
+    }
+}
+
+/* Unmaps the whale and its tail, but keeps the addresses until WHALES_RESTING others were freed. */
+static void whale_retire(struct whale whale)
+{
+    char *start = (char *)whale.address - WHALE_HEAD;
+    whale = (struct whale)WHALE_OF((uintptr_t)start, WHALE_HEAD + whale.size + WHALE_TAIL, 0);
+    if (!hak__os_keep_addresses(start, whale.size)) {
+        if (hak__os_open_pages(start, WHALE_HEAD)) { /* a discard may write to the first page */
+            hak__os_discard(start, whale.size);
+        } else {
+            hak__os_leave(WHALE_HEAD);
+            hak__os_discard(start + WHALE_HEAD, whale.size - WHALE_HEAD);
+        }
+        return;
+    }
+    lock_acquire(&hak__whale_lock);
+    struct whale *place = &whales_resting[whale_next_resting++ % WHALES_RESTING];
+    struct whale rested = *place;
+    *place = whale;
+    lock_release(&hak__whale_lock);
+    whale_release(rested);
+}
+
+HAK_RACY_READER bool hak__whale_is_resting(uintptr_t address)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < WHALES_RESTING; i++) {
+        found |= address - whales_resting[i].address < whales_resting[i].size;
+    }
+    return found;
+}
+
+/* Gives all such addresses up. */
+static void whale_end_rests(void)
+{
+    for (uint32_t i = 0; i < WHALES_RESTING; i++) {
+        lock_acquire(&hak__whale_lock);
+        struct whale rested = whales_resting[i];
+        whales_resting[i].size = 0;
+        lock_release(&hak__whale_lock);
+        whale_release(rested);
+    }
+}
+
 void hak__whale_unmap(struct whale whale)
 {
     if (whale.size != 0 && HAK_SECURE) {
-        hak__whale_retire(whale);
+        whale_retire(whale);
     } else if (whale.size != 0) {
         hak__os_discard((void *)whale.address, whale.size);
         whale_uncount(whale);
@@ -338,7 +396,7 @@ size_t hak__whale_cache_trim(uint32_t age_ms)
 {
     if (HAK_SECURE) { /* which caches no whales */
         if (age_ms == 0) {
-            hak__whale_end_rests();
+            whale_end_rests();
         }
         return 0;
     }
@@ -372,24 +430,4 @@ size_t hak__whale_cache_trim(uint32_t age_ms)
         }
     }
     return bytes;
-}
-
-void hak__whale_cache_list(struct whale_list *list)
-{
-    uint32_t now = hak__os_clock_ms();
-    for (uint32_t i = ranges_oldest(); i != 0; i = hak__ranges.entries[i].age.after) {
-        const struct whale_range *range = &hak__ranges.entries[i];
-        hak__whale_list_offer(list, (struct whale_view){range->whale.address, range->whale.size,
-                                                        now - range->freed_ms, true});
-    }
-}
-
-struct whale_cache_totals hak__whale_cache_totals(void)
-{
-    return (struct whale_cache_totals){hak__ranges.size, hak__ranges.mapped};
-}
-
-struct whale_view hak__whale_cache_table(void)
-{
-    return (struct whale_view){(uintptr_t)hak__ranges.entries, hak__ranges.mapped, 0, false};
 }

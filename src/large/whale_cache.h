@@ -10,12 +10,12 @@
  *
  * Locks: the functions take WHALES themselves, unless said otherwise. They make no system call
  * under it: a range that was taken out of the cache is known to its taker only. Callers are inside
- * the gate (core/gate.h).
- */
+ * the gate (core/gate.h). */
 #ifndef HAK_LARGE_WHALE_CACHE_H
 #define HAK_LARGE_WHALE_CACHE_H
 
-#include "large/whale_list.h"
+#include "large/whale.h"
+#include "region/secure.h"
 
 /* What a request gets out of the cache: one whale, or parts to be joined. All parts but the last
  * are whole huge pages; the last may be the end of the whale and shorter than a huge page. */
@@ -39,10 +39,6 @@ HAK_HIDDEN size_t hak__whale_cache_room(void);
 HAK_HIDDEN void hak__whale_cache_put(struct whale whale, size_t resident);
 /* Unmaps a whale that is neither in the cache nor in the registry. Size 0: does nothing. */
 HAK_HIDDEN void hak__whale_unmap(struct whale whale);
-/* The same in the secure form: unmaps the whale and its tail, but keeps the addresses until
- * WHALES_RESTING others were freed. The second function gives all such addresses up. In whale.c. */
-HAK_HIDDEN void hak__whale_retire(struct whale whale);
-HAK_HIDDEN void hak__whale_end_rests(void);
 /* Bytes of all joined whales. Beyond WHALE_JOINED_MAX no whale is joined. */
 HAK_HIDDEN extern size_t hak__whale_joined_bytes; /* relaxed */
 
@@ -54,16 +50,34 @@ HAK_INLINE void whale_uncount(struct whale whale)
     }
 }
 
-/* Offers all ranges to the list (whale_list.h). The caller holds WHALES. */
-HAK_HIDDEN void hak__whale_cache_list(struct whale_list *list);
-/* The table itself; size 0 if it was not mapped. The caller holds WHALES. */
-HAK_HIDDEN struct whale_view hak__whale_cache_table(void);
+/* Joins a whale of `size` bytes, a multiple of the OS page, from `taken`, of which it consumes all
+ * parts: a part that cannot move is unmapped. Address 0: no memory. */
+HAK_HIDDEN struct whale hak__whale_join(const struct whale_parts *taken, size_t size,
+                                        bool want_zero);
 
-struct whale_cache_totals {
-    size_t bytes;          /* of the address ranges in the cache */
-    size_t metadata_bytes; /* of its table, if that was mapped */
-};
-/* The caller holds WHALES. */
-HAK_HIDDEN struct whale_cache_totals hak__whale_cache_totals(void);
+/* Grows a joined whale to `size` bytes: moves it into a new mapping, 2 MiB at a time. If one step
+ * fails, the earlier ones are copied back. Needs Linux 5.7. Address 0: that failed, and the whale
+ * is as it was. */
+HAK_HIDDEN struct whale hak__whale_join_grow(struct whale whale, size_t size);
+
+/* --- canaries --- */
+
+/* Secure form: notes the size of the request and writes the canary behind its end. */
+HAK_INLINE void whale_begin_use(struct whale *whale, size_t size)
+{
+    if (HAK_SECURE && whale->address != 0) {
+        *whale->slack = whale->size - size;
+        hak__secure_put_gap((void *)whale->address, size, whale->size);
+    }
+}
+
+/* Secure form: reports a whale whose canary has changed. */
+HAK_INLINE void whale_check_canary(const struct whale *whale)
+{
+    if (HAK_SECURE && HAK_UNLIKELY(!hak__secure_gap_is_whole((const void *)whale->address,
+                                                             whale_usable(whale), whale->size))) {
+        hak__secure_overflow((const void *)whale->address, whale_usable(whale));
+    }
+}
 
 #endif

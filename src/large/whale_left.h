@@ -13,8 +13,8 @@
 #include "large/whale.h"
 #include "region/left.h"
 
-/* Notes the part of a change that lies in huge allocations. Any thread, also in a signal handler.
- */
+/* Notes the part of a change that lies in huge allocations. Any thread, also in a signal
+ * handler. */
 HAK_HIDDEN void hak__whale_left_note(const struct left_change *change);
 /* Tells where a whale is that the registry gets. Under WHALES. */
 HAK_HIDDEN void hak__whale_left_cover(struct whale whale);

@@ -3,12 +3,11 @@
  * by start and end.
  *
  * Entries have numbers, and stay where they are. Entry 0 is no range, so 0 means none. Each range
- * is in a list by age, in one of the lists by size, and in two chains of a hash table.
- * Source: lists by size with a map of those that are not empty are those of TLSF (M. Masmano, I.
- * Ripoll, A. Crespo, J. Real: ECRTS 2004).
+ * is in a list by age, in one of the lists by size, and in two chains of a hash table. Source:
+ * lists by size with a map of those that are not empty are those of TLSF (M. Masmano, I. Ripoll, A.
+ * Crespo, J. Real: ECRTS 2004).
  *
- * Locks: the caller holds WHALES.
- */
+ * Locks: the caller holds WHALES. */
 #ifndef HAK_LARGE_WHALE_RANGES_H
 #define HAK_LARGE_WHALE_RANGES_H
 

@@ -6,7 +6,9 @@
 #include "large/whale_registry.h"
 
 #include "base/bits.h"
+#include "large/whale.h"
 #include "large/whale_left.h"
+#include "large/whale_ranges.h"
 #include "os/os.h"
 #include "region/mappings.h"
 #include "region/superslab.h"
@@ -167,17 +169,6 @@ struct whale hak__whale_registry_lift(uintptr_t address)
     return whale;
 }
 
-struct whale hak__whale_registry_containing(uintptr_t address)
-{
-    for (size_t i = 0; registry_count != 0 && i < registry_capacity; i++) {
-        const struct whale *whale = &registry_table[i];
-        if (whale->address != 0 && address - whale->address < whale->size) {
-            return *whale;
-        }
-    }
-    return (struct whale){0};
-}
-
 struct whale hak__whale_registry_next(size_t *place)
 {
     while (registry_count != 0 && *place < registry_capacity) {
@@ -189,19 +180,14 @@ struct whale hak__whale_registry_next(size_t *place)
     return (struct whale){0};
 }
 
-void hak__whale_registry_list(struct whale_list *list)
+struct whale hak__whale_registry_containing(uintptr_t address)
 {
-    for (size_t i = 0; registry_count != 0 && i < registry_capacity; i++) {
-        const struct whale *whale = &registry_table[i];
-        if (whale->address != 0) {
-            hak__whale_list_offer(list, (struct whale_view){whale->address, whale->size, 0, false});
-        }
-    }
-}
-
-struct whale_view hak__whale_registry_table(void)
-{
-    return (struct whale_view){(uintptr_t)registry_table, registry_mapped, 0, false};
+    struct whale whale;
+    size_t place = 0;
+    do {
+        whale = hak__whale_registry_next(&place);
+    } while (whale.address != 0 && address - whale.address >= whale.size);
+    return whale;
 }
 
 struct whale_totals hak__whale_registry_totals(void)
@@ -210,4 +196,54 @@ struct whale_totals hak__whale_registry_totals(void)
                                  .small_count = registry_small,
                                  .live_bytes = registry_bytes,
                                  .metadata_bytes = registry_mapped};
+}
+
+/* --- lists of whales --- */
+
+/* Puts the whale into the list if it belongs there: an insertion into a sorted array. If that is
+ * full, the whale with the highest address leaves. */
+static void whale_list_offer(struct whale_list *list, struct whale_view view)
+{
+    bool full = list->count == WHALE_LIST_MAX;
+    if (view.address <= list->after ||
+        (full && view.address >= list->views[WHALE_LIST_MAX - 1].address)) {
+        return;
+    }
+    uint32_t at = full ? WHALE_LIST_MAX - 1 : list->count++;
+    for (; at != 0 && list->views[at - 1].address > view.address; at--) {
+        list->views[at] = list->views[at - 1];
+    }
+    list->views[at] = view;
+}
+
+struct whale_tables hak__whale_tables(void)
+{
+    lock_acquire(&hak__whale_lock);
+    struct whale_tables tables = {{(uintptr_t)registry_table, registry_mapped, 0, false},
+                                  {(uintptr_t)hak__ranges.entries, hak__ranges.mapped, 0, false}};
+    lock_release(&hak__whale_lock);
+    return tables;
+}
+
+bool hak__whale_list_next(struct whale_list *list)
+{
+    struct whale whale;
+    size_t place = 0;
+    list->count = 0;
+    lock_acquire(&hak__whale_lock);
+    uint32_t now = hak__os_clock_ms(); /* under the lock: no range is younger */
+    while ((whale = hak__whale_registry_next(&place)).address != 0) {
+        whale_list_offer(list, (struct whale_view){whale.address, whale.size, 0, false});
+    }
+    for (uint32_t i = ranges_oldest(); i != 0; i = hak__ranges.entries[i].age.after) {
+        const struct whale_range *range = &hak__ranges.entries[i];
+        whale_list_offer(list, (struct whale_view){range->whale.address, range->whale.size,
+                                                   now - range->freed_ms, true});
+    }
+    lock_release(&hak__whale_lock);
+    if (list->count == 0) {
+        return false;
+    }
+    list->after = list->views[list->count - 1].address;
+    return true;
 }

@@ -4,12 +4,11 @@
  * A hash table with open addressing, linear probing and backward-shift deletion (Knuth, TAOCP 3,
  * 6.4, algorithm R). It is at most half full.
  *
- * Locks: the caller holds WHALES unless said otherwise.
- */
+ * Locks: the caller holds WHALES unless said otherwise. */
 #ifndef HAK_LARGE_WHALE_REGISTRY_H
 #define HAK_LARGE_WHALE_REGISTRY_H
 
-#include "large/whale_list.h"
+#include "large/whale.h"
 
 /* Adds a whale. Takes WHALES itself and releases it, because the table may have to grow. False: no
  * memory for a larger table. */
@@ -30,10 +29,6 @@ HAK_HIDDEN struct whale hak__whale_registry_containing(uintptr_t address);
 /* The next whale of the table from *place on, which becomes the place after it. Address 0: there is
  * no other. */
 HAK_HIDDEN struct whale hak__whale_registry_next(size_t *place);
-/* Offers all whales to the list (whale_list.h). */
-HAK_HIDDEN void hak__whale_registry_list(struct whale_list *list);
-/* The table itself; size 0: there is none yet. */
-HAK_HIDDEN struct whale_view hak__whale_registry_table(void);
 /* The figures of live whales and of the table; the others are 0. */
 HAK_HIDDEN struct whale_totals hak__whale_registry_totals(void);
 

@@ -2,16 +2,18 @@
 /* learn_file.c: starts the learner with the process and keeps what it learned in a file, as the
  * option HAKMEM_LEARN says. */
 
+#include "base/bits.h"
 #include "base/text.h"
 #include "control/exit_file.h"
 #include "control/life.h"
 #include "core/diagnose.h"
 #include "core/options.h"
 #include "core/own_stack.h"
-#include "learn/state_file.h"
+#include "learn/learner.h"
 #include "os/os.h"
 
 #include <errno.h>
+#include <string.h>
 
 static uint64_t learn_process; /* that began to learn */
 
@@ -32,15 +34,14 @@ static bool learn_is(const char *value)
 /* The program's name as the file has it: no directory, no line break, cut where it is long. */
 static void learn_name_program(char name[LEARN_PROGRAM_SIZE])
 {
-    const char *path = hak__os_program(), *base = path;
-    size_t length = 0;
-    for (; path != NULL && *path != '\0'; path++) {
-        base = *path == '/' ? path + 1 : base;
+    const char *path = hak__os_program(), *slash = path != NULL ? strrchr(path, '/') : NULL;
+    hak__text_make(name, LEARN_PROGRAM_SIZE, "%s",
+                   slash != NULL  ? slash + 1
+                   : path != NULL ? path
+                                  : "");
+    for (; *name != '\0'; name++) {
+        *name = (char)((unsigned char)*name < ' ' ? '?' : *name);
     }
-    for (; base != NULL && *base != '\0' && length < LEARN_PROGRAM_SIZE - 1; base++) {
-        name[length++] = (char)((unsigned char)*base < ' ' ? '?' : *base);
-    }
-    name[length] = '\0';
 }
 
 /* Reads the state of an earlier run. False: there is none that can be used, and *complaint says why
@@ -92,11 +93,6 @@ __attribute__((constructor(103))) static void learn_begin(void)
     }
 }
 
-static void learn_put(void *argument, const char *piece, size_t size)
-{
-    hak__text_put_part(argument, piece, size);
-}
-
 static void learn_save(void *argument)
 {
     static bool complained;
@@ -108,7 +104,7 @@ static void learn_save(void *argument)
         return;
     }
     struct text text = {memory, LEARN_FILE_MAX, 0};
-    hak__learn_state_write(state, learn_put, &text);
+    hak__learn_state_write(state, &text);
     char path[EXIT_PATH_SIZE];
     hak__exit_file_path(&learn_file, path);
     int error = hak__os_update_file(path, text.data, text.length);
@@ -123,4 +119,200 @@ static void learn_save(void *argument)
 void hak__learn_save(const struct learn_state *state)
 {
     hak__own_stack_try(learn_save, (void *)(uintptr_t)state);
+}
+
+/* --- the format --- */
+
+#define LEARN_HEADER "hakmem-learn 1"
+
+static const char *const learn_verdict_names[] = {
+    [LEARN_GOES_ON] = "goes_on",     [LEARN_ADOPTED] = "adopted", [LEARN_DROPPED] = "dropped",
+    [LEARN_WENT_BACK] = "went_back", [LEARN_FROZE] = "froze",     [LEARN_OPENED] = "opened",
+};
+
+/* --- write --- */
+
+/* The largest value of a knob is "never". */
+static void learn_put_point(struct text *text, const struct learn_point *point)
+{
+#define X(type, knob, name)                                                                        \
+    if (point->knob == (type)UINT64_MAX) {                                                         \
+        hak__text_put(text, " " name "=never");                                                    \
+    } else {                                                                                       \
+        hak__text_format(text, " " name "=%lu", (uint64_t)point->knob);                            \
+    }
+    LEARN_KNOBS(X)
+#undef X
+}
+
+static void learn_put_differences(struct text *text, const char *name, const int16_t *differences,
+                                  uint32_t count)
+{
+    hak__text_put(text, name);
+    for (uint32_t i = 0; i < count; i++) {
+        int value = differences[i];
+        hak__text_format(text, "%s%s%u", i == 0 ? "" : ",", value < 0 ? "-" : "",
+                         (unsigned)(value < 0 ? -value : value));
+    }
+}
+
+void hak__learn_state_add(struct learn_state *state, enum learn_verdict verdict,
+                          const struct learn_test *test, uint32_t s)
+{
+    char *line = state->decisions[state->decisions_count++ % LEARN_DECISIONS_MAX];
+    struct text text = {line, LEARN_DECISION_SIZE - 1, 0};
+    hak__text_format(&text, "%s %s run=%u s=%u", learn_verdict_names[verdict],
+                     hak__learn_move_name(test->move), state->runs, s);
+    learn_put_point(&text, &test->point);
+    learn_put_differences(&text, " time=", test->time, test->pairs);
+    learn_put_differences(&text, " memory=", test->memory, test->pairs);
+    line[text.length] = '\0';
+}
+
+void hak__learn_state_write(const struct learn_state *state, struct text *text)
+{
+    uint32_t count = state->decisions_count;
+    hak__text_format(text, LEARN_HEADER "\nprogram %s\nruns %u\nmemory_percent %u\noptions",
+                     state->program, state->runs, state->memory_percent);
+    learn_put_point(text, &state->options);
+    hak__text_put(text, "\nchampion");
+    learn_put_point(text, &state->champion);
+    hak__text_put(text, "\n");
+    for (uint32_t i = 0; i < LEARN_SITES_MAX; i++) {
+        if (state->sites[i][0] != '\0') {
+            hak__text_format(text, "apart %s\n", state->sites[i]);
+        }
+    }
+    for (uint32_t i = count > LEARN_DECISIONS_MAX ? count - LEARN_DECISIONS_MAX : 0; i < count;
+         i++) {
+        hak__text_format(text, "decision %s\n", state->decisions[i % LEARN_DECISIONS_MAX]);
+    }
+    hak__text_format(text, "checksum %lu\n", bits_fnv(text->data, text->length));
+}
+
+/* --- read --- */
+
+struct learn_reader {
+    const char *at;
+    const char *end;
+};
+
+/* Each of these moves over what it has read. False: something else is there. */
+
+static bool learn_get(struct learn_reader *reader, const char *word)
+{
+    const char *at = reader->at;
+    while (*word != '\0') {
+        if (at == reader->end || *at++ != *word++) {
+            return false;
+        }
+    }
+    reader->at = at;
+    return true;
+}
+
+static bool learn_get_unsigned(struct learn_reader *reader, uint64_t most, uint64_t *value)
+{
+    const char *begin = reader->at;
+    *value = 0;
+    while (reader->at < reader->end && *reader->at >= '0' && *reader->at <= '9') {
+        uint64_t digit = (uint64_t)(*reader->at++ - '0');
+        if (*value > (most - digit) / 10) {
+            return false;
+        }
+        *value = *value * 10 + digit;
+    }
+    return reader->at != begin;
+}
+
+static bool learn_get_knob(struct learn_reader *reader, const char *name, uint64_t never,
+                           uint64_t *value)
+{
+    *value = never;
+    return learn_get(reader, name) &&
+           (learn_get(reader, "never") || learn_get_unsigned(reader, never - 1, value));
+}
+
+static bool learn_get_point(struct learn_reader *reader, struct learn_point *point)
+{
+    uint64_t value;
+#define X(type, knob, name)                                                                        \
+    if (!learn_get_knob(reader, " " name "=", (type)UINT64_MAX, &value)) {                         \
+        return false;                                                                              \
+    }                                                                                              \
+    point->knob = (type)value;
+    LEARN_KNOBS(X)
+#undef X
+    return true;
+}
+
+/* The rest of a line. False: it is longer than `size` less its zero. */
+static bool learn_get_rest(struct learn_reader *reader, char *text, size_t size)
+{
+    size_t length = 0;
+    while (reader->at < reader->end && *reader->at != '\n' && length < size - 1) {
+        text[length++] = *reader->at++;
+    }
+    text[length] = '\0';
+    return learn_get(reader, "\n");
+}
+
+/* A line of printable characters, which is not empty: the name of a site, or a decision. */
+static bool learn_get_printable(struct learn_reader *reader, char *text, size_t size)
+{
+    if (!learn_get_rest(reader, text, size) || text[0] == '\0') {
+        return false;
+    }
+    while (*text >= ' ' && *text <= '~') {
+        text++;
+    }
+    return *text == '\0';
+}
+
+static bool learn_get_lines(struct learn_reader *reader, struct learn_state *state)
+{
+    uint32_t sites = 0;
+    memset(state->sites, 0, sizeof state->sites);
+    state->decisions_count = 0;
+    while (learn_get(reader, "apart ")) {
+        if (sites == LEARN_SITES_MAX ||
+            !learn_get_printable(reader, state->sites[sites++], LEARN_SITE_SIZE)) {
+            return false;
+        }
+    }
+    while (learn_get(reader, "decision ")) {
+        if (state->decisions_count == LEARN_DECISIONS_MAX ||
+            !learn_get_printable(reader, state->decisions[state->decisions_count++],
+                                 LEARN_DECISION_SIZE)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool learn_get_all(struct learn_reader *reader, struct learn_state *state)
+{
+    uint64_t runs, checksum, memory_percent;
+    const char *begin = reader->at;
+    if (!learn_get(reader, LEARN_HEADER "\n") || !learn_get(reader, "program ") ||
+        !learn_get_rest(reader, state->program, LEARN_PROGRAM_SIZE) ||
+        !learn_get(reader, "runs ") || !learn_get_unsigned(reader, UINT32_MAX - 1, &runs) ||
+        !learn_get(reader, "\nmemory_percent ") ||
+        !learn_get_unsigned(reader, UINT32_MAX, &memory_percent) ||
+        !learn_get(reader, "\noptions") || !learn_get_point(reader, &state->options) ||
+        !learn_get(reader, "\nchampion") || !learn_get_point(reader, &state->champion) ||
+        !learn_get(reader, "\n") || !learn_get_lines(reader, state)) {
+        return false;
+    }
+    uint64_t hash = bits_fnv(begin, (size_t)(reader->at - begin));
+    state->runs = (uint32_t)runs;
+    state->memory_percent = (uint32_t)memory_percent;
+    return learn_get(reader, "checksum ") && learn_get_unsigned(reader, UINT64_MAX, &checksum) &&
+           checksum == hash && learn_get(reader, "\n") && reader->at == reader->end;
+}
+
+bool hak__learn_state_parse(const char *text, size_t size, struct learn_state *state)
+{
+    struct learn_reader reader = {text, text + size};
+    return learn_get_all(&reader, state);
 }

@@ -100,11 +100,7 @@ static void learner_note(enum learn_verdict verdict, const struct learn_test *te
 {
     struct learn_state *state = &learner->state;
     state->champion = learner->tournament.champion;
-    state->decisions[state->decisions_count++ % LEARN_DECISIONS_MAX] =
-        (struct learn_decision){.run = state->runs,
-                                .s = (now_ms - learner->started_ms) / 1000,
-                                .verdict = verdict,
-                                .test = *test};
+    hak__learn_state_add(state, verdict, test, (now_ms - learner->started_ms) / 1000);
     hak__learn_save(state); /* at once: most servers end by a signal */
 }
 
@@ -181,8 +177,7 @@ bool hak__learner_start(const char *program, const struct learn_state *state)
     if (state != NULL) {
         learner->state = *state;
     }
-    struct text name = {learner->state.program, LEARN_PROGRAM_SIZE - 1, 0};
-    hak__text_put(&name, program);
+    hak__text_make(learner->state.program, LEARN_PROGRAM_SIZE, "%s", program);
     learner->state.options = now;
     learner->state.memory_percent = hak__settings.learn_memory_percent;
     learner->state.runs++;
@@ -228,9 +223,7 @@ bool hak__learn_note_site(const char *name, bool apart)
     }
     char *site = learner_find_site(name);
     if (site != NULL) {
-        struct text text = {site, LEARN_SITE_SIZE - 1, 0};
-        hak__text_put(&text, apart ? name : "");
-        site[text.length] = '\0';
+        hak__text_make(site, LEARN_SITE_SIZE, "%s", apart ? name : "");
         learner->unsaved = true;
     }
     learner_leave();

@@ -11,24 +11,22 @@
 #ifndef HAK_LEARN_LEARNER_H
 #define HAK_LEARN_LEARNER_H
 
+#include "base/text.h"
 #include "learn/tournament.h"
 
 /* The latest decisions that are kept. Twice: a state file of twice the size. Half: a run of an hour
  * may have forgotten its first ones. */
 #define LEARN_DECISIONS_MAX 64u
 
-struct learn_decision {
-    uint32_t run; /* that the decision was made in, from 1 */
-    uint32_t s;   /* seconds since that run's start */
-    enum learn_verdict verdict;
-    struct learn_test test;
-};
+/* Bytes of the longest one as text, with its zero (below): all its numbers and gains have some
+ * 700. */
+#define LEARN_DECISION_SIZE 768u
 
 /* Bytes for the program's name; a longer one is cut. */
 #define LEARN_PROGRAM_SIZE 64u
 
-/* Names of sites whose objects lie apart (observe/placement.h). Twice: each scope compares with
- * twice as many ids. */
+/* Names of sites whose objects lie apart (observe/sites.h). Twice: each scope compares with twice
+ * as many ids. */
 #define LEARN_SITES_MAX 32u
 /* Bytes of such a name, with its zero (HAK_SITE_NAME_MAX). */
 #define LEARN_SITE_SIZE 64u
@@ -43,7 +41,7 @@ struct learn_state {
     uint64_t seed;
     uint32_t runs;
     uint32_t decisions_count; /* of all runs; the last LEARN_DECISIONS_MAX are kept */
-    struct learn_decision decisions[LEARN_DECISIONS_MAX];
+    char decisions[LEARN_DECISIONS_MAX][LEARN_DECISION_SIZE];
 };
 
 /* Starts to learn for the program of this name, with what an earlier run learned if `state` is not
@@ -60,5 +58,32 @@ HAK_HIDDEN bool hak__learner_runs(void);
 /* Writes what is known to the file of HAKMEM_LEARN, if it names one (learn_file.c). The caller is
  * the only thread at work with the state. No lock, no cancellation point. */
 HAK_HIDDEN void hak__learn_save(const struct learn_state *state);
+
+/* --- learn_file.c: what was learned, as a small text file (docs/learning.md) ---
+ *
+ *   hakmem-learn 1
+ *   program redis-server
+ *   runs 2
+ *   memory_percent 100
+ *   options purge_delay_ms=1000 bin_bytes=262144 cache_bytes=33554432 whale_cache_bytes=never ...
+ *   champion purge_delay_ms=1000 bin_bytes=65536 ...
+ *   apart sessions
+ *   decision adopted smaller_bins run=1 s=31 purge_delay_ms=1000 ... time=-12,3,... memory=-99,...
+ *   checksum 0x...
+ *
+ * `apart` names a long-lived site (observe/sites.h), at most LEARN_SITES_MAX times. `time` and
+ * `memory` have the differences of each pair (learn/tournament.h). Decisions are kept as they are,
+ * for people: only `./hakmem learn` reads what they say. A damaged file is not read. */
+
+/* Largest file that is read. Twice: nothing, because LEARN_DECISIONS_MAX decisions fit. */
+#define LEARN_FILE_MAX ((size_t)64 << 10)
+
+/* Notes a decision, `s` seconds after the start of the present run. */
+HAK_HIDDEN void hak__learn_state_add(struct learn_state *state, enum learn_verdict verdict,
+                                     const struct learn_test *test, uint32_t s);
+/* Appends the file to an empty text of LEARN_FILE_MAX bytes. */
+HAK_HIDDEN void hak__learn_state_write(const struct learn_state *state, struct text *text);
+/* Reads `size` bytes of text. False: damaged, or of another version; *state is then undefined. */
+HAK_HIDDEN bool hak__learn_state_parse(const char *text, size_t size, struct learn_state *state);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* point.c: see point.h. */
-#include "learn/point.h"
+/* point.c: points and moves of the learner (learn/tournament.h). Pure functions, thread-safe. */
+#include "learn/tournament.h"
 
 #include "base/atomics.h"
 #include "core/limits.h"
@@ -34,34 +34,27 @@ static const char *const learn_move_names[LEARN_MOVES_ALL] = {
 
 struct learn_point hak__learn_point_now(void)
 {
-    return (struct learn_point){
-        .purge_delay_ms = atomic_load_relaxed(&hak__knobs.purge_delay_ms),
-        .bin_bytes_max = atomic_load_relaxed(&hak__knobs.bin_bytes_max),
-        .cache_bytes = atomic_load_relaxed(&hak__knobs.cache_bytes),
-        .whale_cache_bytes = atomic_load_relaxed(&hak__knobs.whale_cache_bytes),
-        .huge_threshold = atomic_load_relaxed(&hak__knobs.huge_threshold),
-    };
+#define X(type, knob, name) .knob = atomic_load_relaxed(&hak__knobs.knob),
+    return (struct learn_point){LEARN_KNOBS(X)};
+#undef X
 }
 
 void hak__learn_point_set(const struct learn_point *point)
 {
-    if (!seal_open()) {
-        return;
+    if (seal_open()) {
+#define X(type, knob, name) atomic_store_relaxed(&hak__knobs.knob, point->knob);
+        LEARN_KNOBS(X)
+#undef X
+        seal_close();
+        knobs_turned();
     }
-    atomic_store_relaxed(&hak__knobs.purge_delay_ms, point->purge_delay_ms);
-    atomic_store_relaxed(&hak__knobs.bin_bytes_max, point->bin_bytes_max);
-    atomic_store_relaxed(&hak__knobs.cache_bytes, point->cache_bytes);
-    atomic_store_relaxed(&hak__knobs.whale_cache_bytes, point->whale_cache_bytes);
-    atomic_store_relaxed(&hak__knobs.huge_threshold, point->huge_threshold);
-    seal_close();
-    knobs_turned();
 }
 
 bool hak__learn_point_equal(const struct learn_point *a, const struct learn_point *b)
 {
-    return a->purge_delay_ms == b->purge_delay_ms && a->bin_bytes_max == b->bin_bytes_max &&
-           a->cache_bytes == b->cache_bytes && a->whale_cache_bytes == b->whale_cache_bytes &&
-           a->huge_threshold == b->huge_threshold;
+#define X(type, knob, name) &&a->knob == b->knob
+    return true LEARN_KNOBS(X);
+#undef X
 }
 
 static void point_scale_bins(struct learn_point *point, bool larger)

@@ -167,19 +167,28 @@ static enum learn_verdict tournament_adopt(struct tournament *tournament)
     return back ? LEARN_WENT_BACK : LEARN_ADOPTED;
 }
 
+/* At most LEARN_PAIRS_MAX values. */
+static double median(const double *values, uint32_t count)
+{
+    double sorted[LEARN_PAIRS_MAX];
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t at = i;
+        for (; at > 0 && sorted[at - 1] > values[i]; at--) {
+            sorted[at] = sorted[at - 1];
+        }
+        sorted[at] = values[i];
+    }
+    return (sorted[(count - 1) / 2] + sorted[count / 2]) / 2; /* the middle one, or both */
+}
+
 /* The median difference of the pairs, as a part of 1. */
 static double test_median(const int16_t differences[LEARN_PAIRS_MAX], uint32_t count)
 {
-    int16_t sorted[LEARN_PAIRS_MAX];
+    double values[LEARN_PAIRS_MAX];
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t at = i;
-        for (; at > 0 && sorted[at - 1] > differences[i]; at--) {
-            sorted[at] = sorted[at - 1];
-        }
-        sorted[at] = differences[i];
+        values[i] = differences[i] / 1000.0;
     }
-    uint32_t low = (count - 1) / 2, high = count / 2; /* the middle one, or both middle ones */
-    return (sorted[low] + sorted[high]) / 2000.0;
+    return median(values, count);
 }
 
 /* True: the challenger pays for its gain with what the user values as much or more. */
@@ -239,19 +248,6 @@ static void tournament_pair(struct tournament *tournament, const struct learn_co
     test_add(&tournament->test, time, memory, tournament->memory_weight);
 }
 
-static double usual_median(const double values[LEARN_USUAL_COUNT])
-{
-    double sorted[LEARN_USUAL_COUNT];
-    for (uint32_t i = 0; i < LEARN_USUAL_COUNT; i++) {
-        uint32_t at = i;
-        for (; at > 0 && sorted[at - 1] > values[i]; at--) {
-            sorted[at] = sorted[at - 1];
-        }
-        sorted[at] = values[i];
-    }
-    return (sorted[LEARN_USUAL_COUNT / 2 - 1] + sorted[LEARN_USUAL_COUNT / 2]) / 2;
-}
-
 /* Adds a stretch to the evidence that a cost has changed. Below 1 it starts anew, so that it always
  * counts from the moment that makes most of it (an e-detector: J. Shin, A. Ramdas, A. Rinaldo,
  * 2022). */
@@ -264,8 +260,8 @@ static bool shift_add(double *odds, bool away)
 
 static bool tournament_has_shifted(struct tournament *tournament, const struct learn_cost *cost)
 {
-    double time = relative(cost->time, usual_median(tournament->usual_time));
-    double memory = relative(cost->memory, usual_median(tournament->usual_memory));
+    double time = relative(cost->time, median(tournament->usual_time, LEARN_USUAL_COUNT));
+    double memory = relative(cost->memory, median(tournament->usual_memory, LEARN_USUAL_COUNT));
     bool away[LEARN_SHIFTS] = {time > LEARN_SHIFT, time<-LEARN_SHIFT, memory> LEARN_SHIFT,
                                memory < -LEARN_SHIFT};
     bool shifted = false;

@@ -20,12 +20,56 @@
  * moves away from what it was. Challengers together may cost LEARN_REGRET_PERMILLE of the time; if
  * they have cost more, the champion runs alone for a while.
  *
- * The decisions depend on the results and the seed only. No clock, no lock: one thread at a time.
- */
+ * The decisions depend on the results and the seed only. No clock, no lock: one thread at a
+ * time. */
 #ifndef HAK_LEARN_TOURNAMENT_H
 #define HAK_LEARN_TOURNAMENT_H
 
-#include "learn/point.h"
+#include "core/knobs.h"
+
+/* A point is one setting of the knobs that the learner may turn; a move leads to a neighbour by
+ * turning one knob. */
+#define LEARN_KNOBS(X)                                                                             \
+    X(uint32_t, purge_delay_ms, "purge_delay_ms")                                                  \
+    X(uint32_t, bin_bytes_max, "bin_bytes")                                                        \
+    X(uint64_t, cache_bytes, "cache_bytes")                                                        \
+    X(uint64_t, whale_cache_bytes, "whale_cache_bytes")                                            \
+    X(uint64_t, huge_threshold, "huge_threshold")
+#define X(type, knob, name) type knob;
+struct learn_point {
+    LEARN_KNOBS(X)
+};
+#undef X
+
+/* In the order in which they are tried: those first that cost little time if they are wrong. */
+enum learn_move {
+    LEARN_LARGER_BINS,  /* four times the bytes */
+    LEARN_PURGE_LATER,  /* four times the delay */
+    LEARN_WHALES,       /* freed huge allocations kept up to the recent peak */
+    LEARN_HUGE,         /* huge pages from the usual heap size on */
+    LEARN_SMALLER_BINS, /* a quarter of the bytes */
+    LEARN_PURGE_SOONER, /* a quarter of the delay */
+    LEARN_NO_HUGE,      /* no huge pages */
+    LEARN_NO_WHALES,    /* no freed huge allocations kept */
+    LEARN_MOVES,
+    LEARN_BACK = LEARN_MOVES, /* to the point before the last adoption */
+    LEARN_MOVES_ALL
+};
+
+/* The present setting of the knobs. */
+HAK_HIDDEN struct learn_point hak__learn_point_now(void);
+/* Turns the knobs. Any thread: knobs are read relaxed. */
+HAK_HIDDEN void hak__learn_point_set(const struct learn_point *point);
+HAK_HIDDEN bool hak__learn_point_equal(const struct learn_point *a, const struct learn_point *b);
+/* Stores the neighbour of `from` in *to. False: the knob stands at its end already. */
+HAK_HIDDEN bool hak__learn_point_move(enum learn_move move, const struct learn_point *from,
+                                      struct learn_point *to);
+/* True if moves lead from `options` to the point, or might: each knob has the options' value or one
+ * that a move may give it. */
+HAK_HIDDEN bool hak__learn_point_is_reached(const struct learn_point *options,
+                                            const struct learn_point *point);
+/* The name of the move, such as "smaller_bins". */
+HAK_HIDDEN const char *hak__learn_move_name(enum learn_move move);
 
 /* Pairs of a challenger that is adopted. Twice: tests take twice the time. Half: gains of little
  * more than LEARN_GAIN_MIN are not found, and a median may be wrong by more than 1 %. */

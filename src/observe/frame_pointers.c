@@ -1,6 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* frame_pointers.c: see frame_pointers.h. */
-#include "observe/frame_pointers.h"
+/* frame_pointers.c: the callers of code that has no unwind tables, such as the code that Java, node
+ * or `python3 -X perf` generate.
+ *
+ *   frame pointer -> | frame pointer of the caller | return address |   towards the stack's end
+ *
+ * Code without unwind tables may use the register for anything. So no word is read unless it lies
+ * between the stack pointer of the generated code and the end of the calling thread's own stack,
+ * and all pages between these two can be read. That memory stays as long as the thread runs. On
+ * other stacks (makecontext, an alternate signal stack) nothing is read. Wrong values in the
+ * register can therefore not crash the program, but callers that were compiled without frame
+ * pointers may be missing. No lock, no allocation. */
+#include "observe/stacks.h"
 
 #include "base/arch.h"
 #include "os/os.h"
@@ -46,8 +56,8 @@ static bool stack_has(uintptr_t address, uintptr_t end)
     return true;
 }
 
-/* False: no code can lie there. It is not looked for an executable mapping, which would take a
- * file of /proc; tools do that. */
+/* False: no code can lie there. It is not looked for an executable mapping, which would take a file
+ * of /proc; tools do that. */
 static bool address_may_be_code(uintptr_t address, frame_table *has_table)
 {
     return address > sizeof(uint64_t) &&

@@ -115,4 +115,9 @@ hak__guard_fatal(const char *what, uint32_t slot, uintptr_t address, const void 
 /* os_fault_function: reports a fault in the region; returns at once for another one. */
 HAK_HIDDEN void hak__guard_fault(const struct os_fault *fault);
 
+/* Writes a report if the address is one of a closed page: behind a live block, or in a freed one.
+ * Does nothing otherwise. In the signal's handler; it allocates nothing and waits at most
+ * WHALE_LOOKS_MAX milliseconds for a lock. */
+HAK_HIDDEN void hak__secure_fault(const struct os_fault *fault);
+
 #endif

@@ -8,9 +8,7 @@
 #include "base/text.h"
 #include "core/diagnose.h"
 #include "core/own_stack.h"
-#include "observe/build_id.h"
 #include "observe/modules.h"
-#include "observe/secure_report.h"
 #include "observe/stacks.h"
 
 #define GUARD_LINE_SIZE 512 /* the first line with a long path; paths are cut */
@@ -20,74 +18,34 @@
 /* Longest wait for the thread that reports, milliseconds: then the process ends anyway. */
 #define GUARD_REPORT_WAIT_MS 5000u
 
-struct guard_line {
-    struct text text;
-    char data[GUARD_LINE_SIZE];
-};
-
-static struct text *guard_line_begin(struct guard_line *line, const char *start)
+/* For %.*s. */
+static int guard_path_length(const struct module_place *place)
 {
-    line->text = (struct text){line->data, sizeof line->data - 1, 0};
-    hak__text_put(&line->text, start);
-    return &line->text;
-}
-
-static void guard_line_end(struct guard_line *line)
-{
-    line->data[line->text.length] = '\n';
-    hak__os_write_error(line->data, line->text.length + 1);
-}
-
-static void guard_put_bytes(struct text *text, size_t bytes)
-{
-    hak__text_put_unsigned(text, bytes);
-    hak__text_put(text, bytes == 1 ? " byte" : " bytes");
-}
-
-/* Seconds with three digits behind the point. */
-static void guard_put_age(struct text *text, uint64_t since_us)
-{
-    uint64_t now = hak__os_clock_us(), ms = now > since_us ? (now - since_us) / 1000 : 0;
-    const char digits[] = {(char)('0' + ms / 100 % 10), (char)('0' + ms / 10 % 10),
-                           (char)('0' + ms % 10)};
-    hak__text_put_unsigned(text, ms / 1000);
-    hak__text_put(text, ".");
-    hak__text_put_part(text, digits, sizeof digits);
-    hak__text_put(text, " s ago");
+    return place->path_length < GUARD_PATH_MAX ? (int)place->path_length : (int)GUARD_PATH_MAX;
 }
 
 /* `address` is a return address, and the byte before it belongs to the call. */
 static void guard_report_frame(const struct modules *modules, uint32_t number, uintptr_t address)
 {
-    struct guard_line line;
     struct module_place place;
-    struct text *text = guard_line_begin(&line, "hakmem:     #");
     address--;
-    hak__text_put_unsigned(text, number);
-    hak__text_put(text, " ");
-    hak__text_put_hex(text, address);
     if (modules->text != NULL && hak__modules_find(modules, address, &place)) {
-        size_t length = place.path_length < GUARD_PATH_MAX ? place.path_length : GUARD_PATH_MAX;
-        hak__text_put(text, " ");
-        hak__text_put_part(text, place.path, length);
-        hak__text_put(text, "+");
-        hak__text_put_hex(text, place.base != 0 ? address - place.base : place.offset);
+        DIAGNOSE_SAY(GUARD_LINE_SIZE, "hakmem:     #%u %#lx %.*s+%#lx", number, address,
+                     guard_path_length(&place), place.path,
+                     place.base != 0 ? address - place.base : place.offset);
+    } else {
+        DIAGNOSE_SAY(GUARD_LINE_SIZE, "hakmem:     #%u %#lx", number, address);
     }
-    guard_line_end(&line);
 }
 
 static void guard_report_event(const struct modules *modules, const char *what,
                                const struct guard_event *event)
 {
-    struct guard_line line;
-    struct text *text = guard_line_begin(&line, "hakmem:   ");
-    hak__text_put(text, what);
-    hak__text_put(text, " by thread ");
-    hak__text_put_unsigned(text, event->thread);
-    hak__text_put(text, ", ");
-    guard_put_age(text, event->time_us);
-    hak__text_put(text, event->depth != 0 ? ":" : ", without a stack: see docs/guard.md");
-    guard_line_end(&line);
+    uint64_t now = hak__os_clock_us();
+    uint64_t ms = now > event->time_us ? (now - event->time_us) / 1000 : 0;
+    DIAGNOSE_SAY(GUARD_LINE_SIZE, "hakmem:   %s by thread %u, %lu.%03lu s ago%s", what,
+                 event->thread, ms / 1000, ms % 1000,
+                 event->depth != 0 ? ":" : ", without a stack: see docs/guard.md");
     for (uint32_t i = 0; i < event->depth; i++) {
         guard_report_frame(modules, i, event->frames[i]);
     }
@@ -120,69 +78,47 @@ static void guard_report_files(const struct modules *modules, struct guard_files
 {
     struct build_id id = {.base = 0};
     struct module_place place;
+    char digits[BUILD_ID_TEXT_SIZE];
     for (uint32_t i = 0; i < event->depth; i++) {
-        if (!hak__modules_find(modules, event->frames[i] - 1, &place) ||
-            !guard_files_add(files, place.base)) {
-            continue;
-        }
-        hak__build_id_read(&id, place.base);
-        if (id.size != 0) {
-            struct guard_line line;
-            struct text *text = guard_line_begin(&line, "hakmem:   build id ");
-            hak__build_id_put(text, &id);
-            hak__text_put(text, " ");
-            hak__text_put_part(text, place.path,
-                               place.path_length < GUARD_PATH_MAX ? place.path_length
-                                                                  : GUARD_PATH_MAX);
-            guard_line_end(&line);
+        if (hak__modules_find(modules, event->frames[i] - 1, &place) &&
+            guard_files_add(files, place.base)) {
+            hak__build_id_read(&id, place.base);
+            if (id.size != 0) {
+                DIAGNOSE_SAY(GUARD_LINE_SIZE, "hakmem:   build id %s %.*s",
+                             hak__build_id_text(&id, digits), guard_path_length(&place),
+                             place.path);
+            }
         }
     }
 }
 
-/* ", 3 bytes after the end of a block of 64 bytes" */
-static void guard_put_distance(struct text *text, const struct guard_slot *slot, uintptr_t address)
-{
-    uintptr_t end = slot->address + slot->size;
-    hak__text_put(text, ", ");
-    if (address < slot->address) {
-        guard_put_bytes(text, slot->address - address);
-        hak__text_put(text, " before the start of");
-    } else if (address >= end) {
-        guard_put_bytes(text, address - end + 1);
-        hak__text_put(text, " past the end of");
-    } else {
-        guard_put_bytes(text, address - slot->address);
-        hak__text_put(text, " inside");
-    }
-}
-
-/* The first line, for the log, and the block. */
+/* The first line, for the log, and the block: ", 3 bytes past the end of a block of 64 bytes
+ * at". */
 static void guard_report_head(const char *what, const char *access, uint32_t index,
                               uintptr_t address)
 {
-    struct guard_line line;
+    char block[160] = "";
     const struct guard_slot *slot = &hak__guard.slots[index];
     uint64_t state = guard_state_of(index);
-    const char *program = hak__os_program();
-    struct text *text = guard_line_begin(&line, "hakmem: fatal: ");
-    hak__text_put(text, what);
-    hak__text_put(text, access);
-    hak__text_put(text, ": pointer ");
-    hak__text_put_hex(text, address);
+    const char *program = hak__os_program(), *where = "inside";
+    uintptr_t end = slot->address + slot->size;
+    size_t distance = address - slot->address;
+    if (address < slot->address) {
+        where = "before the start of";
+        distance = slot->address - address;
+    } else if (address >= end) {
+        where = "past the end of";
+        distance = address - end + 1;
+    }
     if (state != GUARD_UNUSED) {
-        guard_put_distance(text, slot, address);
-        hak__text_put(text, state >= GUARD_FREED ? " a freed block of " : " a block of ");
-        guard_put_bytes(text, slot->size);
-        hak__text_put(text, " at ");
-        hak__text_put_hex(text, slot->address);
+        hak__text_make(block, sizeof block, ", %zu byte%s %s a %sblock of %zu byte%s at %#lx",
+                       distance, distance == 1 ? "" : "s", where,
+                       state >= GUARD_FREED ? "freed " : "", slot->size, slot->size == 1 ? "" : "s",
+                       slot->address);
     }
-    hak__text_put(text, ", process ");
-    hak__text_put_unsigned(text, hak__os_process_id());
-    if (program != NULL) {
-        hak__text_put(text, ", program ");
-        hak__text_put(text, program);
-    }
-    guard_line_end(&line);
+    DIAGNOSE_SAY(GUARD_LINE_SIZE, "hakmem: fatal: %s%s: pointer %#lx%s, process %u%s%s", what,
+                 access, address, block, hak__os_process_id(), program != NULL ? ", program " : "",
+                 program != NULL ? program : "");
 }
 
 /* False: another thread reports, and has had time to. */

@@ -9,6 +9,7 @@
 #ifndef HAK_OBSERVE_HEAP_LOOK_H
 #define HAK_OBSERVE_HEAP_LOOK_H
 
+#include "base/text.h"
 #include "core/limits.h"
 
 enum slice_kind {
@@ -52,5 +53,17 @@ HAK_HIDDEN size_t hak__heap_look_count(void);
  * looked at in rising order, with the same `look`, which was zero at first. Begins at the gate and
  * ends there; waits for the end of a fork. Any thread, no lock held. */
 HAK_HIDDEN void hak__heap_look(struct heap_look *look, size_t index);
+
+/* The heap map: docs/observability/heap-picture.md has the format. */
+
+/* The format's version. It changes when a reader of the earlier one would misread the document. */
+#define HEAP_MAP_VERSION 1
+
+/* Bytes of the longest description of a superslab's slices: 64 slabs, each of another heap and
+ * class, take 30 bytes each. */
+#define HEAP_MAP_SLICES_SIZE 2048
+
+/* Appends the description of the slices, such as "h1z4u512x3u100f7s12d4". */
+HAK_HIDDEN void hak__heap_map_put_slices(struct text *text, const struct heap_look *look);
 
 #endif

@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: MIT */
-/* heap_map.c: see heap_map.h.
+/* heap_map.c: the heap map (observe/heap_look.h), and the file of HAKMEM_HEAP_MAP_FILE that a
+ * process writes at its end.
  *
  * Calls: hak_heap_map -> map_superslabs -> hak__heap_look, map_superslab; then the sums, and the
  * whales. Each superslab, and each group of whales, is copied at the gate and written after it. So
  * the sink runs without a lock and may allocate, and a fork waits for one superslab at most. */
-#include "observe/heap_map.h"
+#include "observe/heap_look.h"
 
 #include "base/bits.h"
 #include "control/census.h"
-#include "observe/report_writer.h"
-#include "observe/site_list.h"
+#include "control/exit_file.h"
+#include "control/life.h"
+#include "core/options.h"
 #include "core/size_class.h"
 #include "hakmem/stats.h"
-#include "large/whale_list.h"
+#include "large/whale.h"
+#include "observe/report.h"
+#include "observe/report_writer.h"
 #include "os/os.h"
 #include "region/window.h"
 
@@ -30,12 +34,6 @@ struct map_sums {
     uint64_t resident_bytes[SLICE_KINDS];
     uint64_t spans_count;
 };
-
-static void map_put_number(struct text *text, const char *letter, uint64_t number)
-{
-    hak__text_put(text, letter);
-    hak__text_put_unsigned(text, number);
-}
 
 static bool map_is_same_slab(const struct slab_look *a, const struct slab_look *b)
 {
@@ -56,17 +54,17 @@ static uint32_t map_put_slabs(struct text *text, const struct heap_look *look, u
         count++;
     }
     if (last->heap != slab->heap) {
-        map_put_number(text, "h", slab->heap);
+        hak__text_format(text, "h%u", slab->heap);
     }
     if (last->class_index != slab->class_index) {
-        map_put_number(text, "z", slab->class_index);
+        hak__text_format(text, "z%u", slab->class_index);
     }
-    map_put_number(text, "u", slab->out_count);
+    hak__text_format(text, "u%u", slab->out_count);
     if (slab->free_count != 0) {
-        map_put_number(text, "f", slab->free_count);
+        hak__text_format(text, "f%u", slab->free_count);
     }
     if (count > 1) {
-        map_put_number(text, "x", count);
+        hak__text_format(text, "x%u", count);
     }
     return next;
 }
@@ -95,7 +93,7 @@ void hak__heap_map_put_slices(struct text *text, const struct heap_look *look)
         } else {
             end = map_run_end(look, i);
             bool goes_on = look->kinds[i] == SLICE_SPAN && !start; /* from the last superslab */
-            map_put_number(text, goes_on ? "t" : letters[look->kinds[i]], end - i);
+            hak__text_format(text, "%s%u", goes_on ? "t" : letters[look->kinds[i]], end - i);
         }
     }
 }
@@ -109,7 +107,7 @@ static void map_put_resident(struct text *text, const struct heap_look *look)
         alike = alike && look->resident[i] == look->resident[0];
     }
     for (uint32_t i = 0; i < (alike ? 1 : look->claimed); i++) {
-        hak__text_put_unsigned(text, look->resident[i] * UINT64_C(8) / SLICE_SIZE);
+        hak__text_format(text, "%lu", look->resident[i] * UINT64_C(8) / SLICE_SIZE);
     }
 }
 
@@ -146,8 +144,7 @@ static void map_superslab(struct report_writer *writer, const struct heap_look *
     map_put_resident(&text, look);
     resident[text.length] = '\0';
     hak__report_record_begin(writer);
-    hak__report_number(writer, "index", look->index, "");
-    hak__report_number(writer, "claimed", look->claimed, "");
+    REPORT_NUMBERS(writer, {"index", look->index, NULL}, {"claimed", look->claimed, NULL});
     hak__report_string(writer, "pages", look->split ? "split" : look->huge ? "huge" : "small", "");
     hak__report_string(writer, "slices", slices, "");
     hak__report_string(writer, "resident", resident, "");
@@ -182,8 +179,8 @@ static void map_slices(struct report_writer *writer, const struct map_sums *sums
     for (uint32_t kind = 0; kind < SLICE_KINDS; kind++) {
         hak__report_record_begin(writer);
         hak__report_string(writer, "kind", names[kind], "");
-        hak__report_number(writer, "count", sums->slices[kind], "");
-        hak__report_number(writer, "resident_bytes", sums->resident_bytes[kind], "");
+        REPORT_NUMBERS(writer, {"count", sums->slices[kind], NULL},
+                       {"resident_bytes", sums->resident_bytes[kind], NULL});
         hak__report_record_end(writer);
     }
     hak__report_list_end(writer);
@@ -201,18 +198,14 @@ static void map_classes(struct report_writer *writer, const struct map_sums *sum
             continue;
         }
         cached = cached < of_class->out_count ? cached : of_class->out_count;
-        hak__report_record_begin(writer);
-        hak__report_number(writer, "class", class_index, "");
-        hak__report_number(writer, "object_bytes", size_class->object_size, "");
-        hak__report_number(writer, "slab_slices", size_class->slab_slices, "");
-        hak__report_number(writer, "slab_objects", size_class->objects_per_slab, "");
-        hak__report_number(writer, "slabs", of_class->slabs_count, "");
-        hak__report_number(writer, "in_use", of_class->out_count - cached, "");
-        hak__report_number(writer, "cached", cached, "");
-        hak__report_number(writer, "free", of_class->free_count, "");
-        hak__report_number(writer, "not_carved", of_class->not_carved_count, "");
-        hak__report_number(writer, "resident_bytes", of_class->resident_bytes, "");
-        hak__report_record_end(writer);
+        REPORT_RECORD(
+            writer, {"class", class_index, NULL}, {"object_bytes", size_class->object_size, NULL},
+            {"slab_slices", size_class->slab_slices, NULL},
+            {"slab_objects", size_class->objects_per_slab, NULL},
+            {"slabs", of_class->slabs_count, NULL}, {"in_use", of_class->out_count - cached, NULL},
+            {"cached", cached, NULL}, {"free", of_class->free_count, NULL},
+            {"not_carved", of_class->not_carved_count, NULL},
+            {"resident_bytes", of_class->resident_bytes, NULL});
     }
     hak__report_list_end(writer);
 }
@@ -245,14 +238,9 @@ static void map_whales(struct report_writer *writer)
     while (map_next_whales(&list)) {
         for (uint32_t i = 0; i < list.count; i++) {
             const struct whale_view *view = &list.views[i];
-            hak__report_record_begin(writer);
-            hak__report_number(writer, "address", view->address, "");
-            hak__report_number(writer, "bytes", view->size, "");
-            hak__report_number(writer, "resident_bytes", map_resident(view->address, view->size),
-                               "");
-            hak__report_number(writer, "kept", view->kept, "");
-            hak__report_number(writer, "age_ms", view->age_ms, "");
-            hak__report_record_end(writer);
+            REPORT_RECORD(writer, {"address", view->address, NULL}, {"bytes", view->size, NULL},
+                          {"resident_bytes", map_resident(view->address, view->size), NULL},
+                          {"kept", view->kept, NULL}, {"age_ms", view->age_ms, NULL});
         }
     }
     hak__report_list_end(writer);
@@ -266,12 +254,11 @@ static void map_header(struct report_writer *writer)
     hak__report_string(writer, "hakmem", hak_version(), "");
     hak__report_number(writer, "process", hak__os_process_id(), "");
     hak__report_string(writer, "program", program != NULL ? program : "", "");
-    hak__report_number(writer, "time", hak__os_wall_clock_s(), "");
-    hak__report_number(writer, "page_bytes", hak__os_page_size(), "");
-    hak__report_number(writer, "slice_bytes", SLICE_SIZE, "");
-    hak__report_number(writer, "superslab_slices", SUPERSLAB_SLICES, "");
     /* Before the first allocation there is no window. */
-    hak__report_number(writer, "base", window_contains_slice(0) ? hak__window.base : 0, "");
+    uintptr_t base = window_contains_slice(0) ? hak__window.base : 0;
+    REPORT_NUMBERS(writer, {"time", hak__os_wall_clock_s(), NULL},
+                   {"page_bytes", hak__os_page_size(), NULL}, {"slice_bytes", SLICE_SIZE, NULL},
+                   {"superslab_slices", SUPERSLAB_SLICES, NULL}, {"base", base, NULL});
     hak__report_section_end(writer);
 }
 
@@ -289,19 +276,14 @@ static void map_totals(struct report_writer *writer)
 {
     struct hak_stats stats;
     hak_stats_get(&stats);
-    hak__report_section_begin(writer, "totals");
-    hak__report_number(writer, "bytes_mapped", stats.bytes_mapped, "");
-    hak__report_number(writer, "bytes_metadata", stats.bytes_metadata, "");
-    hak__report_number(writer, "bytes_in_use", stats.bytes_in_use, "");
-    hak__report_number(writer, "bytes_cached", stats.bytes_cached, "");
-    hak__report_number(writer, "bytes_free_dirty", stats.bytes_free_dirty, "");
-    hak__report_number(writer, "objects_in_use", stats.objects_in_use_count, "");
-    hak__report_number(writer, "heaps", stats.heaps_count, "");
-    hak__report_number(writer, "heaps_parked", stats.heaps_parked_count, "");
-    hak__report_number(writer, "threads", stats.threads_count, "");
-    hak__report_number(writer, "superslabs", stats.superslabs_count, "");
-    hak__report_number(writer, "whales", stats.whales_count, "");
-    hak__report_section_end(writer);
+    REPORT_SECTION(
+        writer, "totals", {"bytes_mapped", stats.bytes_mapped, NULL},
+        {"bytes_metadata", stats.bytes_metadata, NULL}, {"bytes_in_use", stats.bytes_in_use, NULL},
+        {"bytes_cached", stats.bytes_cached, NULL},
+        {"bytes_free_dirty", stats.bytes_free_dirty, NULL},
+        {"objects_in_use", stats.objects_in_use_count, NULL}, {"heaps", stats.heaps_count, NULL},
+        {"heaps_parked", stats.heaps_parked_count, NULL}, {"threads", stats.threads_count, NULL},
+        {"superslabs", stats.superslabs_count, NULL}, {"whales", stats.whales_count, NULL});
 }
 
 void hak_heap_map(hak_report_sink *sink, void *argument)
@@ -322,4 +304,18 @@ void hak_heap_map(hak_report_sink *sink, void *argument)
     hak__site_list_take(&sites);
     hak__site_list_write(&writer, &sites);
     hak__report_end(&writer);
+}
+
+static struct exit_file map_file = {
+    .name = &hak__settings.heap_map_file, .what = "heap map", .replaces = true, .kept = {-1, 0, 0}};
+
+/* Without "%p" in the name, by which each process has a file of its own, HAKMEM_STATS_PID may name
+ * the only process that writes. */
+void hak__heap_map_at_end(void)
+{
+    uint64_t process = hak__settings.stats_process;
+    bool all = process == 0 || process == hak__os_process_id();
+    if (hak__settings.heap_map_file != NULL && (all || hak__exit_file_varies(&map_file))) {
+        hak__exit_file_write(&map_file, hak_heap_map);
+    }
 }

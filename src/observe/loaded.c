@@ -58,10 +58,7 @@ static const char *const library_names[] = {
 
 static bool loaded_is_of_library(const char *path)
 {
-    const char *name = path;
-    for (; *path != '\0'; path++) {
-        name = *path == '/' ? path + 1 : name;
-    }
+    const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
     for (size_t i = 0; i < sizeof library_names / sizeof *library_names; i++) {
         if (hak__text_after(name, library_names[i]) != NULL) {
             return true;

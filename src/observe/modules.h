@@ -8,6 +8,7 @@
 #define HAK_OBSERVE_MODULES_H
 
 #include "base/compiler.h"
+#include "observe/report_writer.h"
 
 struct modules {
     char *text; /* zero-terminated; NULL: no memory, or no such file */
@@ -43,5 +44,27 @@ HAK_HIDDEN void hak__modules_close(struct modules *modules);
 /* Finds the address. False: it lies in no file. */
 HAK_HIDDEN bool hak__modules_find(const struct modules *modules, uintptr_t address,
                                   struct module_place *place);
+
+/* Bytes of an id; the linkers' longest has 20. Longer ones count as none. Half: none is kept. */
+#define BUILD_ID_MAX 32u
+
+struct build_id {
+    uintptr_t base; /* where the file's start is mapped; 0: nothing was read */
+    uint64_t bias;  /* what was added to the file's own addresses */
+    bool is_elf;    /* else there is neither an id nor a bias */
+    uint8_t size;   /* 0: the file has no id */
+    uint8_t bytes[BUILD_ID_MAX];
+};
+
+/* Reads the headers at `base`, unless `id` has them already. The memory may be unmapped meanwhile.
+ * Takes no lock, allocates nothing, and may run in a signal handler. */
+HAK_HIDDEN void hak__build_id_read(struct build_id *id, uintptr_t base);
+
+/* The id as hexadecimal digits. */
+#define BUILD_ID_TEXT_SIZE (2 * BUILD_ID_MAX + 1)
+HAK_HIDDEN const char *hak__build_id_text(const struct build_id *id, char text[BUILD_ID_TEXT_SIZE]);
+
+/* Writes the fields `build_id` and `bias`; "" for what is unknown. */
+HAK_HIDDEN void hak__build_id_write(struct report_writer *writer, const struct build_id *id);
 
 #endif

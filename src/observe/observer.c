@@ -6,11 +6,14 @@
  *   NONE -> STARTING   a thread that starts it; it becomes the observer's thread's to go on
  *   STARTING -> RUNNING, or NONE with observer.error   the observer, when its file is made or not
  *   RUNNING -> STOPPING   a thread that stops it
- *   RUNNING, STOPPING -> NONE   the observer, when its file is removed
- */
+ *   RUNNING, STOPPING -> NONE   the observer, when its file is removed */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "observe/observer.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "base/bits.h"
 #include "base/text.h"
@@ -21,6 +24,7 @@
 #include "core/options.h"
 #include "hakmem/profile.h"
 #include "heap/heap.h"
+#include "observe/report.h"
 #include "os/os.h"
 
 /* Longest sleep between two looks whether the program's threads have all ended. Doubled: a process
@@ -57,94 +61,58 @@ static struct {
 
 /* --- requests --- */
 
-static void observer_say(hak_report_sink *sink, void *sink_argument, const char *words)
+/* What tools may ask for, one line each: documents, and in observer_act what only answers a
+ * word. */
+static const struct {
+    const char *name;
+    void (*write)(hak_report_sink *sink, void *sink_argument);
+} observer_documents[] = {
+    {"json", hak__report_json},
+    {"full", hak__report_text},
+    {"summary", hak__report_summary},
+    {"prometheus", hak__report_prometheus},
+    {"map", hak_heap_map},
+    {"profile", hak_profile_write},
+};
+
+/* The answer; NULL: there is no such request. */
+static const char *observer_act(const char *request, const char *argument)
 {
-    size_t length = 0;
-    while (words[length] != '\0') {
-        length++;
+    if (hak__text_equal(request, "profile_start")) {
+        uint64_t period = 0; /* bytes; none, or 0: the default */
+        (void)hak__text_parse_size(argument, &period);
+        return hak_profile_start((size_t)period) == 0 ? "started" : "started without stacks";
     }
-    sink(sink_argument, words, length);
-}
-
-static void observer_map(hak_report_sink *sink, void *sink_argument, const char *argument)
-{
-    (void)argument;
-    hak_heap_map(sink, sink_argument);
-}
-
-static void observer_profile(hak_report_sink *sink, void *sink_argument, const char *argument)
-{
-    (void)argument;
-    hak_profile_write(sink, sink_argument);
-}
-
-/* The argument is the period in bytes; none, or 0: the default. */
-static void observer_profile_start(hak_report_sink *sink, void *sink_argument, const char *argument)
-{
-    uint64_t period = 0;
-    (void)hak__text_parse_size(argument, &period);
-    const char *answer =
-        hak_profile_start((size_t)period) == 0 ? "started" : "started without stacks";
-    observer_say(sink, sink_argument, answer);
-}
-
-/* Samples from now on belong to their threads. */
-static void observer_profile_threads(hak_report_sink *sink, void *sink_argument,
-                                     const char *argument)
-{
-    (void)argument;
-    if (seal_open()) {
+    if (hak__text_equal(request, "profile_stop")) {
+        hak_profile_stop();
+        return "stopped";
+    }
+    if (!hak__text_equal(request, "profile_threads")) {
+        return NULL;
+    }
+    if (seal_open()) { /* samples from now on belong to their threads */
         atomic_store_relaxed(&hak__settings.profile_threads, true);
         seal_close();
     }
-    observer_say(sink, sink_argument, "noted");
+    return "noted";
 }
-
-static void observer_profile_stop(hak_report_sink *sink, void *sink_argument, const char *argument)
-{
-    (void)argument;
-    hak_profile_stop();
-    observer_say(sink, sink_argument, "stopped");
-}
-
-/* What tools may ask for, one line each: reports, and what has a function of its own. */
-static const struct {
-    const char *name;
-    enum hak_report_format format;
-} observer_reports[] = {
-    {"json", HAK_REPORT_JSON},
-    {"full", HAK_REPORT_TEXT},
-    {"summary", HAK_REPORT_SUMMARY},
-    {"prometheus", HAK_REPORT_PROMETHEUS},
-};
-static const struct {
-    const char *name;
-    observer_writer *write;
-} observer_requests[] = {
-    {"map", observer_map},
-    {"profile", observer_profile},
-    {"profile_start", observer_profile_start},
-    {"profile_stop", observer_profile_stop},
-    {"profile_threads", observer_profile_threads},
-};
 
 /* Writes the answer to the request. Returns 0 or -errno. */
 static int observer_write(const char *request, const char *argument, hak_report_sink *sink,
                           void *sink_argument)
 {
-    for (size_t i = 0; i < sizeof observer_reports / sizeof observer_reports[0]; i++) {
-        if (hak__text_equal(request, observer_reports[i].name)) {
-            hak_report(observer_reports[i].format, sink, sink_argument);
+    for (size_t i = 0; i < sizeof observer_documents / sizeof observer_documents[0]; i++) {
+        if (hak__text_equal(request, observer_documents[i].name)) {
+            observer_documents[i].write(sink, sink_argument);
             return 0;
         }
     }
-    for (size_t i = 0; i < sizeof observer_requests / sizeof observer_requests[0]; i++) {
-        if (hak__text_equal(request, observer_requests[i].name)) {
-            observer_requests[i].write(sink, sink_argument, argument);
-            return 0;
-        }
+    const char *answer = observer_act(request, argument);
+    if (answer == NULL) {
+        return -ENOENT;
     }
-    return -ENOENT;
+    sink(sink_argument, answer, strlen(answer));
+    return 0;
 }
 
 /* --- the thread --- */
@@ -174,34 +142,20 @@ static void observer_put(void *argument, const char *text, size_t size)
     if (reply->error != 0) {
         return;
     }
-    char *to = (char *)reply->shared->address + OBSERVER_REPLY_OFFSET + reply->size;
-    for (size_t i = 0; i < size; i++) {
-        to[i] = text[i];
-    }
+    memcpy((char *)reply->shared->address + OBSERVER_REPLY_OFFSET + reply->size, text, size);
     reply->size += size;
-}
-
-/* Splits the request into a name, which it ends with a zero, and an argument. */
-static const char *observer_split(char *request)
-{
-    while (*request != '\0' && *request != ' ') {
-        request++;
-    }
-    if (*request == ' ') {
-        *request++ = '\0';
-    }
-    return request;
 }
 
 static void observer_answer(struct os_shared *shared, uint32_t number)
 {
     char request[OBSERVER_REQUEST_SIZE];
     struct observer_reply reply = {shared, 0, 0};
-    for (size_t i = 0; i < sizeof request; i++) {
-        request[i] = observer_page(shared)->request[i];
-    }
+    memcpy(request, observer_page(shared)->request, sizeof request);
     request[sizeof request - 1] = '\0';
-    const char *argument = observer_split(request);
+    char *argument = strchrnul(request, ' '); /* the name ends there */
+    if (*argument == ' ') {
+        *argument++ = '\0';
+    }
     if (shared->size > OBSERVER_SIZE_KEPT && shared->descriptor >= 0) {
         hak__os_share_resize(shared, bits_align_up(OBSERVER_SIZE_GROWS, hak__os_page_size()));
     }
@@ -219,18 +173,15 @@ static void observer_answer(struct os_shared *shared, uint32_t number)
 static uint64_t observer_start_time(void)
 {
     char text[1024];
-    uint64_t value = 0;
-    long length = hak__os_read_file("/proc/self/stat", text, sizeof text);
-    long at = length;
-    while (at > 0 && text[at - 1] != ')') {
-        at--;
+    long length = hak__os_read_file("/proc/self/stat", text, sizeof text - 1);
+    text[length > 0 ? length : 0] = '\0';
+    const char *at = strrchr(text, ')');
+    for (int field = 2; at != NULL && field < 22; field++) {
+        at = strchr(at + 1, ' ');
     }
-    for (int spaces = 0; at > 0 && at < length && spaces <= 20; at++) {
-        if (text[at] == ' ') {
-            spaces++;
-        } else if (spaces == 20) {
-            value = value * 10 + (uint64_t)(text[at] - '0');
-        }
+    uint64_t value = 0;
+    for (; at != NULL && at[1] >= '0' && at[1] <= '9'; at++) {
+        value = value * 10 + (uint64_t)(at[1] - '0');
     }
     return value;
 }
@@ -242,20 +193,13 @@ static void observer_name_file(bool again)
 {
     struct text text = {observer.path, sizeof observer.path - 1, 0};
     uint64_t space = hak__os_process_space();
-    hak__text_put(&text, "/dev/shm/hakmem.");
-    hak__text_put_unsigned(&text, hak__os_user_id());
-    hak__text_put(&text, ".");
-    hak__text_put_unsigned(&text, hak__os_process_id());
+    hak__text_format(&text, "/dev/shm/hakmem.%u.%u", hak__os_user_id(), hak__os_process_id());
     if (space != 0) {
-        hak__text_put(&text, ".");
-        hak__text_put_unsigned(&text, space);
+        hak__text_format(&text, ".%lu", space);
     }
-    if (again) {
-        hak__text_put(&text, "-");
-        /* Of the seed, which others must not learn, too little is left to tell it. */
-        hak__text_put_unsigned(
-            &text,
-            ((hak__os_random_seed() ^ hak__os_clock_us()) * UINT64_C(0x9e3779b97f4a7c15)) >> 32);
+    if (again) { /* of the seed, which others must not learn, too little is left to tell it */
+        uint64_t mixed = hak__os_random_seed() ^ hak__os_clock_us();
+        hak__text_format(&text, "-%lu", (mixed * UINT64_C(0x9e3779b97f4a7c15)) >> 32);
     }
     observer.path[text.length] = '\0';
 }
@@ -285,9 +229,7 @@ static int observer_open(struct os_shared *shared)
     page->process = hak__os_process_id();
     page->start_time = observer_start_time();
     page->version = OBSERVER_VERSION;
-    for (size_t i = 0; i < sizeof magic; i++) {
-        page->magic[i] = magic[i];
-    }
+    memcpy(page->magic, magic, sizeof magic);
     return 0;
 }
 
@@ -417,13 +359,11 @@ void hak__observer_begin(void)
     }
     if (error != 0) {
         char line[160];
-        struct text text = {line, sizeof line - 1, 0};
-        hak__text_put(&text,
-                      "HAKMEM_OBSERVE does nothing: its thread or file in /dev/shm cannot be "
-                      "made: ");
-        hak__text_put(&text, hak__os_file_error(-error));
-        line[text.length] = '\0';
-        hak__diagnose_warn(line, NULL);
+        hak__diagnose_warn(hak__text_make(line, sizeof line,
+                                          "HAKMEM_OBSERVE does nothing: its thread or file in "
+                                          "/dev/shm cannot be made: %s",
+                                          hak__os_file_error(-error)),
+                           NULL);
     }
 }
 
@@ -448,9 +388,9 @@ void hak__observer_end(void)
 char hak_observe_stack[HAK_OBSERVE_STACK_SIZE] __attribute__((aligned(64)));
 
 /* The tool stops a thread wherever it is, perhaps between two instructions of malloc's fast path in
- * a function that called it. So the allocations of pthread_create do not touch this thread's
- * bins or heap: the thread seems to have ended, and is refused at the gate, so that they get
- * emergency memory (large/emergency.h). */
+ * a function that called it. So the allocations of pthread_create do not touch this thread's bins
+ * or heap: the thread seems to have ended, and is refused at the gate, so that they get emergency
+ * memory (large/emergency.h). */
 static int observer_start_beside(void)
 {
     struct thread *own = hak__thread;

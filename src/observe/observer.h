@@ -44,7 +44,4 @@ struct observer_page {
     char request[OBSERVER_REQUEST_SIZE]; /* readers: "NAME" or "NAME ARGUMENT", and a zero */
 };
 
-/* Writes the reply to a request piece by piece. `argument` is what follows the name, or "". */
-typedef void observer_writer(hak_report_sink *sink, void *sink_argument, const char *argument);
-
 #endif

@@ -10,11 +10,9 @@
 #include "core/knobs.h"
 #include "core/options.h"
 #include "heap/heap.h"
-#include "observe/build_id.h"
 #include "observe/loaded.h"
-#include "observe/profile_dump.h"
+#include "observe/modules.h"
 #include "observe/report_writer.h"
-#include "observe/sample_threads.h"
 #include "observe/samples.h"
 #include "os/os.h"
 
@@ -23,8 +21,8 @@
 /* Of the JSON document. It grows when a field changes its meaning. */
 #define PROFILE_VERSION 1
 
-/* Microseconds on a clock that does not wrap: tells processes of one number apart. 0: not started.
- */
+/* Microseconds on a clock that does not wrap: tells processes of one number apart. 0: not
+ * started. */
 static uint64_t shared_profile_started_us;
 
 static int profile_start(size_t period, bool load)
@@ -58,53 +56,25 @@ void hak_profile_stop(void)
     hak__sampling_set(0, false);
 }
 
-static uint64_t profile_round(double value)
-{
-    return value <= 0 ? 0 : (uint64_t)(value + 0.5);
-}
-
 static void profile_write_sums(struct report_writer *writer, const struct stack_sums *sums)
 {
-    hak__report_number(writer, "samples", sums->samples_count, "");
-    hak__report_number(writer, "samples_live", sums->samples_live, "");
-    hak__report_number(writer, "allocated_count", profile_round(sums->allocated_count), "");
-    hak__report_number(writer, "allocated_bytes", profile_round(sums->allocated_bytes), "");
-    hak__report_number(writer, "usable_bytes", profile_round(sums->usable_bytes), "");
-    hak__report_number(writer, "freed_count", profile_round(sums->freed_count), "");
-    hak__report_number(writer, "freed_bytes", profile_round(sums->freed_bytes), "");
-    hak__report_number(writer, "freed_remote_count", profile_round(sums->freed_remote), "");
-    hak__report_number(writer, "lifetime_ms", profile_round(sums->lifetime_ms), "");
-    hak__report_number(writer, "live_count",
-                       profile_round(sums->allocated_count - sums->freed_count), "");
-    hak__report_number(writer, "live_bytes",
-                       profile_round(sums->allocated_bytes - sums->freed_bytes), "");
-    hak__report_number(writer, "live_age_ms", profile_round(sums->live_age_ms), "");
-    hak__report_number(writer, "peak_samples", sums->peak_samples, "");
-    hak__report_number(writer, "peak_count", profile_round(sums->peak_count), "");
-    hak__report_number(writer, "peak_bytes", profile_round(sums->peak_bytes), "");
-}
-
-static void profile_write_hex(struct report_writer *writer, const char *key, uint64_t value)
-{
-    char digits[24];
-    struct text text = {digits, sizeof digits - 1, 0};
-    hak__text_put_hex(&text, value);
-    digits[text.length] = '\0';
-    hak__report_string(writer, key, digits, "");
-}
-
-/* A field with `count` numbers in one string, with spaces between them. */
-static void profile_write_numbers(struct report_writer *writer, const char *key,
-                                  const uint64_t *numbers, uint32_t count)
-{
-    char line[HISTORY_MAX * sizeof "18446744073709551615 "];
-    struct text text = {line, sizeof line - 1, 0};
-    for (uint32_t i = 0; i < count; i++) {
-        hak__text_put(&text, i == 0 ? "" : " ");
-        hak__text_put_unsigned(&text, numbers[i]);
-    }
-    line[text.length] = '\0';
-    hak__report_string(writer, key, line, "");
+    double live_count = sums->allocated_count - sums->freed_count;
+    double live_bytes = sums->allocated_bytes - sums->freed_bytes;
+    REPORT_NUMBERS(writer, {"samples", sums->samples_count, NULL},
+                   {"samples_live", sums->samples_live, NULL},
+                   {"allocated_count", hak__report_round(sums->allocated_count), NULL},
+                   {"allocated_bytes", hak__report_round(sums->allocated_bytes), NULL},
+                   {"usable_bytes", hak__report_round(sums->usable_bytes), NULL},
+                   {"freed_count", hak__report_round(sums->freed_count), NULL},
+                   {"freed_bytes", hak__report_round(sums->freed_bytes), NULL},
+                   {"freed_remote_count", hak__report_round(sums->freed_remote), NULL},
+                   {"lifetime_ms", hak__report_round(sums->lifetime_ms), NULL},
+                   {"live_count", hak__report_round(live_count), NULL},
+                   {"live_bytes", hak__report_round(live_bytes), NULL},
+                   {"live_age_ms", hak__report_round(sums->live_age_ms), NULL},
+                   {"peak_samples", sums->peak_samples, NULL},
+                   {"peak_count", hak__report_round(sums->peak_count), NULL},
+                   {"peak_bytes", hak__report_round(sums->peak_bytes), NULL});
 }
 
 static void profile_write_stack(struct report_writer *writer, const struct stack *stack,
@@ -116,10 +86,7 @@ static void profile_write_stack(struct report_writer *writer, const struct stack
     struct text text = {line, sizeof line - 1, 0};
     bool is_cut = stack->depth != 0 && stack->frames[stack->depth - 1] == STACK_CUT;
     for (uint32_t i = 0; i < stack->depth - is_cut; i++) {
-        if (i != 0) {
-            hak__text_put(&text, " ");
-        }
-        hak__text_put_hex(&text, stack->frames[i]);
+        hak__text_format(&text, i == 0 ? "%#lx" : " %#lx", stack->frames[i]);
     }
     line[text.length] = '\0';
     hak__report_record_begin(writer);
@@ -135,7 +102,7 @@ static void profile_write_stack(struct report_writer *writer, const struct stack
         hak__report_number(writer, "thread", stack->thread, "");
     }
     profile_write_sums(writer, sums);
-    profile_write_numbers(writer, "history_bytes", live_bytes, count);
+    hak__report_row(writer, "history_bytes", live_bytes, count);
     hak__report_record_end(writer);
 }
 
@@ -151,16 +118,14 @@ static void profile_write_stacks(struct report_writer *writer)
     for (uint32_t i = 0; i < history.count; i++) {
         numbers[i] = history.now_ms - history.times_ms[i];
     }
-    profile_write_numbers(writer, "ago_ms", numbers, history.count);
+    hak__report_row(writer, "ago_ms", numbers, history.count);
     hak__report_section_end(writer);
-    hak__report_section_begin(writer, "peak");
-    hak__report_number(writer, "bytes", profile_round(history.peak_bytes), "");
-    hak__report_number(writer, "ago_ms", history.now_ms - history.peak_ms, "");
-    hak__report_section_end(writer);
+    REPORT_SECTION(writer, "peak", {"bytes", hak__report_round(history.peak_bytes), NULL},
+                   {"ago_ms", history.now_ms - history.peak_ms, NULL});
     hak__report_list_begin(writer, "stacks", NULL);
     for (; stack != NULL && hak__samples_copy(stack, &sums, noted); stack = stack->older) {
         for (uint32_t i = 0; i < history.count; i++) {
-            numbers[i] = profile_round((double)noted[i]);
+            numbers[i] = hak__report_round((double)noted[i]);
         }
         profile_write_stack(writer, stack, &sums, numbers, history.count);
     }
@@ -177,8 +142,7 @@ static void profile_write_threads(struct report_writer *writer)
         hak__samples_leave();
         if (thread.id != 0) {
             hak__report_record_begin(writer);
-            hak__report_number(writer, "number", number, "");
-            hak__report_number(writer, "id", thread.id, "");
+            REPORT_NUMBERS(writer, {"number", number, NULL}, {"id", thread.id, NULL});
             hak__report_string(writer, "name", thread.name, "");
             hak__report_record_end(writer);
         }
@@ -227,16 +191,12 @@ static void profile_write_maps(struct report_writer *writer, const struct module
  * FNV-1a hash (G. Fowler, L. C. Noll, K.-P. Vo) of the module's first LOADED_HEAD_SIZE bytes. */
 static void profile_write_module(struct report_writer *writer, const struct loaded *loaded)
 {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (uint32_t i = 0; i < LOADED_HEAD_SIZE; i++) {
-        hash = (hash ^ loaded->head[i]) * UINT64_C(0x100000001b3);
-    }
     hak__report_record_begin(writer);
     hak__report_number(writer, "number", loaded->number, "");
-    profile_write_hex(writer, "start", loaded->start);
-    profile_write_hex(writer, "end", loaded->end);
-    profile_write_hex(writer, "base", loaded->base);
-    profile_write_hex(writer, "head", hash);
+    hak__report_hex(writer, "start", loaded->start, true);
+    hak__report_hex(writer, "end", loaded->end, true);
+    hak__report_hex(writer, "base", loaded->base, true);
+    hak__report_hex(writer, "head", bits_fnv(loaded->head, LOADED_HEAD_SIZE), true);
     hak__report_string(writer, "path", loaded->path, "");
     hak__report_record_end(writer);
 }
@@ -262,10 +222,10 @@ void hak_profile_write(hak_report_sink *sink, void *argument)
     hak__report_section_begin(&writer, "hakmem_profile");
     hak__report_number(&writer, "version", PROFILE_VERSION, "");
     hak__report_string(&writer, "program", program != NULL ? program : "", "");
-    hak__report_number(&writer, "process", hak__os_process_id(), "");
-    hak__report_number(&writer, "time", hak__os_wall_clock_s(), "");
-    hak__report_number(&writer, "started_us", atomic_load_relaxed(&shared_profile_started_us), "");
-    hak__report_number(&writer, "period", atomic_load_relaxed(&hak__sampling.period), "");
+    REPORT_NUMBERS(&writer, {"process", hak__os_process_id(), NULL},
+                   {"time", hak__os_wall_clock_s(), NULL},
+                   {"started_us", atomic_load_relaxed(&shared_profile_started_us), NULL},
+                   {"period", atomic_load_relaxed(&hak__sampling.period), NULL});
     hak__report_section_end(&writer);
     /* In this order: a module of a stack that is there in the end was so when the mappings were
      * read, and one that was closed meanwhile is in the list of modules. */
@@ -321,15 +281,9 @@ __attribute__((constructor)) static void profile_find_stacks(void)
     }
 }
 
-static void profile_write(void *context, hak_report_sink *sink, void *sink_argument)
-{
-    (void)context;
-    hak_profile_write(sink, sink_argument);
-}
-
 void hak__profile_at_end(void)
 {
     if (hak__settings.profile_file != NULL) {
-        hak__exit_file_write(&profile_file, profile_write, NULL);
+        hak__exit_file_write(&profile_file, hak_profile_write);
     }
 }

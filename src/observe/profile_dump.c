@@ -1,15 +1,24 @@
 /* SPDX-License-Identifier: MIT */
-/* profile_dump.c: see profile_dump.h. */
-#include "observe/profile_dump.h"
+/* profile_dump.c: the profiles that a process appends to HAKMEM_PROFILE_FILE when it gets the
+ * signal HAKMEM_PROFILE_SIGNAL, those of HAKMEM_PROFILE_DUMP, and the thread that writes them.
+ *
+ * The handler only wakes the thread. So a signal that interrupts hakmem itself, or comes beside a
+ * fork, is not lost. The thread opens the file at the start, in a table of descriptors of its own.
+ * For HAKMEM_PROFILE_DUMP it looks at the process's memory ten times a second. For each reason
+ * there are two files: the newest profile, PROFILE_FILE.REASON, and the one before,
+ * PROFILE_FILE.REASON.old. A profile gets its name when it is complete, so a process that is killed
+ * leaves the two before. */
+#include "control/life.h"
 
 #include <pthread.h>
 
+#include "base/text.h"
 #include "control/background.h"
 #include "control/exit_file.h"
 #include "core/diagnose.h"
+#include "core/knobs.h"
 #include "core/options.h"
 #include "hakmem/profile.h"
-#include "observe/profile_watch.h"
 #include "os/os.h"
 
 /* Milliseconds between two looks whether the program's threads have all ended. Doubled: a process
@@ -39,11 +48,153 @@ static void dump_handle(int signal)
     hak__os_wake_all(&shared_dump_asked);
 }
 
-static void dump_write(void *context, hak_report_sink *sink, void *sink_argument)
+/* --- profiles without a signal --- */
+
+/* A reason that is over counts again when memory has fallen so far below its mark. Doubled: after a
+ * short fall there is no new profile. Halved: memory that goes up and down a little gives many. */
+#define WATCH_BACK_PERCENT 10u
+
+enum watch_reason { WATCH_PEAK, WATCH_ABOVE, WATCH_EVERY, WATCH_LIMIT, WATCH_COUNT };
+static const char *const watch_names[WATCH_COUNT] = {".peak", ".above", ".every", ".limit"};
+
+static struct {
+    struct dump_when when;
+    uint64_t peak_bytes; /* resident at the last peak */
+    uint64_t every_us;   /* time of the next one */
+    uint64_t limit_next; /* percent */
+    bool is_above;
+} watch;
+
+/* False: there is nothing to look for. */
+static bool watch_begin(void)
 {
-    (void)context;
-    hak_profile_write(sink, sink_argument);
+    if (hak__settings.profile_file == NULL || hak__settings.profile_dump == NULL ||
+        !hak__options_parse_dump(hak__settings.profile_dump, &watch.when)) {
+        return false;
+    }
+    watch.peak_bytes = 0;
+    watch.every_us = hak__os_clock_us() + watch.when.every_s * 1000000;
+    watch.limit_next = watch.when.limit_percent;
+    watch.is_above = false;
+    const struct dump_when *when = &watch.when;
+    return when->peak_percent + when->above + when->every_s + when->limit_percent != 0;
 }
+
+/* What is full or above its mark has been so in the parent, which has written the profile. Else
+ * each child that only becomes another program would write one. */
+static void watch_fork_child(void)
+{
+    watch.peak_bytes = 0;
+    watch.every_us = hak__os_clock_us() + watch.when.every_s * 1000000;
+}
+
+/* --- what is due --- */
+
+static bool watch_is_peak(uint64_t resident)
+{
+    uint64_t percent = watch.when.peak_percent;
+    bool first = watch.peak_bytes == 0; /* that of the start */
+    bool is = percent != 0 && resident > watch.peak_bytes + watch.peak_bytes / 100 * percent;
+    watch.peak_bytes = is ? resident : watch.peak_bytes;
+    return is && !first;
+}
+
+static bool watch_is_above(uint64_t resident)
+{
+    uint64_t mark = watch.when.above;
+    bool is = mark != 0 && resident > mark && !watch.is_above;
+    if (resident < mark - mark / 100 * WATCH_BACK_PERCENT) {
+        watch.is_above = false;
+    }
+    watch.is_above |= is;
+    return is;
+}
+
+/* The next one is due a whole time after this one, also if this one came late. */
+static bool watch_is_time(void)
+{
+    uint64_t now_us = hak__os_clock_us();
+    bool is = watch.when.every_s != 0 && now_us >= watch.every_us;
+    watch.every_us = is ? now_us + watch.when.every_s * 1000000 : watch.every_us;
+    return is;
+}
+
+/* The fuller, the more often: the last profile before the end is then a late one. */
+static bool watch_is_limit(void)
+{
+    uint64_t mark = watch.when.limit_percent;
+    if (mark == 0) {
+        return false;
+    }
+    uint64_t back = mark > WATCH_BACK_PERCENT ? mark - WATCH_BACK_PERCENT : 1;
+    uint64_t percent =
+        hak__os_memory_percent("/proc/self/cgroup", "/sys/fs/cgroup", (uint32_t)back);
+    uint64_t hard = atomic_load_relaxed(&hak__knobs.limit_hard);
+    if (hard != UINT64_MAX) {
+        uint64_t own = hak__os_mapped_bytes() / (hard / 100 + 1);
+        percent = own > percent ? own : percent;
+    }
+    bool is = percent >= watch.limit_next;
+    watch.limit_next = is ? (percent + 102) / 2 : percent < back ? mark : watch.limit_next;
+    return is;
+}
+
+/* --- the files --- */
+
+/* The path of the file whose name is PROFILE_FILE.REASON, and a word behind it. */
+static void watch_path(char name[EXIT_PATH_SIZE], char path[EXIT_PATH_SIZE],
+                       enum watch_reason reason, const char *word)
+{
+    const struct exit_file file = {.name = (const char *const[]){name}};
+    hak__text_make(name, EXIT_PATH_SIZE, "%s%s%s", hak__settings.profile_file, watch_names[reason],
+                   word);
+    hak__exit_file_path(&file, path);
+}
+
+static void watch_write(enum watch_reason reason)
+{
+    char name[EXIT_PATH_SIZE], made[EXIT_PATH_SIZE], newest[EXIT_PATH_SIZE], old[EXIT_PATH_SIZE];
+    struct exit_file file = {.name = (const char *const[]){name},
+                             .what = "profile",
+                             .replaces = true,
+                             .kept = {-1, 0, 0}};
+    watch_path(name, newest, reason, "");
+    watch_path(name, old, reason, ".old");
+    watch_path(name, made, reason, ".new");
+    hak__os_remove(made); /* it may be another name of any file */
+    if (!hak__exit_file_write(&file, hak_profile_write)) {
+        hak__os_remove(made);
+        return;
+    }
+    /* There may be none yet. At no moment is there none afterwards. */
+    (void)hak__os_link(newest, old);
+    int error = hak__os_rename(made, newest);
+    if (error != 0) {
+        hak__exit_file_complain(&file, newest, error);
+    }
+}
+
+/* Looks, and writes the profiles that have become due. */
+static void watch_look(void)
+{
+    uint64_t resident = hak__os_rss();
+    if (resident == UINT64_MAX) {
+        resident = 0; /* a peak never comes */
+    }
+    const bool due[WATCH_COUNT] = {
+        [WATCH_PEAK] = watch_is_peak(resident),
+        [WATCH_ABOVE] = watch_is_above(resident),
+        [WATCH_EVERY] = watch_is_time(),
+        [WATCH_LIMIT] = watch_is_limit(),
+    };
+    for (enum watch_reason reason = WATCH_PEAK; reason < WATCH_COUNT; reason++) {
+        if (due[reason]) {
+            watch_write(reason);
+        }
+    }
+}
+
+/* --- the thread --- */
 
 /* Writes a profile for each signal and reason, until no thread of the program is left. */
 static void *dump_run(void *argument)
@@ -55,20 +206,20 @@ static void *dump_run(void *argument)
         hak__exit_file_open(&dump_file);
     }
     if (dump_watches) { /* peaks are above what is there now */
-        hak__profile_watch_look(dump_write);
+        watch_look();
     }
     atomic_store_relaxed(&shared_dump_ready, 1u);
     hak__os_wake_all(&shared_dump_ready);
     while (!hak__background_is_left_alone()) {
         if (atomic_load_relaxed(&shared_dump_asked) != written) {
             written++;
-            hak__exit_file_write(&dump_file, dump_write, NULL);
+            hak__exit_file_write(&dump_file, hak_profile_write);
         } else {
             hak__os_wait_ms(&shared_dump_asked, written,
                             dump_watches ? DUMP_WATCH_MS : DUMP_LOOK_MS);
         }
         if (dump_watches) {
-            hak__profile_watch_look(dump_write);
+            watch_look();
         }
     }
     hak__exit_file_close(&dump_file);
@@ -91,7 +242,7 @@ static void dump_fork_child(void)
 {
     dump_watches = dump_watches && hak__exit_file_varies(&dump_file);
     if (dump_watches) {
-        hak__profile_watch_fork_child();
+        watch_fork_child();
     }
     if (dump_watches || dump_catches) {
         dump_start();
@@ -129,7 +280,7 @@ static bool dump_catch(int signal)
 void hak__profile_dump_begin(void)
 {
     dump_catches = dump_catch((int)hak__settings.profile_signal);
-    dump_watches = hak__profile_watch_begin();
+    dump_watches = watch_begin();
     if (hak__settings.profile_dump != NULL && hak__settings.profile_file == NULL) {
         hak__diagnose_warn("HAKMEM_PROFILE_DUMP does nothing: HAKMEM_PROFILE_FILE is not set",
                            NULL);

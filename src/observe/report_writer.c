@@ -2,6 +2,8 @@
 /* report_writer.c: see report_writer.h. */
 #include "observe/report_writer.h"
 
+#include <string.h>
+
 /* Widths in characters. The longest key has 24; 14 digits are enough for 90 TiB. */
 #define REPORT_KEY_WIDTH 26
 #define REPORT_VALUE_WIDTH 14
@@ -40,18 +42,9 @@ static void report_put_spaces(struct report_writer *writer, uint32_t from, uint3
     }
 }
 
-static uint32_t report_length(const char *string)
-{
-    uint32_t length = 0;
-    while (string[length] != '\0') {
-        length++;
-    }
-    return length;
-}
-
 static void report_put_right(struct report_writer *writer, const char *string, uint32_t width)
 {
-    report_put_spaces(writer, report_length(string), width);
+    report_put_spaces(writer, (uint32_t)strlen(string), width);
     report_put(writer, string);
 }
 
@@ -127,10 +120,7 @@ void hak__report_list_names(struct report_writer *writer, hak_report_sink *sink,
 
 static void find_enter(struct report_writer *writer, const char *name)
 {
-    if (writer->group.length != 0) {
-        hak__text_put(&writer->group, ".");
-    }
-    hak__text_put(&writer->group, name);
+    hak__text_format(&writer->group, "%s%s", writer->group.length != 0 ? "." : "", name);
     writer->group_name[writer->group.length] = '\0';
 }
 
@@ -148,18 +138,13 @@ static void find_leave(struct report_writer *writer)
 static void find_tell_name(const struct report_writer *writer, const char *key, const char *help)
 {
     char line[2 * REPORT_NAME_SIZE + 160];
-    struct text text = {line, sizeof line - 2, 0};
+    struct text text = {line, sizeof line - 1, 0};
     for (const char *at = writer->group_name; *at != '\0'; at++) {
         if (*at == '.' && at[1] >= '0' && at[1] <= '9') {
             return;
         }
     }
-    hak__text_put(&text, writer->group_name);
-    hak__text_put(&text, ".");
-    hak__text_put(&text, key);
-    hak__text_put(&text, "\t\t");
-    hak__text_put(&text, help);
-    line[text.length++] = '\n';
+    hak__text_format(&text, "%s.%s\t\t%s\n", writer->group_name, key, help);
     line[text.length] = '\0';
     writer->tell(writer->tell_argument, line, text.length);
 }
@@ -176,7 +161,8 @@ static void find_look_at(struct report_writer *writer, const char *key, const ch
         return;
     }
     const char *rest = hak__text_after(writer->wanted, writer->group_name);
-    if (!writer->found && rest != NULL && *rest == '.' && hak__text_equal(rest + 1, key)) {
+    if (!writer->found && value != UINT64_MAX && rest != NULL && *rest == '.' &&
+        hak__text_equal(rest + 1, key)) {
         writer->found = true;
         writer->value = value;
     }
@@ -301,7 +287,7 @@ static void report_put_field(struct report_writer *writer, const char *key, cons
     case REPORT_LINES:
         report_put(writer, "  ");
         report_put_spaces(writer, report_put(writer, key), REPORT_KEY_WIDTH);
-        report_put_spaces(writer, report_length(value), REPORT_VALUE_WIDTH);
+        report_put_spaces(writer, (uint32_t)strlen(value), REPORT_VALUE_WIDTH);
         report_put_plain(writer, value);
         if (*unit != '\0' || *help != '\0') {
             report_put_char(writer, ' ');
@@ -323,58 +309,70 @@ static void report_put_field(struct report_writer *writer, const char *key, cons
     }
 }
 
-void hak__report_scale(struct text *text, uint64_t bytes)
+const char *hak__report_scale(char text[16], uint64_t bytes)
 {
-    unsigned unit = 0;
-    uint64_t whole = bytes;
-    uint64_t rest = 0;
-    while (whole >= 1024 && unit < 4) {
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
+    uint64_t whole = bytes, rest = 0;
+    uint32_t unit = 0;
+    for (; whole >= 1024 && unit < 4; unit++) {
         rest = whole % 1024;
         whole /= 1024;
-        unit++;
     }
-    if (unit != 0) {
-        hak__text_put_unsigned(text, whole);
-        hak__text_put(text, ".");
-        hak__text_put_unsigned(text, rest * 10 / 1024);
-        hak__text_put_part(text, &" KiB MiB GiB TiB"[(unit - 1) * 4], 4);
-    }
+    text[0] = '\0';
+    return unit == 0
+               ? text
+               : hak__text_make(text, 16, "%lu.%lu %s", whole, rest * 10 / 1024, units[unit - 1]);
 }
 
-static void report_value(struct report_writer *writer, const char *key, uint64_t value, bool bytes,
-                         const char *help)
+static bool report_is_of_bytes(const char *key)
 {
-    char digits[24];
-    char unit[16];
-    struct text digits_text = {digits, sizeof digits - 1, 0};
-    struct text unit_text = {unit, sizeof unit - 1, 0};
-    hak__text_put_unsigned(&digits_text, value);
-    digits[digits_text.length] = '\0';
-    if (report_is_json(writer)) {
-        report_json_next(writer, key);
-        report_put(writer, digits);
-        if (writer->wanted != NULL) {
-            find_look_at(writer, key, digits, value, help);
-        }
-        return;
+    while (*key != '\0' && hak__text_after(key, "bytes") == NULL) {
+        key++;
     }
-    if (bytes) {
-        hak__report_scale(&unit_text, value);
-    }
-    unit[unit_text.length] = '\0';
-    report_put_field(writer, key, digits, unit, help);
+    return *key != '\0';
 }
 
 void hak__report_number(struct report_writer *writer, const char *key, uint64_t value,
                         const char *help)
 {
-    report_value(writer, key, value, false, help);
+    char digits[24], unit[16] = "";
+    bool known = value != UINT64_MAX;
+    hak__text_make(digits, sizeof digits, "%lu", value);
+    if (report_is_json(writer)) {
+        report_json_next(writer, key);
+        report_put(writer, known ? digits : "null");
+        if (writer->wanted != NULL) {
+            find_look_at(writer, key, digits, value, help);
+        }
+        return;
+    }
+    if (known && report_is_of_bytes(key)) {
+        hak__report_scale(unit, value);
+    }
+    report_put_field(writer, key, known ? digits : "unknown", unit, help);
 }
 
-void hak__report_bytes(struct report_writer *writer, const char *key, uint64_t value,
-                       const char *help)
+void hak__report_numbers(struct report_writer *writer, const struct report_number *numbers)
 {
-    report_value(writer, key, value, true, help);
+    for (; numbers->key != NULL; numbers++) {
+        const char *help = numbers->help != NULL ? numbers->help : "";
+        hak__report_number(writer, numbers->key, numbers->value, help);
+    }
+}
+
+void hak__report_section(struct report_writer *writer, const char *key,
+                         const struct report_number *numbers)
+{
+    hak__report_section_begin(writer, key);
+    hak__report_numbers(writer, numbers);
+    hak__report_section_end(writer);
+}
+
+void hak__report_record(struct report_writer *writer, const struct report_number *numbers)
+{
+    hak__report_record_begin(writer);
+    hak__report_numbers(writer, numbers);
+    hak__report_record_end(writer);
 }
 
 void hak__report_string(struct report_writer *writer, const char *key, const char *value,
@@ -388,20 +386,38 @@ void hak__report_string(struct report_writer *writer, const char *key, const cha
     report_put_field(writer, key, value, "", help);
 }
 
-void hak__report_unknown(struct report_writer *writer, const char *key, const char *help)
+void hak__report_hex(struct report_writer *writer, const char *key, uint64_t value, bool known)
 {
-    if (report_is_json(writer)) {
-        report_json_next(writer, key);
-        report_put(writer, "null");
-        if (writer->wanted != NULL && writer->tell != NULL) {
-            find_tell_name(writer, key, help);
-        }
-        return;
-    }
-    report_put_field(writer, key, "unknown", "", help);
+    char digits[24];
+    hak__report_string(writer, key,
+                       known ? hak__text_make(digits, sizeof digits, "%#lx", value) : "", "");
 }
 
-void hak__report_put(struct report_writer *writer, const char *string)
+void hak__report_row(struct report_writer *writer, const char *key, const uint64_t *numbers,
+                     uint32_t count)
 {
-    report_put(writer, string);
+    char line[REPORT_ROW_MAX * sizeof "18446744073709551615 "];
+    struct text text = {line, sizeof line - 1, 0};
+    for (uint32_t i = 0; i < count; i++) {
+        hak__text_format(&text, i == 0 ? "%lu" : " %lu", numbers[i]);
+    }
+    line[text.length] = '\0';
+    hak__report_string(writer, key, line, "");
+}
+
+void hak__report_put(struct report_writer *writer, const char *format, ...)
+{
+    char piece[512];
+    struct text text = {piece, sizeof piece - 1, 0};
+    va_list values;
+    va_start(values, format);
+    hak__text_put_list(&text, format, values);
+    va_end(values);
+    piece[text.length] = '\0';
+    report_put(writer, piece);
+}
+
+uint64_t hak__report_round(double estimate)
+{
+    return estimate <= 0 ? 0 : (uint64_t)(estimate + 0.5);
 }

@@ -74,20 +74,45 @@ HAK_HIDDEN void hak__report_list_end(struct report_writer *writer);
 HAK_HIDDEN void hak__report_record_begin(struct report_writer *writer);
 HAK_HIDDEN void hak__report_record_end(struct report_writer *writer);
 
-/* One field. Only text in REPORT_LINES shows `help`; "" is no help. Strings may hold any bytes. */
+/* One field. Only text in REPORT_LINES shows `help`; "" is no help. Strings may hold any bytes. A
+ * number UINT64_MAX is unknown now: null in JSON. One of bytes, by its key, is shown in KiB, MiB,
+ * ... too. */
 HAK_HIDDEN void hak__report_number(struct report_writer *writer, const char *key, uint64_t value,
                                    const char *help);
-/* A number of bytes: text also shows it in KiB, MiB, ... */
-HAK_HIDDEN void hak__report_bytes(struct report_writer *writer, const char *key, uint64_t value,
-                                  const char *help);
 HAK_HIDDEN void hak__report_string(struct report_writer *writer, const char *key, const char *value,
                                    const char *help);
-/* A number that is unknown now: null in JSON. */
-HAK_HIDDEN void hak__report_unknown(struct report_writer *writer, const char *key,
-                                    const char *help);
-/* Text as it is, for parts of a report that exist as text only. */
-HAK_HIDDEN void hak__report_put(struct report_writer *writer, const char *string);
-/* Bytes as "11.7 MiB"; nothing below 1 KiB. */
-HAK_HIDDEN void hak__report_scale(struct text *text, uint64_t bytes);
+/* A string: the number with 0x, or "". */
+HAK_HIDDEN void hak__report_hex(struct report_writer *writer, const char *key, uint64_t value,
+                                bool known);
+/* Several numbers, up to one without a key. A help NULL is none. */
+struct report_number {
+    const char *key;
+    uint64_t value;
+    const char *help;
+};
+HAK_HIDDEN void hak__report_numbers(struct report_writer *writer,
+                                    const struct report_number *numbers);
+#define REPORT_NUMBERS(writer, ...)                                                                \
+    hak__report_numbers(writer, (const struct report_number[]){__VA_ARGS__, {NULL, 0, NULL}})
+/* The same as a whole section, or record. */
+HAK_HIDDEN void hak__report_section(struct report_writer *writer, const char *key,
+                                    const struct report_number *numbers);
+HAK_HIDDEN void hak__report_record(struct report_writer *writer,
+                                   const struct report_number *numbers);
+#define REPORT_SECTION(writer, key, ...)                                                           \
+    hak__report_section(writer, key, (const struct report_number[]){__VA_ARGS__, {NULL, 0, NULL}})
+#define REPORT_RECORD(writer, ...)                                                                 \
+    hak__report_record(writer, (const struct report_number[]){__VA_ARGS__, {NULL, 0, NULL}})
+/* A string of `count` numbers with blanks between them, at most REPORT_ROW_MAX. */
+#define REPORT_ROW_MAX 16u
+HAK_HIDDEN void hak__report_row(struct report_writer *writer, const char *key,
+                                const uint64_t *numbers, uint32_t count);
+/* Text as it is, of at most 511 characters, for parts of a report that exist as text only. */
+HAK_HIDDEN void hak__report_put(struct report_writer *writer, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* An estimated number, rounded. */
+HAK_HIDDEN uint64_t hak__report_round(double estimate);
+/* Bytes as "11.7 MiB"; "" below 1 KiB. */
+HAK_HIDDEN const char *hak__report_scale(char text[16], uint64_t bytes);
 
 #endif

@@ -12,7 +12,6 @@
 #include "large/emergency.h"
 #include "large/sampled.h"
 #include "observe/loaded.h"
-#include "observe/sample_threads.h"
 #include "observe/stacks.h"
 #include "os/os.h"
 #include "region/window.h"
@@ -65,6 +64,36 @@ static uint32_t samples_thread(void)
 uint64_t hak__samples_clock_ms(void)
 {
     return hak__os_clock_us() / 1000;
+}
+
+/* [SAMPLE_THREADS_MAX], by number - 1; NULL: not mapped yet. */
+static struct sample_thread *sample_threads;
+
+/* The calling thread, whose number in layer observe is `number`, takes a sample: notes its id and
+ * its present name. Returns the number that its stacks get; 0: none of its own. */
+static uint32_t sample_thread_note(uint32_t number)
+{
+    if (number > SAMPLE_THREADS_MAX) {
+        return 0;
+    }
+    if (sample_threads == NULL) {
+        sample_threads = hak__metadata_allocate(SAMPLE_THREADS_MAX * sizeof *sample_threads);
+        if (sample_threads == NULL) {
+            return 0;
+        }
+    }
+    /* A thread may get its name late, and another id in the child of a fork. */
+    struct sample_thread *thread = &sample_threads[number - 1];
+    thread->id = hak__os_thread_id();
+    hak__os_thread_name(thread->name);
+    return number;
+}
+
+const struct sample_thread *hak__sample_thread_of(uint32_t number)
+{
+    bool known = sample_threads != NULL && number != 0 && number <= SAMPLE_THREADS_MAX &&
+                 sample_threads[number - 1].id != 0;
+    return known ? &sample_threads[number - 1] : NULL;
 }
 
 static struct sample_record **samples_bucket(uintptr_t address)
@@ -215,9 +244,8 @@ static void *samples_add(struct sample_record like, uint32_t class_index, uintpt
     }
     struct sample_record *sample = samples_pop_unused();
     like.site = id != 0 ? hak__site_of_id(id) : hak__site_of_address(depth != 0 ? frames[own] : 0);
-    uint32_t thread = atomic_load_relaxed(&hak__settings.profile_threads)
-                          ? hak__sample_thread_note(like.thread)
-                          : 0;
+    uint32_t thread =
+        atomic_load_relaxed(&hak__settings.profile_threads) ? sample_thread_note(like.thread) : 0;
     like.stack = hak__stack_of(id != 0 ? like.site : NULL, thread, frames, depth);
     bool stored = sample != NULL && like.stack != NULL && like.site != NULL;
     if (stored && like.is_object) {

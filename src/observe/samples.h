@@ -21,8 +21,8 @@
 #include "core/lock.h"
 #include "observe/stacks.h"
 
-/* Allocates a sampled object for a request of `size` bytes, drawn with `period`. NULL: no
- * memory, or refused: the request is not sampled. */
+/* Allocates a sampled object for a request of `size` bytes, drawn with `period`. NULL: no memory,
+ * or refused: the request is not sampled. */
 HAK_HIDDEN void *hak__sample_object(uint32_t class_index, size_t size, uint64_t period);
 /* Notes that a span or whale is a sample. */
 HAK_HIDDEN void hak__sample_block(void *pointer, size_t size, size_t usable, uint64_t period);
@@ -63,5 +63,21 @@ HAK_HIDDEN const struct stack *hak__samples_first_stack(struct samples_history *
  * (core/gate.h). */
 HAK_HIDDEN bool hak__samples_copy(const struct stack *stack, struct stack_sums *sums,
                                   float live_bytes[HISTORY_MAX]);
+
+/* The names of the threads that take samples, for profiles by thread (HAKMEM_PROFILE_THREADS). The
+ * stacks of samples are then kept apart by thread. The caller holds SAMPLES. */
+
+/* Threads with stacks of their own; later ones share the number 0. Twice as many: a server with a
+ * thread for each connection fills the table of stacks sooner. Half: a large pool is cut. */
+#define SAMPLE_THREADS_MAX 512u
+#define SAMPLE_THREAD_NAME_SIZE 16u /* the kernel's, with the zero */
+
+struct sample_thread {
+    uint32_t id; /* the kernel's; 0: took no sample */
+    char name[SAMPLE_THREAD_NAME_SIZE];
+};
+
+/* NULL: no thread with this number has taken a sample. */
+HAK_HIDDEN const struct sample_thread *hak__sample_thread_of(uint32_t number);
 
 #endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* secure_report.c: see secure_report.h. */
-#include "observe/secure_report.h"
+/* secure_report.c: what a fault of the secure form means (observe/guard.h). */
 
 #include "base/bits.h"
 #include "control/life.h"

@@ -1,25 +1,178 @@
 /* SPDX-License-Identifier: MIT */
-/* site.c: the functions of hakmem/site.h. */
+/* site.c: the functions of hakmem/site.h, and placement (observe/sites.h).
+ *
+ * State of placement: a short list of the ids of long-lived sites. One thread at a time writes it,
+ * under SAMPLES; others read it relaxed. A reader that misses a change places a few objects as
+ * before. */
 #include "hakmem/site.h"
 
 #include "base/atomics.h"
+#include "core/options.h"
+#include "hakmem/profile.h"
 #include "heap/heap.h"
-#include "observe/placement.h"
+#include "learn/learner.h"
 #include "observe/samples.h"
+#include "observe/sites.h"
+#include "os/os.h"
 
 #include <errno.h>
+#include <string.h>
+
+/* Time between two looks at all sites, ms. Half: twice the work, which takes some microseconds for
+ * each hundred sites. Twice: sites are placed a second later. */
+#define PLACEMENT_LOOK_MS 1000u
+/* Samples that a proof takes. Half: sites are placed earlier, and more often in error. Twice: rare
+ * long-lived objects, which hold as much memory, take twice the time. */
+#define PLACEMENT_SAMPLES_LEAST 16u
+/* Counters of lifetimes below which a block is short-lived: the first 7 count those to 4 s. Blocks
+ * that live longer outlive a purge and its delay. One less: to 1 s. */
+#define PLACEMENT_SHORT 7u
+/* Milliseconds that a site is watched before it is judged. Blocks of the last 4 s, which may be
+ * short-lived still, are then a quarter of them if the rate is even. Half: they are half. */
+#define PLACEMENT_WATCH_MS 16384u
+/* Percent of a site's blocks that may be short-lived before it is placed. Twice: holes among
+ * long-lived objects, which cost what was to be saved. */
+#define PLACEMENT_SHORT_PERCENT 10.0
+/* Percent from which on it is placed no longer. Near the other one, sites would go to and fro. */
+#define PLACEMENT_BACK_PERCENT 30.0
+
+bool hak__placement_on;
+
+static uintptr_t shared_placement_ids[LEARN_SITES_MAX]; /* 0: free */
+static uint32_t shared_placement_used; /* places that were ever taken; the others are free */
+static uint32_t shared_placement_looked_ms;
+
+/* NULL: the site is not placed. */
+static uintptr_t *placement_find(uintptr_t id)
+{
+    uint32_t used = atomic_load_relaxed(&shared_placement_used);
+    for (uint32_t i = 0; i < used; i++) {
+        if (atomic_load_relaxed(&shared_placement_ids[i]) == id) {
+            return &shared_placement_ids[i];
+        }
+    }
+    return NULL;
+}
+
+/* A free place; NULL: there is none. Under SAMPLES. */
+static uintptr_t *placement_make(void)
+{
+    uint32_t used = shared_placement_used;
+    uintptr_t *place = placement_find(0);
+    if (place == NULL && used < LEARN_SITES_MAX) {
+        place = &shared_placement_ids[used];
+        atomic_store_relaxed(&shared_placement_used, used + 1);
+    }
+    return place;
+}
+
+/* Samples are wanted now. A period that the user chose stays. */
+static void placement_switch_on(void)
+{
+    uint64_t period = atomic_load_relaxed(&hak__sampling.period);
+    if (period == 0 || period == SAMPLE_PERIOD_MAX) {
+        hak__sampling_set(HAK_PROFILE_PERIOD, true);
+    }
+    atomic_store_relaxed(&hak__placement_on, true);
+}
+
+/* A site got its name: begins to look at lifetimes, if the process learns. Under SAMPLES. */
+static void placement_begin(const char *name, uintptr_t id)
+{
+    /* Many names share the entry "other", which is never judged. */
+    if (!hak__learner_runs() || id == SITE_ID_OTHER) {
+        return;
+    }
+    if (!hak__placement_on) {
+        placement_switch_on();
+    }
+    if (placement_find(id) == NULL && hak__learn_knows_site(name)) {
+        uintptr_t *place = placement_make();
+        if (place != NULL) {
+            atomic_store_relaxed(place, id);
+        }
+    }
+}
+
+/* Percent of the site's blocks that lived shortly. */
+static double placement_short_percent(const struct site_sums *sums)
+{
+    double brief = 0;
+    for (uint32_t i = 0; i < PLACEMENT_SHORT; i++) {
+        brief += sums->lifetimes[i];
+    }
+    return 100 * brief / sums->allocated_count;
+}
+
+bool hak__placement_judge(const struct site_sums *sums, bool apart, uint64_t now_ms)
+{
+    if (sums->samples_count < PLACEMENT_SAMPLES_LEAST ||
+        now_ms - sums->began_ms < PLACEMENT_WATCH_MS) {
+        return apart;
+    }
+    double percent = placement_short_percent(sums);
+    return apart ? percent < PLACEMENT_BACK_PERCENT : percent <= PLACEMENT_SHORT_PERCENT;
+}
+
+/* The learner may be busy or full. The site then stays as it is until the next look. Under
+ * SAMPLES. */
+static void placement_look_at(const struct site *site, uint64_t now_ms)
+{
+    uintptr_t *place = placement_find(site->key);
+    bool apart = hak__placement_judge(&site->sums, place != NULL, now_ms);
+    if (apart == (place != NULL)) {
+        return;
+    }
+    uintptr_t *changed = apart ? placement_make() : place;
+    if (changed != NULL && hak__learn_note_site(site->name, apart)) {
+        atomic_store_relaxed(changed, apart ? site->key : (uintptr_t)0);
+    }
+}
+
+static void placement_look(void)
+{
+    uint32_t now_ms = hak__os_clock_ms(),
+             looked_ms = atomic_load_relaxed(&shared_placement_looked_ms);
+    if (now_ms - looked_ms < PLACEMENT_LOOK_MS ||
+        !atomic_cas_acquire(&shared_placement_looked_ms, &looked_ms, now_ms) ||
+        !hak__samples_enter(false)) {
+        return;
+    }
+    for (const struct site *site = hak__site_first(); site != NULL; site = site->older) {
+        if (!site->is_address && hak__site_is_named(site)) {
+            placement_look_at(site, hak__samples_clock_ms());
+        }
+    }
+    hak__samples_leave();
+}
+
+/* The calling thread goes back to the scope of this site; 0: of none. Keeps errno. */
+static void placement_leave(uintptr_t site)
+{
+    int saved = errno;
+    hak__thread_turn(site != 0 && placement_find(site) != NULL);
+    errno = saved;
+}
+
+/* The same on the way in; now and then it looks which sites are proven. */
+static void placement_enter(uintptr_t site)
+{
+    int saved = errno;
+    placement_look();
+    errno = saved;
+    placement_leave(site);
+}
+
+/* --- the functions of hakmem/site.h --- */
 
 /* Copies the name, cut to the size and with '?' for each byte that some view would have to quote.
  * Fills the rest with zeroes. */
 static void site_clean(char clean[SITE_NAME_SIZE], const char *name)
 {
-    size_t length = 0;
-    for (; length < SITE_NAME_SIZE - 1 && name[length] != '\0'; length++) {
-        char c = name[length];
-        clean[length] = c < ' ' || c > '~' || c == '"' || c == '\\' ? '?' : c;
-    }
-    for (; length < SITE_NAME_SIZE; length++) {
-        clean[length] = '\0';
+    memset(clean, 0, SITE_NAME_SIZE);
+    for (size_t i = 0; i < SITE_NAME_SIZE - 1 && name[i] != '\0'; i++) {
+        char c = name[i];
+        clean[i] = c < ' ' || c > '~' || c == '"' || c == '\\' ? '?' : c;
     }
 }
 
@@ -32,12 +185,12 @@ uintptr_t hak_site_register(const char *name)
         return 0;
     }
     site_clean(clean, name);
-    /* Not patiently: a constructor in dlopen holds a lock of the loader, for which fork may wait.
-     */
+    /* Not patiently: a constructor in dlopen holds a lock of the loader, for which fork may
+     * wait. */
     if (hak__samples_enter(false)) { /* else the caller tries again */
         id = hak__start() ? hak__site_named(clean) : 0;
         if (id != 0) {
-            hak__placement_begin(clean, id);
+            placement_begin(clean, id);
         }
         hak__samples_leave();
     }
@@ -50,7 +203,7 @@ uintptr_t hak_site_enter(uintptr_t site)
     uintptr_t before = hak__site_current;
     hak__site_current = site;
     if (HAK_UNLIKELY(atomic_load_relaxed(&hak__placement_on))) {
-        hak__placement_enter(site);
+        placement_enter(site);
     }
     return before;
 }
@@ -59,6 +212,6 @@ void hak_site_leave(uintptr_t before)
 {
     hak__site_current = before;
     if (HAK_UNLIKELY(atomic_load_relaxed(&hak__placement_on))) {
-        hak__placement_leave(before);
+        placement_leave(before);
     }
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* site_list.c: see site_list.h. */
-#include "observe/site_list.h"
+/* site_list.c: see report.h. */
+#include "observe/report.h"
 
-#include "observe/build_id.h"
 #include "observe/loaded.h"
+#include "observe/modules.h"
 #include "observe/samples.h"
 
 /* Bytes of a file's path. Longer ones are cut, and name no file then. Half: paths of deep build
@@ -12,18 +12,12 @@
 /* Behind the path of a library that was closed: no file has this name, so tools look into none. */
 #define SITE_CLOSED " (closed)"
 
-uint64_t hak__site_round(double estimate)
-{
-    return estimate <= 0 ? 0 : (uint64_t)(estimate + 0.5);
-}
-
 /* --- the list --- */
 
 /* True if site `a` comes before site `b`. Under SAMPLES. */
 static bool site_is_before(const struct site *a, const struct site *b)
 {
-    double live_a = a->sums.allocated_bytes - a->sums.freed_bytes;
-    double live_b = b->sums.allocated_bytes - b->sums.freed_bytes;
+    double live_a = site_live_bytes(&a->sums), live_b = site_live_bytes(&b->sums);
     /* Half a byte: what rounding leaves of a site whose blocks are all freed. */
     if (live_a - live_b > 0.5 || live_b - live_a > 0.5) {
         return live_a > live_b;
@@ -94,71 +88,64 @@ static const char *site_kind(const struct site *site)
                                         : "number";
 }
 
-/* A field with a hexadecimal number, or "" for 0. */
-static void site_write_hex(struct report_writer *writer, const char *key, uint64_t value)
-{
-    char digits[24];
-    struct text text = {digits, sizeof digits - 1, 0};
-    if (value != 0) {
-        hak__text_put_hex(&text, value);
-    }
-    digits[text.length] = '\0';
-    hak__report_string(writer, key, digits, "");
-}
-
 /* The address, the file in which it lies, and the offset there; "" where there is none. `id` is of
  * the site before. */
 static void site_write_place(struct report_writer *writer, const struct site *site,
                              const struct modules *modules, struct build_id *id)
 {
-    char path[SITE_PATH_SIZE];
-    struct text text = {path, sizeof path - 1, 0};
+    char path[SITE_PATH_SIZE] = "";
     struct module_place place = {.offset = 0};
     bool closed = false;
-    if (site->is_address && hak__loaded_find(modules, site->key, &place, &closed)) {
-        hak__text_put_part(&text, place.path, place.path_length);
-        hak__text_put(&text, closed ? SITE_CLOSED : "");
+    bool found = site->is_address && hak__loaded_find(modules, site->key, &place, &closed);
+    if (found) {
+        hak__text_make(path, sizeof path, "%.*s%s", (int)place.path_length, place.path,
+                       closed ? SITE_CLOSED : "");
     }
-    path[text.length] = '\0';
-    site_write_hex(writer, "address", site->is_address ? loaded_address(site->key) : 0);
+    hak__report_hex(writer, "address", loaded_address(site->key), site->is_address);
     hak__report_string(writer, "module", path, "");
-    site_write_hex(writer, "offset", place.offset);
-    hak__build_id_read(id, text.length != 0 && !closed ? place.base : 0);
+    hak__report_hex(writer, "offset", place.offset, place.offset != 0);
+    hak__build_id_read(id, found && !closed ? place.base : 0);
     hak__build_id_write(writer, id);
+}
+
+void hak__site_figures(const struct site_sums *sums, uint64_t figures[SITE_FIGURES])
+{
+    double freed = sums->freed_count, each = freed > 0 ? 1 / freed : 0;
+    const double estimates[SITE_SIZE_MIN] = {
+        [SITE_LIVE_BYTES] = site_live_bytes(sums),
+        [SITE_LIVE_COUNT] = sums->allocated_count - freed,
+        [SITE_LIVE_USABLE_BYTES] = sums->live_usable_bytes,
+        [SITE_ALLOCATED_BYTES] = sums->allocated_bytes,
+        [SITE_ALLOCATED_COUNT] = sums->allocated_count,
+        [SITE_FREED_BYTES] = sums->freed_bytes,
+        [SITE_FREED_COUNT] = freed,
+    };
+    for (uint32_t i = 0; i < SITE_SIZE_MIN; i++) {
+        figures[i] = hak__report_round(estimates[i]);
+    }
+    figures[SITE_SIZE_MIN] = sums->size_min;
+    figures[SITE_SIZE_MAX] = sums->size_max;
+    figures[SITE_LIFETIME_MS] = hak__report_round(sums->lifetime_ms * each);
+    figures[SITE_REMOTE_PERMILLE] = hak__report_round(1000 * sums->freed_remote * each);
+    figures[SITE_SAMPLES] = sums->samples_count;
+    figures[SITE_SAMPLES_LIVE] = sums->samples_live;
 }
 
 static void site_write_sums(struct report_writer *writer, const struct site_sums *sums)
 {
-    double freed = sums->freed_count;
-    hak__report_number(writer, "live_bytes",
-                       hak__site_round(sums->allocated_bytes - sums->freed_bytes), "");
-    hak__report_number(writer, "live_count", hak__site_round(sums->allocated_count - freed), "");
-    hak__report_number(writer, "live_usable_bytes", hak__site_round(sums->live_usable_bytes), "");
-    hak__report_number(writer, "allocated_bytes", hak__site_round(sums->allocated_bytes), "");
-    hak__report_number(writer, "allocated_count", hak__site_round(sums->allocated_count), "");
-    hak__report_number(writer, "freed_bytes", hak__site_round(sums->freed_bytes), "");
-    hak__report_number(writer, "freed_count", hak__site_round(freed), "");
-    hak__report_number(writer, "size_min", sums->size_min, "");
-    hak__report_number(writer, "size_max", sums->size_max, "");
-    hak__report_number(writer, "lifetime_ms",
-                       freed > 0 ? hak__site_round(sums->lifetime_ms / freed) : 0, "");
-    hak__report_number(writer, "remote_permille",
-                       freed > 0 ? hak__site_round(1000 * sums->freed_remote / freed) : 0, "");
-    hak__report_number(writer, "samples", sums->samples_count, "");
-    hak__report_number(writer, "samples_live", sums->samples_live, "");
-}
-
-/* One string of SITE_LIFETIMES numbers, with spaces between them. */
-static void site_write_lifetimes(struct report_writer *writer, const struct site_sums *sums)
-{
-    char line[SITE_LIFETIMES * sizeof "18446744073709551615 "];
-    struct text text = {line, sizeof line - 1, 0};
-    for (uint32_t i = 0; i < SITE_LIFETIMES; i++) {
-        hak__text_put(&text, i == 0 ? "" : " ");
-        hak__text_put_unsigned(&text, hak__site_round(sums->lifetimes[i]));
+    static const char *const keys[SITE_FIGURES] = {
+        "live_bytes",      "live_count",  "live_usable_bytes", "allocated_bytes", "allocated_count",
+        "freed_bytes",     "freed_count", "size_min",          "size_max",        "lifetime_ms",
+        "remote_permille", "samples",     "samples_live"};
+    uint64_t figures[SITE_FIGURES], lifetimes[SITE_LIFETIMES];
+    hak__site_figures(sums, figures);
+    for (uint32_t i = 0; i < SITE_FIGURES; i++) {
+        hak__report_number(writer, keys[i], figures[i], "");
     }
-    line[text.length] = '\0';
-    hak__report_string(writer, "lifetime_counts", line, "");
+    for (uint32_t i = 0; i < SITE_LIFETIMES; i++) {
+        lifetimes[i] = hak__report_round(sums->lifetimes[i]);
+    }
+    hak__report_row(writer, "lifetime_counts", lifetimes, SITE_LIFETIMES);
 }
 
 void hak__site_list_write(struct report_writer *writer, const struct site_list *list)
@@ -182,29 +169,30 @@ void hak__site_list_write(struct report_writer *writer, const struct site_list *
         hak__report_string(writer, "name", name, "");
         site_write_place(writer, site, &modules, &id);
         site_write_sums(writer, &sums);
-        site_write_lifetimes(writer, &sums);
         hak__report_record_end(writer);
     }
     hak__report_list_end(writer);
     hak__modules_close(&modules);
 }
 
-void hak__site_put_title(struct text *text, const struct site *site, const struct modules *modules)
+void hak__site_title(const struct site *site, const struct modules *modules,
+                     char title[SITE_TITLE_SIZE])
 {
     char name[SITE_NAME_SIZE];
     struct module_place place;
     bool closed;
     hak__site_name(site, name);
-    hak__text_put(text, name);
     if (site->is_address && hak__loaded_find(modules, site->key, &place, &closed)) {
         size_t start = place.path_length;
         while (start != 0 && place.path[start - 1] != '/') {
             start--;
         }
-        hak__text_put_part(text, place.path + start, place.path_length - start);
-        hak__text_put(text, closed ? SITE_CLOSED "+" : "+");
-        hak__text_put_hex(text, hak__loaded_call(site->key, &place));
+        hak__text_make(title, SITE_TITLE_SIZE, "%.*s%s+%#lx", (int)(place.path_length - start),
+                       place.path + start, closed ? SITE_CLOSED : "",
+                       hak__loaded_call(site->key, &place));
     } else if (site->is_address) {
-        hak__text_put_hex(text, loaded_address(site->key));
+        hak__text_make(title, SITE_TITLE_SIZE, "%#lx", loaded_address(site->key));
+    } else {
+        hak__text_make(title, SITE_TITLE_SIZE, "%s", name);
     }
 }

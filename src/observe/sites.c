@@ -106,21 +106,11 @@ struct site *hak__site_of_address(uintptr_t address)
 
 /* --- names --- */
 
-/* FNV-1a (G. Fowler, L. C. Noll, P. Vo). */
-static uintptr_t site_hash(const char *name)
-{
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (; *name != '\0'; name++) {
-        hash = (hash ^ (unsigned char)*name) * UINT64_C(0x100000001b3);
-    }
-    return (uintptr_t)hash;
-}
-
-/* The site to give the name to, or which has it already; NULL: it must be made. Stores its id:
- * the hash, or a number above it if sites of other names have that. */
+/* The site to give the name to, or which has it already; NULL: it must be made. Stores its id: the
+ * hash, or a number above it if sites of other names have that. */
 static struct site *site_find_name(const char *name, uintptr_t *id)
 {
-    for (*id = site_hash(name);; (*id)++) {
+    for (*id = bits_fnv(name, strlen(name));; (*id)++) {
         if (*id == 0 || *id == SITE_ID_OTHER) {
             continue;
         }
@@ -166,16 +156,15 @@ bool hak__site_is_named(const struct site *site)
 
 void hak__site_name(const struct site *site, char name[SITE_NAME_SIZE])
 {
-    struct text text = {name, SITE_NAME_SIZE - 1, 0};
-    if (hak__site_is_named(site)) {
-        hak__text_put(&text, site->name);
-    } else if (site->key == SITE_ID_OTHER && !site->is_address) {
-        hak__text_put(&text, "other");
-    } else if (!site->is_address) {
-        hak__text_put(&text, "site ");
-        hak__text_put_hex(&text, site->key);
+    bool is_named = hak__site_is_named(site), is_number = !is_named && !site->is_address;
+    if (is_number && site->key != SITE_ID_OTHER) {
+        hak__text_make(name, SITE_NAME_SIZE, "site %#lx", site->key);
+    } else {
+        hak__text_make(name, SITE_NAME_SIZE, "%s",
+                       is_named    ? site->name
+                       : is_number ? "other"
+                                   : "");
     }
-    name[text.length] = '\0';
 }
 
 /* --- sums --- */

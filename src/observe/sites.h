@@ -18,8 +18,8 @@
 
 #include "core/limits.h"
 
-/* Sites in the table. A site takes 288 bytes, so all take 1.1 MiB. Half: large programs have
- * more callers of malloc than that, and the rarely sampled ones share the entry "other". */
+/* Sites in the table. A site takes 288 bytes, so all take 1.1 MiB. Half: large programs have more
+ * callers of malloc than that, and the rarely sampled ones share the entry "other". */
 #define SITES_MAX 4096u
 /* Of these for names, which so find room whatever was sampled before. Also the most values of a
  * label in Prometheus' text. Twice as many: monitoring systems store twice as many series. */
@@ -48,6 +48,11 @@ struct site_sums {
     uint64_t samples_count;           /* not weighted */
     uint64_t samples_live;            /* not weighted: of blocks in use */
 };
+
+HAK_INLINE double site_live_bytes(const struct site_sums *sums)
+{
+    return sums->allocated_bytes - sums->freed_bytes;
+}
 
 struct site {
     struct site *next;  /* in its bucket; constant */
@@ -82,5 +87,20 @@ HAK_HIDDEN struct site *hak__site_first(void);
 HAK_HIDDEN bool hak__site_is_named(const struct site *site);
 /* The name for people: of a number "site 0x1234", of an address "". Any thread, no lock. */
 HAK_HIDDEN void hak__site_name(const struct site *site, char name[SITE_NAME_SIZE]);
+
+/* --- placement: objects of sites that are proven long-lived lie in slabs of their own, so that one
+ * such object does not hold a slab of dead ones (docs/learning.md).
+ *
+ * A thread inside the scope of such a site (hakmem/site.h) uses its second struct, whose bins are
+ * filled from a heap for long-lived objects (hak__thread_turn). malloc and free do not know it. The
+ * sampled blocks of a site say how long they live. Only named sites are placed, and only while the
+ * process learns (HAKMEM_LEARN). */
+
+/* True once the process learns and has named a site. Relaxed. */
+HAK_HIDDEN extern bool hak__placement_on;
+
+/* True if the site is long-lived by its samples, false if not. `apart` is the answer until now.
+ * Exported for tests. */
+HAK_HIDDEN bool hak__placement_judge(const struct site_sums *sums, bool apart, uint64_t now_ms);
 
 #endif

@@ -6,7 +6,6 @@
 #include "base/bits.h"
 #include "control/life.h"
 #include "heap/heap.h"
-#include "observe/frame_pointers.h"
 #include "observe/loaded.h"
 
 #include <dlfcn.h>

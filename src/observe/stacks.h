@@ -7,7 +7,7 @@
  * by _dl_find_object. So it may run inside malloc. In a static program it takes a mutex and
  * allocates at its first run, which hak__stacks_start does; an allocation in it gets no stack.
  * Where the unwinder comes to code without tables, the rest of the stack is read by frame pointers
- * (observe/frame_pointers.h).
+ * (observe/frame_pointers.c).
  *
  * Bounds: STACK_DEPTH_MAX frames a stack; further frames, those of main, are cut, and STACK_CUT
  * stands at their place. The table takes
@@ -33,8 +33,8 @@
  * only grow. When all are used, every second one is dropped, and the time between two moments
  * doubles. Twice as many: 64 bytes more a stack. Half: less than 4 moments may be left. */
 #define HISTORY_MAX 16u
-/* Milliseconds between the first two moments. Half: a program that ends at once has more of them.
- */
+/* Milliseconds between the first two moments. Half: a program that ends at once has more of
+ * them. */
 #define HISTORY_START_MS 16u
 
 /* Sums of weighted samples. Counts are numbers of blocks, estimated. */
@@ -65,7 +65,7 @@ struct stack {
     float history[HISTORY_MAX]; /* live bytes at the moments; under SAMPLES */
     const struct site *site;    /* NULL: the program gave no id; then it follows from the frames */
     uint32_t depth;
-    uint32_t thread;    /* that took the samples; 0: any (observe/sample_threads.h) */
+    uint32_t thread;    /* that took the samples; 0: any (observe/samples.h) */
     uintptr_t frames[]; /* return addresses with numbers (loaded.h), innermost first */
 };
 
@@ -78,10 +78,10 @@ struct observe_own {
 HAK_HIDDEN extern HAK_TLS struct observe_own hak__observe_own;
 
 /* Looks for the unwinder. False: the program has none, or a static program has not announced its
- * code to it yet (its own constructors do), and all stacks are empty. With `load` it
- * opens libgcc_s if the program has not, so it must run where dlopen may: not inside malloc, and
- * not in a constructor. (hakmem's run first. A library that is opened then makes the loader
- * initialise the C library before its time, without the environment.) */
+ * code to it yet (its own constructors do), and all stacks are empty. With `load` it opens libgcc_s
+ * if the program has not, so it must run where dlopen may: not inside malloc, and not in a
+ * constructor. (hakmem's run first. A library that is opened then makes the loader initialise the C
+ * library before its time, without the environment.) */
 HAK_HIDDEN bool hak__stacks_start(bool load);
 
 /* Stores the calling thread's return addresses, at most STACK_DEPTH_MAX, innermost first. Of a
@@ -112,5 +112,15 @@ HAK_HIDDEN uint32_t hak__stacks_history(uint64_t times_ms[HISTORY_MAX]);
 
 /* The first of all stacks, newest first; follow `older`. */
 HAK_HIDDEN struct stack *hak__stack_first(void);
+
+/* True: the code at the address has unwind tables. */
+typedef bool frame_table(uintptr_t address);
+
+/* Appends to the `depth` return addresses, innermost first, of which the last one is in code
+ * without tables, the callers of that code, until there are `depth_max`. The two pointers are the
+ * registers of that code. Returns the number of addresses. */
+HAK_HIDDEN uint32_t hak__frame_pointers_follow(uintptr_t *frames, uint32_t depth,
+                                               uint32_t depth_max, uintptr_t stack_pointer,
+                                               uintptr_t frame_pointer, frame_table *has_table);
 
 #endif

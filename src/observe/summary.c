@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* summary.c: see summary.h. */
-#include "observe/summary.h"
+/* summary.c: see report.h. */
+#include "observe/report.h"
 
 #include "base/bits.h"
+
+#define X(part, key, title, help) {key, title, help},
+const struct summary_name hak__summary_names[SUMMARY_PARTS] = {SUMMARY_PART_LIST(X)};
+#undef X
 
 /* `part` of `all` shares of `bytes`, rounded down; of very large numbers, about. `part` is at most
  * `all`, which is not 0; `bytes` is below 2^62. */
@@ -89,6 +93,12 @@ void hak__summary_take(struct summary *summary, const struct census *census)
     uint64_t free = parts[SUMMARY_FREE_IN_SLABS];
     uint64_t held = parts[SUMMARY_IN_USE] + parts[SUMMARY_ROUNDING] + free;
     summary->fragmentation = held == 0 ? 0 : (uint32_t)summary_share(1000, free, held);
+}
+
+uint64_t hak__summary_part(const struct summary *summary, uint32_t part)
+{
+    bool known = summary->known && (part != SUMMARY_NOT_HAKMEM || summary_has_rss(summary));
+    return known ? summary->parts[part] : UINT64_MAX;
 }
 
 uint64_t hak__summary_class_bytes(const struct summary *summary, uint32_t class_index)

@@ -1,60 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* summary_text.c: see summary_text.h. */
-#include "observe/summary_text.h"
+/* summary_text.c: the summary of a report as some twelve lines for people. */
+#include "observe/report.h"
 
 #include "core/options.h"
 #include "hakmem/hakmem.h"
 #include "os/os.h"
 #include "region/superslab.h"
 
-/* Columns of the lines that show parts: title, "~", MiB with two decimals, percent with one. */
-#define SUMMARY_TITLE_WIDTH 26
-#define SUMMARY_MIB_WIDTH 11
-#define SUMMARY_PERCENT_WIDTH 6
+#include <string.h>
+
 /* Classes and sites that are named. */
 #define SUMMARY_LARGEST 3u
 /* A class with less is "0.00 MiB": not one of the largest. */
 #define SUMMARY_LARGEST_MIN ((1u << 20) / 200)
-
-struct summary_line {
-    struct text text;
-    char data[320]; /* three names of sites take 190 */
-};
-
-static void line_begin(struct summary_line *line)
-{
-    line->text = (struct text){line->data, sizeof line->data - 2, 0};
-}
-
-static void line_end(struct summary_line *line, struct report_writer *writer)
-{
-    line->data[line->text.length] = '\n';
-    line->data[line->text.length + 1] = '\0';
-    hak__report_put(writer, line->data);
-}
-
-/* Fills with blanks up to a column. */
-static void line_pad(struct summary_line *line, size_t column)
-{
-    while (line->text.length < column) {
-        hak__text_put(&line->text, " ");
-    }
-}
-
-/* Puts value / scale with the decimals of `scale` (10 or 100), right-aligned in `width`. */
-static void line_put_decimal(struct summary_line *line, uint64_t value, unsigned scale,
-                             size_t width)
-{
-    char data[32];
-    struct text number = {data, sizeof data, 0};
-    hak__text_put_unsigned(&number, value / scale);
-    hak__text_put(&number, ".");
-    for (unsigned digit = scale / 10; digit != 0; digit /= 10) {
-        hak__text_put_unsigned(&number, value / digit % 10);
-    }
-    line_pad(line, line->text.length + (number.length < width ? width - number.length : 0));
-    hak__text_put_part(&line->text, data, number.length);
-}
+#define SUMMARY_MIB_SIZE 32u
 
 /* `bytes` in hundredths of a MiB, rounded. */
 static uint64_t summary_hundredths(uint64_t bytes)
@@ -62,10 +21,11 @@ static uint64_t summary_hundredths(uint64_t bytes)
     return (bytes >> 20) * 100 + (((bytes & 0xfffff) * 100 + (1u << 19)) >> 20);
 }
 
-static void line_put_mib(struct summary_line *line, uint64_t bytes)
+static const char *summary_mib(char text[SUMMARY_MIB_SIZE], uint64_t bytes)
 {
-    line_put_decimal(line, summary_hundredths(bytes), 100, 0);
-    hak__text_put(&line->text, " MiB");
+    uint64_t hundredths = summary_hundredths(bytes);
+    return hak__text_make(text, SUMMARY_MIB_SIZE, "%lu.%02lu MiB", hundredths / 100,
+                          hundredths % 100);
 }
 
 /* `bytes` in thousandths of the RSS, rounded. */
@@ -81,104 +41,59 @@ static void summary_put_part(struct report_writer *writer, const struct summary 
                              const char *title, const char *mark, uint64_t before, uint64_t after,
                              const char *comment)
 {
-    struct summary_line line;
-    line_begin(&line);
-    hak__text_put(&line.text, title);
-    line_pad(&line, SUMMARY_TITLE_WIDTH);
-    hak__text_put(&line.text, mark);
-    line_put_decimal(&line, summary_hundredths(after) - summary_hundredths(before), 100,
-                     SUMMARY_MIB_WIDTH);
-    hak__text_put(&line.text, " MiB");
+    uint64_t mib = summary_hundredths(after) - summary_hundredths(before);
+    hak__report_put(writer, "%-26s%s%8lu.%02lu MiB", title, mark, mib / 100, mib % 100);
     if (summary_has_rss(summary)) {
-        line_put_decimal(&line,
-                         summary_thousandths(summary, after) - summary_thousandths(summary, before),
-                         10, SUMMARY_PERCENT_WIDTH);
-        hak__text_put(&line.text, " %");
+        uint64_t part = summary_thousandths(summary, after) - summary_thousandths(summary, before);
+        hak__report_put(writer, "%4lu.%lu %%", part / 10, part % 10);
     }
-    hak__text_put(&line.text, *comment != '\0' ? "  " : "");
-    hak__text_put(&line.text, comment);
-    line_end(&line, writer);
+    hak__report_put(writer, "%s%s\n", *comment != '\0' ? "  " : "", comment);
 }
 
 /* The comment behind a part. */
-static void summary_comment(struct text *comment, const struct summary *summary, uint32_t part,
-                            const struct hak_stats *stats)
+static const char *summary_comment(char comment[100], const struct report *report, uint32_t part)
 {
+    const struct hak_stats *stats = &report->stats;
+    char bytes[16];
     switch (part) {
     case SUMMARY_IN_USE:
-        hak__text_put_unsigned(comment, stats->objects_in_use_count);
-        hak__text_put(comment, " blocks of ");
         if (stats->bytes_in_use < 1024) { /* for which there is no unit */
-            hak__text_put_unsigned(comment, stats->bytes_in_use);
-            hak__text_put(comment, " B");
+            hak__text_make(bytes, sizeof bytes, "%zu B", stats->bytes_in_use);
+        } else {
+            hak__report_scale(bytes, stats->bytes_in_use);
         }
-        hak__report_scale(comment, stats->bytes_in_use);
-        hak__text_put(comment, ", touched or not");
-        break;
+        return hak__text_make(comment, 100, "%zu blocks of %s, touched or not",
+                              stats->objects_in_use_count, bytes);
     case SUMMARY_ROUNDING:
-        if (summary->requests_count == 0) {
-            hak__text_put(comment, "unknown, so part of the line above");
-            break;
-        }
-        hak__text_put(comment, "estimated from ");
-        hak__text_put_unsigned(comment, summary->requests_count);
-        hak__text_put(comment, " requests");
-        break;
+        return report->summary.requests_count == 0
+                   ? "unknown, so part of the line above"
+                   : hak__text_make(comment, 100, "estimated from %lu requests",
+                                    report->summary.requests_count);
     case SUMMARY_THREAD_CACHES:
-        hak__text_put_unsigned(comment, stats->threads_count);
-        hak__text_put(comment, stats->threads_count == 1 ? " thread" : " threads");
-        break;
+        return hak__text_make(comment, 100, "%zu thread%s", stats->threads_count,
+                              stats->threads_count == 1 ? "" : "s");
     case SUMMARY_FREE_IN_SLABS:
-        hak__text_put(comment, "serves requests of the same size only");
-        break;
+        return "serves requests of the same size only";
     case SUMMARY_KEPT:
-        hak__text_put(comment, "serves any request, or goes back to the OS");
-        break;
+        return "serves any request, or goes back to the OS";
     case SUMMARY_TABLES:
-        hak__text_put(comment, "page map, slab metadata, heaps");
-        break;
+        return "page map, slab metadata, heaps";
     default:
-        hak__text_put(comment, "code, stacks, the program's own mappings");
-        break;
+        return hak__summary_names[part].help;
     }
 }
 
-#define X(part, key, title, help) {key, title, help},
-static const struct {
-    const char *key;
-    const char *title;
-    const char *help;
-} summary_parts[SUMMARY_PARTS] = {SUMMARY_PART_LIST(X)};
-#undef X
-
-static void summary_put_table(struct report_writer *writer, const struct summary *summary,
-                              const struct hak_stats *stats)
+static void summary_put_table(struct report_writer *writer, const struct report *report)
 {
-    uint64_t before = 0;
+    const struct summary *summary = &report->summary;
+    uint64_t before = 0, after;
     uint32_t end = summary_has_rss(summary) ? SUMMARY_PARTS : SUMMARY_NOT_HAKMEM;
-    for (uint32_t part = 0; part < end; part++) {
-        char data[100], title[SUMMARY_TITLE_WIDTH + 2];
-        struct text comment = {data, sizeof data - 1, 0}, indented = {title, sizeof title - 1, 0};
-        summary_comment(&comment, summary, part, stats);
-        data[comment.length] = '\0';
-        hak__text_put(&indented, "  ");
-        hak__text_put(&indented, summary_parts[part].title);
-        title[indented.length] = '\0';
-        uint64_t after = before + summary->parts[part];
+    for (uint32_t part = 0; part < end; part++, before = after) {
+        char comment[100], title[32];
+        after = before + summary->parts[part];
+        hak__text_make(title, sizeof title, "  %s", hak__summary_names[part].title);
         summary_put_part(writer, summary, title, part == SUMMARY_ROUNDING ? "~" : " ", before,
-                         after, data);
-        before = after;
-    }
-}
-
-/* The name of a class for people, such as "64 B". */
-static void summary_put_class(struct text *text, uint32_t class_index)
-{
-    if (class_index < CLASS_COUNT) {
-        hak__text_put_unsigned(text, size_class_bytes(class_index));
-        hak__text_put(text, " B");
-    } else {
-        hak__text_put(text, class_index == CLASS_COUNT ? "64 KiB to 2 MiB" : "over 2 MiB");
+                         after, summary_comment(comment, report, part));
     }
 }
 
@@ -186,128 +101,103 @@ static void summary_put_class(struct text *text, uint32_t class_index)
 static void summary_put_largest(struct report_writer *writer, const struct summary *summary)
 {
     uint32_t found[SUMMARY_LARGEST];
-    struct summary_line line;
-    line_begin(&line);
-    hak__text_put(&line.text, "largest sizes: ");
+    hak__report_put(writer, "largest sizes: ");
     for (uint32_t i = 0; i < SUMMARY_LARGEST; i++) {
-        found[i] = hak__summary_next_largest(summary, found, i);
-        if (found[i] == 0 ||
-            (i != 0 && hak__summary_class_bytes(summary, found[i]) < SUMMARY_LARGEST_MIN)) {
-            hak__text_put(&line.text, i == 0 ? "none" : "");
+        char name[24], mib[SUMMARY_MIB_SIZE];
+        uint32_t class_index = found[i] = hak__summary_next_largest(summary, found, i);
+        uint64_t bytes = hak__summary_class_bytes(summary, class_index);
+        if (class_index == 0 || (i != 0 && bytes < SUMMARY_LARGEST_MIN)) {
+            hak__report_put(writer, "%s", i == 0 ? "none" : "");
             break;
         }
-        hak__text_put(&line.text, i == 0 ? "" : ", ");
-        summary_put_class(&line.text, found[i]);
-        hak__text_put(&line.text, " with ");
-        line_put_mib(&line, hak__summary_class_bytes(summary, found[i]));
+        if (class_index < CLASS_COUNT) {
+            hak__text_make(name, sizeof name, "%u B", size_class_bytes(class_index));
+        }
+        hak__report_put(writer, "%s%s with %s", i == 0 ? "" : ", ",
+                        class_index < CLASS_COUNT    ? name
+                        : class_index == CLASS_COUNT ? "64 KiB to 2 MiB"
+                                                     : "over 2 MiB",
+                        summary_mib(mib, bytes));
     }
-    line_end(&line, writer);
+    hak__report_put(writer, "\n");
 }
 
 static void summary_put_conclusions(struct report_writer *writer, const struct summary *summary)
 {
-    struct summary_line line;
-    line_begin(&line);
-    hak__text_put(&line.text, "could go back to the OS now: ");
-    line_put_mib(&line, summary->parts[SUMMARY_KEPT]);
-    hak__text_put(&line.text, "; fragmentation: ");
-    line_put_decimal(&line, summary->fragmentation, 10, 0);
-    hak__text_put(&line.text, " % (free in slabs, as a part of blocks and slabs)");
-    line_end(&line, writer);
+    char mib[SUMMARY_MIB_SIZE];
+    hak__report_put(writer,
+                    "could go back to the OS now: %s; fragmentation: %u.%u %% (free in slabs, as a "
+                    "part of blocks and slabs)\n",
+                    summary_mib(mib, summary->parts[SUMMARY_KEPT]), summary->fragmentation / 10,
+                    summary->fragmentation % 10);
     summary_put_largest(writer, summary);
 }
 
 /* The sites whose blocks hold most; nothing if none holds any. */
 static void summary_put_sites(struct report_writer *writer, const struct site_list *sites)
 {
-    struct summary_line line;
     struct modules modules;
     struct site_sums sums;
-    double live = 0;
-    line_begin(&line);
-    hak__text_put(&line.text, "largest sites: ");
+    uint32_t i = 0;
     hak__modules_open(&modules);
-    for (uint32_t i = 0; i < sites->count && i < SUMMARY_LARGEST; i++) {
+    for (; i < sites->count && i < SUMMARY_LARGEST; i++) {
+        char mib[SUMMARY_MIB_SIZE], title[SITE_TITLE_SIZE];
         if (!hak__site_copy(sites->sites[i], &sums) || sums.samples_live == 0) {
             break;
         }
-        live = sums.allocated_bytes - sums.freed_bytes;
-        hak__text_put(&line.text, i == 0 ? "" : ", ");
-        hak__site_put_title(&line.text, sites->sites[i], &modules);
-        hak__text_put(&line.text, " with ");
-        line_put_mib(&line, hak__site_round(live));
+        hak__site_title(sites->sites[i], &modules, title);
+        hak__report_put(writer, "%s%s with %s", i == 0 ? "largest sites: " : ", ", title,
+                        summary_mib(mib, hak__report_round(site_live_bytes(&sums))));
     }
     hak__modules_close(&modules);
-    if (live > 0) {
-        hak__text_put(&line.text, " (estimated from ");
-        hak__text_put_unsigned(&line.text, sites->samples_count);
-        hak__text_put(&line.text, " samples)");
-        line_end(&line, writer);
+    if (i != 0) {
+        hak__report_put(writer, " (estimated from %lu samples)\n", sites->samples_count);
     }
 }
 
 /* Peaks, swap, and what is mapped. */
-static void summary_put_other(struct report_writer *writer, const struct summary *summary,
-                              const struct hak_stats *stats)
+static void summary_put_other(struct report_writer *writer, const struct report *report)
 {
-    struct summary_line line;
-    line_begin(&line);
-    if (summary->memory.peak_rss != UINT64_MAX) {
-        hak__text_put(&line.text, "peak RSS: ");
-        line_put_mib(&line, summary->memory.peak_rss);
-        hak__text_put(&line.text, "; ");
+    char mib[SUMMARY_MIB_SIZE];
+    const struct os_memory *memory = &report->summary.memory;
+    const struct hak_stats *stats = &report->stats;
+    if (memory->peak_rss != UINT64_MAX) {
+        hak__report_put(writer, "peak RSS: %s; ", summary_mib(mib, memory->peak_rss));
     }
-    hak__text_put(&line.text, "mapped by hakmem: ");
-    line_put_mib(&line, stats->bytes_mapped + stats->bytes_metadata);
-    hak__text_put(&line.text, ", at most ");
-    line_put_mib(&line, stats->peak_bytes_mapped);
-    if (summary->memory.swapped != UINT64_MAX && summary->memory.swapped != 0) {
-        hak__text_put(&line.text, "; swapped out, not in RSS: ");
-        line_put_mib(&line, summary->memory.swapped);
+    hak__report_put(writer, "mapped by hakmem: %s",
+                    summary_mib(mib, stats->bytes_mapped + stats->bytes_metadata));
+    hak__report_put(writer, ", at most %s", summary_mib(mib, stats->peak_bytes_mapped));
+    if (memory->swapped != UINT64_MAX && memory->swapped != 0) {
+        hak__report_put(writer, "; swapped out, not in RSS: %s", summary_mib(mib, memory->swapped));
     }
-    line_end(&line, writer);
-}
-
-/* The most that the program had at a time, and when. */
-static void summary_put_peak(struct report_writer *writer, const struct hak_stats *stats)
-{
-    struct summary_line line;
+    hak__report_put(writer, "\npeak of slabs, spans and huge allocations: %s",
+                    summary_mib(mib, stats->peak_bytes_taken));
     uint64_t ago_ms = hak__superslab_peak_ago_ms();
-    line_begin(&line);
-    hak__text_put(&line.text, "peak of slabs, spans and huge allocations: ");
-    line_put_mib(&line, stats->peak_bytes_taken);
     if (ago_ms != UINT64_MAX) {
-        hak__text_put(&line.text, ", ");
-        line_put_decimal(&line, ago_ms / 100, 10, 0);
-        hak__text_put(&line.text, " s before this report");
+        hak__report_put(writer, ", %lu.%lu s before this report", ago_ms / 1000, ago_ms / 100 % 10);
     }
-    line_end(&line, writer);
+    hak__report_put(writer, "\n");
 }
 
 static void summary_put_head(struct report_writer *writer)
 {
-    struct summary_line line;
-    const char *path = hak__os_program(), *name = path;
-    for (; path != NULL && *path != '\0'; path++) {
-        name = *path == '/' ? path + 1 : name;
+    const char *path = hak__os_program();
+    hak__report_put(writer, "hakmem %s, process %u", hak_version(), hak__os_process_id());
+    if (path != NULL) {
+        char shown[80];
+        const char *slash = strrchr(path, '/');
+        hak__text_make(shown, sizeof shown, "%s", slash != NULL ? slash + 1 : path);
+        for (char *at = shown; *at != '\0'; at++) {
+            *at = *at >= ' ' && *at <= '~' ? *at : '?';
+        }
+        hak__report_put(writer, " (%s)", shown);
     }
-    line_begin(&line);
-    hak__text_put(&line.text, "hakmem ");
-    hak__text_put(&line.text, hak_version());
-    hak__text_put(&line.text, ", process ");
-    hak__text_put_unsigned(&line.text, hak__os_process_id());
-    hak__text_put(&line.text, name != NULL ? " (" : "");
-    for (const char *at = name; at != NULL && *at != '\0' && line.text.length < 100; at++) {
-        hak__text_put_part(&line.text, *at >= ' ' && *at <= '~' ? at : "?", 1);
-    }
-    hak__text_put(&line.text, name != NULL ? "), profile " : ", profile ");
-    hak__text_put(&line.text, hak__settings.profile);
-    line_end(&line, writer);
+    hak__report_put(writer, ", profile %s\n", hak__settings.profile);
 }
 
-void hak__summary_write_text(struct report_writer *writer, const struct summary *summary,
-                             const struct hak_stats *stats, const struct site_list *sites)
+void hak__summary_write_text(struct report_writer *writer, const struct report *report)
 {
+    const struct summary *summary = &report->summary;
     summary_put_head(writer);
     if (summary_has_rss(summary)) {
         summary_put_part(writer, summary, "resident memory (RSS)", " ", 0, summary->memory.rss, "");
@@ -315,53 +205,12 @@ void hak__summary_write_text(struct report_writer *writer, const struct summary 
         hak__report_put(writer, "resident memory (RSS) is unknown: /proc cannot be read\n");
     }
     if (summary->known) {
-        summary_put_table(writer, summary, stats);
+        summary_put_table(writer, report);
         summary_put_conclusions(writer, summary);
     } else {
         hak__report_put(writer, "  its parts are unknown: the kernel does not answer mincore, or "
                                 "hakmem was interrupted\n");
     }
-    if (sites->count != 0) {
-        summary_put_sites(writer, sites);
-    }
-    summary_put_other(writer, summary, stats);
-    summary_put_peak(writer, stats);
-}
-
-/* A number of bytes, or null if it is UINT64_MAX or not known. */
-static void summary_field(struct report_writer *writer, const char *key, uint64_t value, bool known,
-                          const char *help)
-{
-    if (known && value != UINT64_MAX) {
-        hak__report_bytes(writer, key, value, help);
-    } else {
-        hak__report_unknown(writer, key, help);
-    }
-}
-
-void hak__summary_write_fields(struct report_writer *writer, const struct summary *summary)
-{
-    hak__report_section_begin(writer, "summary");
-    summary_field(writer, "rss_bytes", summary->memory.rss, true,
-                  "resident memory of the process; the next seven are its parts");
-    for (uint32_t part = 0; part < SUMMARY_PARTS; part++) {
-        bool known = summary->known && (part != SUMMARY_NOT_HAKMEM || summary_has_rss(summary));
-        summary_field(writer, summary_parts[part].key, summary->parts[part], known,
-                      summary_parts[part].help);
-    }
-    summary_field(writer, "returnable_bytes", summary->parts[SUMMARY_KEPT], summary->known,
-                  "hak_trim would return them to the OS now");
-    summary_field(writer, "peak_rss_bytes", summary->memory.peak_rss, true,
-                  "the most resident memory since exec");
-    summary_field(writer, "swapped_bytes", summary->memory.swapped, true,
-                  "in swap areas; not part of RSS");
-    hak__report_number(writer, "rounding_requests_count", summary->requests_count,
-                       "requests that the estimate of rounding rests on");
-    if (summary->known) {
-        hak__report_number(writer, "fragmentation_permille", summary->fragmentation,
-                           "free in slabs, as a part of it and of blocks in use");
-    } else {
-        hak__report_unknown(writer, "fragmentation_permille", "");
-    }
-    hak__report_section_end(writer);
+    summary_put_sites(writer, &report->sites);
+    summary_put_other(writer, report);
 }

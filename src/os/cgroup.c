@@ -52,11 +52,7 @@ static void cgroup_read(const char *path, char *buffer, size_t size)
 static void cgroup_put_path(char *path, size_t size, const char *root, const char *group,
                             size_t length, const char *file)
 {
-    struct text text = {path, size - 1, 0};
-    hak__text_put(&text, root);
-    hak__text_put_part(&text, group, length);
-    hak__text_put(&text, file);
-    path[text.length] = '\0';
+    hak__text_make(path, size, "%s%.*s%s", root, (int)length, group, file);
 }
 
 /* Writes the path of the process's group to `group`. Returns its length; SIZE_MAX: there is none.

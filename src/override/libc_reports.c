@@ -40,49 +40,31 @@ HAK_API void malloc_stats(void)
 
 /* --- malloc_info: XML as glibc writes it; all heaps count as one --- */
 
-static void libc_put_attribute(struct text *text, const char *name, uint64_t value)
-{
-    hak__text_put(text, " ");
-    hak__text_put(text, name);
-    hak__text_put(text, "=\"");
-    hak__text_put_unsigned(text, value);
-    hak__text_put(text, "\"");
-}
-
 /* One element with its type, its size and, if `with_count`, its count. */
 static void libc_put_element(FILE *stream, const char *name, const char *type, uint64_t count,
                              uint64_t size, bool with_count)
 {
-    char line[160];
-    struct text text = {line, sizeof line, 0};
-    hak__text_put(&text, "<");
-    hak__text_put(&text, name);
-    hak__text_put(&text, " type=\"");
-    hak__text_put(&text, type);
-    hak__text_put(&text, "\"");
+    char line[160], counted[32] = "";
     if (with_count) {
-        libc_put_attribute(&text, "count", count);
+        hak__text_make(counted, sizeof counted, " count=\"%lu\"", count);
     }
-    libc_put_attribute(&text, "size", size);
-    hak__text_put(&text, "/>\n");
-    fwrite(line, 1, text.length, stream);
+    fputs(hak__text_make(line, sizeof line, "<%s type=\"%s\"%s size=\"%lu\"/>\n", name, type,
+                         counted, size),
+          stream);
 }
 
 /* One element for the free objects of one size class. */
 static void libc_put_size(FILE *stream, uint32_t class_index, uint64_t count)
 {
     char line[160];
-    struct text text = {line, sizeof line, 0};
-    uint64_t size = size_class_bytes(class_index);
-    hak__text_put(&text, "  <size");
-    libc_put_attribute(&text, "from",
-                       class_index < ROUND_CLASS_FIRST ? size_class_bytes(class_index - 1) + 1
-                                                       : size);
-    libc_put_attribute(&text, "to", size);
-    libc_put_attribute(&text, "total", count * size);
-    libc_put_attribute(&text, "count", count);
-    hak__text_put(&text, "/>\n");
-    fwrite(line, 1, text.length, stream);
+    uint64_t to = size_class_bytes(class_index), from = to;
+    if (class_index < ROUND_CLASS_FIRST) {
+        from = size_class_bytes(class_index - 1) + 1;
+    }
+    fputs(hak__text_make(line, sizeof line,
+                         "  <size from=\"%lu\" to=\"%lu\" total=\"%lu\" count=\"%lu\"/>\n", from,
+                         to, count * to, count),
+          stream);
 }
 
 static uint64_t libc_free_objects(const struct class_census *of_class)
@@ -167,7 +149,7 @@ static struct libc_info libc_info_take(void)
     }
     info.whale_count = census.whales.live_count;
     info.whale_bytes = census.whales.live_bytes;
-    info.in_use_bytes = hak__census_bytes_in_use(&census) - info.whale_bytes;
+    info.in_use_bytes = census.bytes_in_use - info.whale_bytes;
     info.free_bytes = info.arena > info.in_use_bytes ? info.arena - info.in_use_bytes : 0;
     info.releasable = hak__superslab_bytes_dirty();
     return info;

@@ -63,7 +63,7 @@ HAK_INLINE uintptr_t object_mark_of(uint32_t owner)
 HAK_INLINE void object_set_free(struct object *object, struct object *next, uintptr_t mark)
 {
     if (HAK_SECURE) {
-        secure_set_state(object, SECURE_FREE); /* first: control/secure_end.h */
+        secure_set_state(object, SECURE_FREE); /* first: control/secure_end.c */
         atomic_fence_signal();
     }
     object_link(object, next);

@@ -257,7 +257,7 @@ HAK_INLINE void secure_begin_use(void *object, size_t bytes, size_t slack, enum 
     uint64_t mark = secure_mark(object);
     *(secure_word *)(void *)(end - slack) = secure_mark_at(mark, bytes - slack);
     *(secure_word *)(void *)(end - 8 - (slack / 2 & 8)) = mark;
-    atomic_fence_signal(); /* a handler that exits finds no canary missing (control/secure_end.h) */
+    atomic_fence_signal(); /* a handler that exits finds no canary missing (control/secure_end.c) */
     unsigned code = (unsigned)(slack - OBJECT_TAIL) << SECURE_STATE_BITS;
     atomic_store_relaxed(secure_state_at(object), (unsigned char)(code | (unsigned)state));
 }

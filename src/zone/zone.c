@@ -124,6 +124,11 @@ void hak__zone_bad_pointer(struct hak_heap *zone, const void *pointer, const cha
     }
 }
 
+void hak__zone_no_object(struct hak_heap *zone, const void *pointer)
+{
+    hak__zone_bad_pointer(zone, pointer, "invalid pointer (no object of this heap starts here)");
+}
+
 /* --- creation --- */
 
 static bool options_are_good(const struct hak_heap_options *options)

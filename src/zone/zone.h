@@ -171,9 +171,9 @@ struct zone_cache {
     uintptr_t mark; /* of the objects in the bins; constant */
     uint32_t epoch; /* of hak__thread_epoch when its thread was last known to exist */
     bool inherited; /* by a fork's child, of a zone whose memory it may share with the parent */
-    /* Under ZONES. A cache that waits to be used again is linked by next_in_zone. */
-    struct zone_cache *next_in_zone;
-    struct zone_cache *previous_in_zone;
+    /* Under ZONES. In the zone's list, or `next` of those that wait to be used again. */
+    struct zone_cache *next;
+    struct zone_cache *previous;
     struct zone_cache *next_in_thread;
     struct zone_cache *previous_in_thread;
 };
@@ -299,6 +299,8 @@ HAK_HIDDEN void hak__zone_leave(struct hak_heap *zone);
 /* Tells the zone's event function. True: it wants the call to go on. No lock. */
 HAK_HIDDEN HAK_COLD bool hak__zone_event(struct hak_heap *zone, enum hak_heap_event event,
                                          size_t size, const void *pointer);
+/* At the pointer no object of the zone starts: as below. */
+HAK_HIDDEN HAK_COLD void hak__zone_no_object(struct hak_heap *zone, const void *pointer);
 /* Reports the pointer to the event function. Returns if that allows it, else ends the process. */
 HAK_HIDDEN HAK_COLD void hak__zone_bad_pointer(struct hak_heap *zone, const void *pointer,
                                                const char *what);

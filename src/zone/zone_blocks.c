@@ -286,8 +286,7 @@ void hak__zone_free(struct hak_heap *zone, void *pointer)
     }
     struct zone_place place = hak__zone_locate(zone, pointer);
     if (HAK_UNLIKELY(place.page == NULL)) {
-        hak__zone_bad_pointer(zone, pointer,
-                              "invalid pointer (no object of this heap starts here)");
+        hak__zone_no_object(zone, pointer);
         return;
     }
     int saved = errno;

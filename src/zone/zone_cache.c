@@ -10,6 +10,7 @@
  * used again. A destroyed zone takes its caches away from their threads. */
 #include "zone/zone.h"
 
+#include "base/list.h"
 #include "heap/heap.h"
 
 #include <errno.h>
@@ -176,7 +177,7 @@ static bool cache_is_whole(const struct zone_cache *cache)
 
 void hak__zone_cache_flush_all(struct hak_heap *zone)
 {
-    for (struct zone_cache *cache = zone->caches; cache != NULL; cache = cache->next_in_zone) {
+    for (struct zone_cache *cache = zone->caches; cache != NULL; cache = cache->next) {
         if (cache_is_whole(cache)) {
             hak__zone_cache_flush(cache);
         }
@@ -186,7 +187,7 @@ void hak__zone_cache_flush_all(struct hak_heap *zone)
 bool hak__zone_has_lost_caches(const struct hak_heap *zone)
 {
     bool whole = true;
-    for (struct zone_cache *cache = zone->caches; cache != NULL; cache = cache->next_in_zone) {
+    for (struct zone_cache *cache = zone->caches; cache != NULL; cache = cache->next) {
         whole = whole && cache_is_whole(cache);
     }
     return !whole;
@@ -203,8 +204,7 @@ static HAK_RACY_READER size_t cache_objects(const struct zone_cache *cache, uint
 size_t hak__zone_cache_objects(const struct hak_heap *zone, uint32_t class_index)
 {
     size_t count = 0;
-    for (const struct zone_cache *cache = zone->caches; cache != NULL;
-         cache = cache->next_in_zone) {
+    for (const struct zone_cache *cache = zone->caches; cache != NULL; cache = cache->next) {
         count += cache_is_whole(cache) ? cache_objects(cache, class_index) : 0;
     }
     return count;
@@ -214,43 +214,15 @@ size_t hak__zone_cache_objects(const struct hak_heap *zone, uint32_t class_index
 
 static void cache_link(struct zone_cache *cache)
 {
-    struct zone_cache *in_zone = cache->zone->caches, *in_thread = cache->thread->caches;
-    cache->previous_in_zone = cache->previous_in_thread = NULL;
-    cache->next_in_zone = in_zone;
-    cache->next_in_thread = in_thread;
-    if (in_zone != NULL) {
-        in_zone->previous_in_zone = cache;
-    }
-    if (in_thread != NULL) {
-        in_thread->previous_in_thread = cache;
-    }
-    cache->zone->caches = cache->thread->caches = cache;
-}
-
-static void cache_unlink(struct zone_cache *cache)
-{
-    if (cache->previous_in_zone != NULL) {
-        cache->previous_in_zone->next_in_zone = cache->next_in_zone;
-    } else {
-        cache->zone->caches = cache->next_in_zone;
-    }
-    if (cache->next_in_zone != NULL) {
-        cache->next_in_zone->previous_in_zone = cache->previous_in_zone;
-    }
-    if (cache->previous_in_thread != NULL) {
-        cache->previous_in_thread->next_in_thread = cache->next_in_thread;
-    } else {
-        cache->thread->caches = cache->next_in_thread;
-    }
-    if (cache->next_in_thread != NULL) {
-        cache->next_in_thread->previous_in_thread = cache->previous_in_thread;
-    }
+    LIST_PUSH(cache->zone->caches, cache);
+    LIST_PUSH_BY(cache->thread->caches, cache, next_in_thread, previous_in_thread);
 }
 
 static void cache_retire(struct zone_cache *cache)
 {
-    cache_unlink(cache);
-    cache->next_in_zone = zone_caches_free;
+    LIST_REMOVE(cache->zone->caches, cache);
+    LIST_REMOVE_BY(cache->thread->caches, cache, next_in_thread, previous_in_thread);
+    cache->next = zone_caches_free;
     zone_caches_free = cache;
 }
 
@@ -266,7 +238,7 @@ static struct zone_cache *cache_find(const struct hak_heap *zone)
 {
     struct zone_cache *cache = zone->caches;
     while (cache != NULL && cache->thread != hak__zone_thread) {
-        cache = cache->next_in_zone;
+        cache = cache->next;
     }
     return cache;
 }
@@ -333,7 +305,7 @@ static struct zone_cache *cache_make(struct hak_heap *zone)
     lock_acquire(&hak__zones_lock);
     struct zone_cache *cache = zone_caches_free;
     if (cache != NULL) {
-        zone_caches_free = cache->next_in_zone;
+        zone_caches_free = cache->next;
     }
     lock_release(&hak__zones_lock);
     if (cache == NULL) {

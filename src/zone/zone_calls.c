@@ -9,8 +9,8 @@
 #include <errno.h>
 #include <string.h>
 
-/* Takes an object from this thread's bin at `offset`; NULL: it has none, or the first is corrupt.
- */
+/* Takes an object from this thread's bin at `offset`; NULL: it has none, or the first is
+ * corrupt. */
 HAK_INLINE void *call_pop(const struct hak_heap *zone, size_t offset)
 {
     const struct zone_slot *slot = zone_slot(zone);
@@ -187,8 +187,7 @@ size_t hak_heap_usable_size(hak_heap *zone, const void *pointer)
     hak__zone_check_alive(zone);
     struct zone_place place = hak__zone_locate(zone, pointer);
     if (place.page == NULL) {
-        hak__zone_bad_pointer(zone, pointer,
-                              "invalid pointer (no object of this heap starts here)");
+        hak__zone_no_object(zone, pointer);
     }
     return place.bytes;
 }

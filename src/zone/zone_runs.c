@@ -8,6 +8,7 @@
 #include "zone/zone.h"
 
 #include "base/bits.h"
+#include "base/list.h"
 #include "region/window.h"
 
 #include <string.h>
@@ -38,16 +39,11 @@ static uint32_t zone_run_list_of(size_t pages)
 static void zone_run_insert(struct hak_heap *zone, struct zone_page *first, size_t pages)
 {
     uint32_t list = zone_run_list_of(pages);
-    struct zone_page *last = first + pages - 1, *head = zone->runs[list];
+    struct zone_page *last = first + pages - 1;
     last->kind = first->kind = PAGE_FREE;
     last->class_index = first->class_index = 0;
     last->pages = first->pages = pages;
-    first->previous = NULL;
-    first->next = head;
-    if (head != NULL) {
-        head->previous = first;
-    }
-    zone->runs[list] = first;
+    LIST_PUSH(zone->runs[list], first);
     zone->run_map[list / 64] |= UINT64_C(1) << list % 64;
     zone->free_pages += pages;
 }
@@ -55,14 +51,7 @@ static void zone_run_insert(struct hak_heap *zone, struct zone_page *first, size
 static void zone_run_remove(struct hak_heap *zone, struct zone_page *first)
 {
     uint32_t list = zone_run_list_of(first->pages);
-    if (first->previous != NULL) {
-        first->previous->next = first->next;
-    } else {
-        zone->runs[list] = first->next;
-    }
-    if (first->next != NULL) {
-        first->next->previous = first->previous;
-    }
+    LIST_REMOVE(zone->runs[list], first);
     if (zone->runs[list] == NULL) {
         zone->run_map[list / 64] &= ~(UINT64_C(1) << list % 64);
     }
@@ -170,12 +159,7 @@ void hak__zone_chunk_init(struct hak_heap *zone, void *memory, size_t size, bool
 
 void hak__zone_chunk_add(struct hak_heap *zone, struct zone_chunk *chunk, bool huge)
 {
-    chunk->previous = NULL;
-    chunk->next = zone->chunks;
-    if (zone->chunks != NULL) {
-        zone->chunks->previous = chunk;
-    }
-    zone->chunks = chunk;
+    LIST_PUSH(zone->chunks, chunk);
     zone->chunks_count++;
     if (!huge) {
         size_t head = chunk->head_pages;
@@ -185,14 +169,7 @@ void hak__zone_chunk_add(struct hak_heap *zone, struct zone_chunk *chunk, bool h
 
 void hak__zone_chunk_release(struct hak_heap *zone, struct zone_chunk *chunk)
 {
-    if (chunk->previous != NULL) {
-        chunk->previous->next = chunk->next;
-    } else {
-        zone->chunks = chunk->next;
-    }
-    if (chunk->next != NULL) {
-        chunk->next->previous = chunk->previous;
-    }
+    LIST_REMOVE(zone->chunks, chunk);
     zone->chunks_count--;
     zone->mapped -= chunk->size;
     chunk->next = zone->released;

@@ -150,7 +150,7 @@ static HAK_COLD void guarded_report(struct hak_heap *zone, struct zone_chunk *ch
         (pointer == first || (head_is_whole(first) && object + lead_of(first) == pointer))) {
         hak__secure_underflow(pointer, place.bytes - (size_t)(pointer - object) - ZONE_CANARY);
     }
-    hak__zone_bad_pointer(zone, pointer, "invalid pointer (no object of this heap starts here)");
+    hak__zone_no_object(zone, pointer);
 }
 
 struct zone_guarded hak__zone_guarded(struct hak_heap *zone, const void *pointer)
@@ -162,8 +162,7 @@ struct zone_guarded hak__zone_guarded(struct hak_heap *zone, const void *pointer
     const struct zone_page *page = zone_page_of(zone, chunk, pointer);
     if (HAK_UNLIKELY(page == NULL || zone_page_index(chunk, page) < chunk->head_pages ||
                      (uintptr_t)pointer % OBJECT_ALIGNMENT != 0)) {
-        hak__zone_bad_pointer(zone, pointer,
-                              "invalid pointer (no object of this heap starts here)");
+        hak__zone_no_object(zone, pointer);
         return none;
     }
     if (HAK_UNLIKELY(!head_is_whole(start))) {
@@ -175,8 +174,7 @@ struct zone_guarded hak__zone_guarded(struct hak_heap *zone, const void *pointer
     struct zone_place place = hak__zone_locate(zone, object);
     if (HAK_UNLIKELY(place.page ==
                      NULL)) { /* the head of an object that starts behind this one's */
-        hak__zone_bad_pointer(zone, pointer,
-                              "invalid pointer (no object of this heap starts here)");
+        hak__zone_no_object(zone, pointer);
         return none;
     }
     struct zone_guarded guarded = guarded_of(start, object, lead, place.bytes);

@@ -6,28 +6,7 @@
 #include "zone/zone_secure.h"
 
 #include "base/bits.h"
-
-static void zone_slab_list(struct zone_class *zone_class, struct zone_page *slab)
-{
-    slab->previous = NULL;
-    slab->next = zone_class->first;
-    if (slab->next != NULL) {
-        slab->next->previous = slab;
-    }
-    zone_class->first = slab;
-}
-
-static void zone_slab_unlist(struct zone_class *zone_class, struct zone_page *slab)
-{
-    if (slab->previous != NULL) {
-        slab->previous->next = slab->next;
-    } else {
-        zone_class->first = slab->next;
-    }
-    if (slab->next != NULL) {
-        slab->next->previous = slab->previous;
-    }
-}
+#include "base/list.h"
 
 static size_t zone_slab_pages(const struct zone_page *slab)
 {
@@ -69,7 +48,7 @@ static struct zone_page *zone_slab_make(struct hak_heap *zone, uint32_t class_in
     slab->free_list = NULL;
     slab->used_count = 0;
     slab->carved_count = 0;
-    zone_slab_list(zone_class, slab);
+    LIST_PUSH(zone_class->first, slab);
     zone_class->slabs_count++;
     zone_class->slab_bytes += pages << ZONE_PAGE_SHIFT;
     return slab;
@@ -83,15 +62,14 @@ static void zone_slab_release(struct hak_heap *zone, struct zone_page *slab)
     for (size_t i = 1; i < pages; i++) {
         slab[i].class_index = 0;
     }
-    zone_slab_unlist(zone_class, slab);
+    LIST_REMOVE(zone_class->first, slab);
     zone_class->slabs_count--;
     zone_class->slab_bytes -= pages << ZONE_PAGE_SHIFT;
     hak__zone_run_give(zone, slab, pages);
 }
 
 /* Takes up to `most` free objects of the slab's list, before those of `list`, and gives them
- * `mark`.
- */
+ * `mark`. */
 static void zone_slab_cut(struct zone_page *slab, uint32_t most, struct object_list *list,
                           uintptr_t mark)
 {
@@ -149,7 +127,7 @@ static void zone_slab_pop(struct hak_heap *zone, struct zone_page *slab, uint32_
     zone_class->out_count += list->count - before;
     slab->used_count = (uint16_t)(slab->used_count + list->count - before);
     if (slab->used_count == slab->capacity) {
-        zone_slab_unlist(zone_class, slab);
+        LIST_REMOVE(zone_class->first, slab);
     }
 }
 
@@ -176,7 +154,7 @@ void hak__zone_slab_return(struct hak_heap *zone, struct zone_page *slab, struct
     slab->free_list = list.head;
     zone_class->out_count -= list.count;
     if (slab->used_count == slab->capacity) {
-        zone_slab_list(zone_class, slab);
+        LIST_PUSH(zone_class->first, slab);
     }
     slab->used_count = (uint16_t)(slab->used_count - list.count);
     if (slab->used_count == 0 && (slab->next != NULL || slab->previous != NULL)) {

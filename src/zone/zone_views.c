@@ -205,8 +205,7 @@ void *hak_heap_move(hak_heap *zone, void *pointer)
     }
     hak__zone_leave(zone);
     if (place.page == NULL) {
-        hak__zone_bad_pointer(zone, pointer,
-                              "invalid pointer (no object of this heap starts here)");
+        hak__zone_no_object(zone, pointer);
     }
     return object != NULL ? (char *)object + from.lead : pointer;
 }
@@ -240,8 +239,7 @@ static void views_count(struct hak_heap *zone, struct hak_heap_stats *stats)
     stats->limit = zone->limit == SIZE_MAX ? 0 : zone->limit;
     stats->peak_bytes_mapped = zone->mapped_peak;
     stats->failures_count = zone->failures_count;
-    for (const struct zone_cache *cache = zone->caches; cache != NULL;
-         cache = cache->next_in_zone) {
+    for (const struct zone_cache *cache = zone->caches; cache != NULL; cache = cache->next) {
         stats->threads_count++;
     }
     size_t others = stats->bytes_in_use + stats->bytes_cached + stats->bytes_free_in_slabs +

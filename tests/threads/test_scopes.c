@@ -154,7 +154,7 @@ static void put_point(FILE *file, const char *name)
     fputs("\n", file);
 }
 
-/* What an earlier run of this program would have written (src/learn/state_file.c). */
+/* What an earlier run of this program would have written (src/learn/learn_file.c). */
 static void write_state(const char *path)
 {
     char text[2048];

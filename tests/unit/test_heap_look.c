@@ -4,7 +4,7 @@
 #include "unit.h"
 
 #include "large/span.h"
-#include "observe/heap_map.h"
+#include "observe/heap_look.h"
 
 static void expect_words(const struct heap_look *look, const char *words)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* test_learn_state.c: learn/state_file: what is written is read again, and no other text is. */
+/* test_learn_state.c: learn/learn_file: what is written is read again, and no other text is. */
 #include "unit.h"
 
-#include "learn/state_file.h"
+#include "learn/learner.h"
 
 enum { MUTATIONS = SUPPORT_SLOW ? 2000 : 20000 };
 
@@ -11,12 +11,12 @@ struct sheet {
     size_t size;
 };
 
-static void put(void *argument, const char *text, size_t size)
+static void write_sheet(struct sheet *sheet, const struct learn_state *state)
 {
-    struct sheet *sheet = argument;
-    REQUIRE(sheet->size + size <= sizeof sheet->text);
-    memcpy(sheet->text + sheet->size, text, size);
-    sheet->size += size;
+    struct text text = {sheet->text, sizeof sheet->text, 0};
+    hak__learn_state_write(state, &text);
+    REQUIRE(text.length < text.size);
+    sheet->size = text.length;
 }
 
 static const struct learn_point usual = {.purge_delay_ms = 1000,
@@ -38,19 +38,14 @@ static void fill(struct learn_state *state)
         snprintf(state->sites[i], LEARN_SITE_SIZE,
                  "site %u with a name that is as long as it may be: 6%u", 10 + i, 10 + i);
     }
-    state->decisions_count = LEARN_DECISIONS_MAX + 5;
-    for (uint32_t i = 0; i < LEARN_DECISIONS_MAX; i++) {
-        struct learn_decision *decision = &state->decisions[i];
-        decision->run = i;
-        decision->s = 10 * i;
-        decision->verdict = LEARN_ADOPTED + i % 5;
-        decision->test.move = i % LEARN_MOVES_ALL;
-        decision->test.point = usual;
-        decision->test.pairs = i % (LEARN_PAIRS_MAX + 1);
-        for (uint32_t pair = 0; pair < decision->test.pairs; pair++) {
-            decision->test.time[pair] = (int16_t)((int)(pair * 613) % 4001 - LEARN_DIFFERENCE_MOST);
-            decision->test.memory[pair] = (int16_t)(LEARN_DIFFERENCE_MOST - (int)pair);
+    for (uint32_t i = 0; i < LEARN_DECISIONS_MAX + 5; i++) {
+        struct learn_test test = {.move = i % LEARN_MOVES_ALL, .point = usual};
+        test.pairs = i % (LEARN_PAIRS_MAX + 1);
+        for (uint32_t pair = 0; pair < test.pairs; pair++) {
+            test.time[pair] = (int16_t)((int)(pair * 613) % 4001 - LEARN_DIFFERENCE_MOST);
+            test.memory[pair] = (int16_t)(LEARN_DIFFERENCE_MOST - (int)pair);
         }
+        hak__learn_state_add(state, LEARN_ADOPTED + i % 5, &test, 10 * i);
     }
 }
 
@@ -60,8 +55,7 @@ static struct learn_state whole, parsed;
 static void write_state(void)
 {
     fill(&whole);
-    sheet.size = 0;
-    hak__learn_state_write(&whole, put, &sheet);
+    write_sheet(&sheet, &whole);
 }
 
 TEST(written_is_read)
@@ -71,13 +65,12 @@ TEST(written_is_read)
     assert_int_equal(parsed.runs, 7);
     assert_int_equal(parsed.decisions_count, LEARN_DECISIONS_MAX);
     assert_true(hak__learn_point_equal(&parsed.champion, &whole.champion));
-    assert_int_equal(parsed.decisions[0].run, 5);    /* the oldest that was kept */
+    assert_non_null(strstr(parsed.decisions[0], "run=7 s=50 ")); /* the oldest that was kept */
     for (uint32_t i = 0; i < LEARN_SITES_MAX; i++) { /* without free places between them */
         bool used = i < LEARN_SITES_MAX / 2;
         assert_string_equal(parsed.sites[i], used ? whole.sites[2 * i] : "");
     }
-    again.size = 0;
-    hak__learn_state_write(&parsed, put, &again);
+    write_sheet(&again, &parsed);
     assert_int_equal(again.size, sheet.size);
     assert_memory_equal(again.text, sheet.text, sheet.size);
 }
@@ -108,16 +101,9 @@ TEST(every_change_is_noticed)
 TEST(values_out_of_bounds)
 {
     static const char *const lines[] = {
-        "decision adopted smaller_bins run=1 s=1 purge_delay_ms=1 bin_bytes=1 cache_bytes=1 "
-        "whale_cache_bytes=1 huge_threshold=1 time=2001 memory=1\n",
-        "decision adopted smaller_bins run=1 s=1 purge_delay_ms=1 bin_bytes=4294967296 "
-        "cache_bytes=1 whale_cache_bytes=1 huge_threshold=1 time=1 memory=1\n",
-        "decision adopted back run=1 s=1 purge_delay_ms=1 bin_bytes=1 cache_bytes=1 "
-        "whale_cache_bytes=1 huge_threshold=1 time=1,2 memory=1\n",
-        "decision adopted nothing run=1 s=1 purge_delay_ms=1 bin_bytes=1 cache_bytes=1 "
-        "whale_cache_bytes=1 huge_threshold=1 time=1 memory=1\n",
-        "decision adopted back run=18446744073709551616 s=1 purge_delay_ms=1 bin_bytes=1 "
-        "cache_bytes=1 whale_cache_bytes=1 huge_threshold=1 time=1 memory=1\n",
+        "decision \n",
+        "decision adopted\tback\n",
+        "decision caf\303\251\n",
         "apart \n",
         "apart one\tmore\n",
         "apart caf\303\251\n",
@@ -126,9 +112,9 @@ TEST(values_out_of_bounds)
     };
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         char text[1024];
-        struct sheet made = {.size = 0};
+        struct sheet made;
         whole = (struct learn_state){.options = usual, .champion = usual, .runs = 1};
-        hak__learn_state_write(&whole, put, &made);
+        write_sheet(&made, &whole);
         size_t kept = made.size;
         while (made.text[kept - 2] != '\n') {
             kept--;
@@ -143,6 +129,25 @@ TEST(values_out_of_bounds)
                            (unsigned long long)hash);
         assert_false(hak__learn_state_parse(text, (size_t)length, &parsed));
     }
+}
+
+/* The longest decision has room. */
+TEST(longest_decision)
+{
+    struct learn_test test = {.move = LEARN_NO_WHALES, .pairs = LEARN_PAIRS_MAX};
+    test.point = (struct learn_point){UINT32_MAX - 1, UINT32_MAX, UINT64_MAX - 1, UINT64_MAX - 1,
+                                      UINT64_MAX - 1};
+    for (uint32_t pair = 0; pair < LEARN_PAIRS_MAX; pair++) {
+        test.time[pair] = test.memory[pair] = -LEARN_DIFFERENCE_MOST;
+    }
+    memset(&whole, 0, sizeof whole);
+    whole.runs = UINT32_MAX;
+    for (uint32_t i = 0; i < LEARN_DECISIONS_MAX; i++) {
+        hak__learn_state_add(&whole, LEARN_WENT_BACK, &test, UINT32_MAX);
+    }
+    const char *end = whole.decisions[0] + strlen(whole.decisions[0]);
+    assert_true(end < whole.decisions[0] + LEARN_DECISION_SIZE - 1);
+    write_sheet(&sheet, &whole);
 }
 
 /* What a file may ask for: what moves lead to from the options. */

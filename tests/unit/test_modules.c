@@ -2,7 +2,6 @@
 /* test_modules.c: observe/modules: lines of /proc/self/maps, and the program's own. */
 #include "unit.h"
 
-#include "observe/build_id.h"
 #include "observe/modules.h"
 
 static const char maps[] =

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_placement.c: observe/placement: by which samples a site is long-lived, and what a scope of
+/* test_placement.c: placement: by which samples a site is long-lived, and what a scope of
  * such a site does. The learner knows one site from an earlier run. */
 #include "../threads/threads.h"
 #include "unit.h"
@@ -8,8 +8,8 @@
 #include "hakmem/profile.h"
 #include "hakmem/site.h"
 #include "learn/learner.h"
-#include "observe/placement.h"
 #include "observe/samples.h"
+#include "observe/sites.h"
 
 #include <setjmp.h>
 

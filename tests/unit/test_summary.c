@@ -7,7 +7,7 @@
 #include "../threads/threads.h"
 #include "unit.h"
 
-#include "observe/summary.h"
+#include "observe/report.h"
 
 static struct hak_summary summary_now(void)
 {

@@ -40,11 +40,11 @@ TEST(put)
     hak__text_put_part(&fixture.text, "twothree", 3);
     hak__text_put_part(&fixture.text, "x", 0);
     hak__text_put(&fixture.text, " ");
-    hak__text_put_unsigned(&fixture.text, 0);
+    hak__text_format(&fixture.text, "%lu", (uint64_t)0);
     hak__text_put(&fixture.text, " ");
-    hak__text_put_unsigned(&fixture.text, 1234567890);
+    hak__text_format(&fixture.text, "%lu", (uint64_t)1234567890);
     hak__text_put(&fixture.text, " ");
-    hak__text_put_hex(&fixture.text, 0xbeef);
+    hak__text_format(&fixture.text, "%#lx", (uint64_t)0xbeef);
     fixture_expect(&fixture, "one two 0 1234567890 0xbeef");
 }
 
@@ -52,10 +52,10 @@ TEST(put_extremes)
 {
     struct fixture fixture = fixture_create(sizeof fixture.data);
     fixture.text.data = fixture.data;
-    hak__text_put_unsigned(&fixture.text, UINT64_MAX);
+    hak__text_format(&fixture.text, "%lu", (uint64_t)UINT64_MAX);
     hak__text_put(&fixture.text, " ");
-    hak__text_put_hex(&fixture.text, UINT64_MAX);
-    hak__text_put_hex(&fixture.text, 0);
+    hak__text_format(&fixture.text, "%#lx", (uint64_t)UINT64_MAX);
+    hak__text_format(&fixture.text, "%#lx", (uint64_t)0);
     fixture_expect(&fixture, "18446744073709551615 0xffffffffffffffff0x0");
 }
 
@@ -66,8 +66,8 @@ TEST(a_full_text_is_cut)
         struct fixture fixture = fixture_create(size);
         fixture.text.data = fixture.data;
         hak__text_put(&fixture.text, "abc");
-        hak__text_put_unsigned(&fixture.text, 12345);
-        hak__text_put_hex(&fixture.text, 255);
+        hak__text_format(&fixture.text, "%lu", (uint64_t)12345);
+        hak__text_format(&fixture.text, "%#lx", (uint64_t)255);
         char expected[sizeof whole];
         memcpy(expected, whole, sizeof whole);
         expected[size] = '\0';
@@ -87,9 +87,9 @@ TEST(put_numbers_like_printf)
                  (unsigned long long)value);
         struct fixture fixture = fixture_create(sizeof fixture.data);
         fixture.text.data = fixture.data;
-        hak__text_put_unsigned(&fixture.text, value);
+        hak__text_format(&fixture.text, "%lu", (uint64_t)value);
         hak__text_put(&fixture.text, " ");
-        hak__text_put_hex(&fixture.text, value);
+        hak__text_format(&fixture.text, "%#lx", (uint64_t)value);
         fixture_expect(&fixture, expected);
     }
 }
@@ -187,6 +187,23 @@ TEST(lines)
     assert_null(hak__text_line(text, "two"));
     assert_null(hak__text_line(text, "key: 45"));
     assert_null(hak__text_line("", "key"));
+}
+
+/* As printf. */
+TEST(formats)
+{
+    char data[128];
+    assert_string_equal(
+        hak__text_make(data, sizeof data, "%s|%.*s|%c|100 %%", "one", 2, "two", 'x'),
+        "one|tw|x|100 %");
+    assert_string_equal(hak__text_make(data, sizeof data, "%u %lu %zu %x %#lx", 1u, (uint64_t)2,
+                                       (size_t)3, 0xau, (uint64_t)0xbeef),
+                        "1 2 3 a 0xbeef");
+    assert_string_equal(hak__text_make(data, sizeof data, "[%4s][%-4s][%5u][%03lu][%02x]", "ab",
+                                       "ab", 42u, (uint64_t)7, 5u),
+                        "[  ab][ab  ][   42][007][05]");
+    assert_string_equal(hak__text_make(data, 5, "%s", "too long"), "too ");
+    assert_string_equal(hak__text_make(data, 1, "%s", "x"), "");
 }
 
 TESTS(NULL)

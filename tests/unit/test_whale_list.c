@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* test_whale_list.c: large/whale_list: fills list all whales and kept ranges once, by rising
+/* test_whale_list.c: large/whale_registry: fills list all whales and kept ranges once, by rising
  * address. */
 #include "whales.h"
 
-#include "large/whale_list.h"
+#include "large/whale.h"
 
 enum { COUNT = 200 };
 

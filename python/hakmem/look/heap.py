@@ -225,7 +225,7 @@ def share_cell(part, whole):
     return cell(percent_text(part, whole), part / whole if whole else 0)
 
 
-SITES_MAX = 100  # SITE_LIST_MAX of src/observe/site_list.h
+SITES_MAX = 100  # SITE_LIST_MAX of src/observe/report.h
 
 WHALES_SHOWN = 1000
 

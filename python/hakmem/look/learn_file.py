@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The state file of the learner. src/learn/state_file.h defines the format."""
+"""The state file of the learner. src/learn/learner.h defines the format."""
 import re
 
 from .files import read_input
