@@ -16,7 +16,7 @@ struct launch {
     const char *library;  /* for LD_PRELOAD */
     const char *recorder; /* for LD_PRELOAD, before the library */
     const char *tracer;   /* hakmem-trace */
-    const char *python;   /* empty: there is none */
+    const char *path;     /* PATH with folders only that are safe to take helpers from */
     const char *package;  /* what the package in Python is asked by */
     const char *command;  /* run, record or replay */
     bool installed;       /* messages then say hakmem instead of ./hakmem */

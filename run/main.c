@@ -18,7 +18,7 @@ static bool note_option(const char *word)
         const char **place;
     } options[] = {
         {"--library=", &launch.library}, {"--recorder=", &launch.recorder},
-        {"--tracer=", &launch.tracer},   {"--python=", &launch.python},
+        {"--tracer=", &launch.tracer},   {"--path=", &launch.path},
         {"--package=", &launch.package},
     };
     if (strcmp(word, "--installed") == 0) {

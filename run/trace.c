@@ -33,9 +33,14 @@ static bool is_file(const char *name)
 /* An allocator of `./hakmem peers`: whoever installed it has Python. */
 static void find_peer(struct allocator *allocator, const char *name)
 {
-    char *words[] = {words_join("%s", launch.python), words_join("-IB"),
-                     words_join("%s", launch.package), words_join("--peer"),
-                     words_join("%s", name),           NULL};
+    char *words[] = {words_join("/usr/bin/env"),
+                     words_join("PATH=%s", launch.path),
+                     words_join("python3"),
+                     words_join("-IB"),
+                     words_join("%s", launch.package),
+                     words_join("--peer"),
+                     words_join("%s", name),
+                     NULL};
     char *said = words_capture(words, NULL, false), *end;
     if (said == NULL || (end = strchr(said, '\n')) == NULL) {
         words_refuse("there is no allocator '%s' (./hakmem peers list shows which are installed)",

@@ -56,12 +56,11 @@ def check(words):
         raise Refusal(f"there is no program '{program}' in PATH", STATUS_NO_PROCESS)
 
 
-def build_for(form, traces, words):
-    """What the command, the first of the words, needs; the folder of builds. `form` and `traces`: see build_for_run."""
+def need_tools(traces, words):
+    """Of a command, the first of the words, with or without traces."""
     if missing(TOOLS):
         check(words)
     need("to build hakmem", *TOOLS, wanted=["zstd.h"] if traces else [])
-    return build_for_run(form, traces)
 
 
 def link(library):
@@ -75,8 +74,10 @@ def link(library):
 
 def run(words):
     question, words = words[0], words[1:]
-    if question == "--build":
-        print(build_for(words[0], words[1], words[2:]))
+    if question == "--need":
+        need_tools(words[0], words[1:])
+    elif question == "--build":
+        print(build_for_run(*words))
     elif question == "--link":
         print(link(words[0]))
     else:

@@ -169,6 +169,12 @@ static void summary_put_table(struct report_writer *writer, const struct summary
                          after, data);
         before = after;
     }
+    uint64_t whole = summary->parts[SUMMARY_NOT_HAKMEM], files = summary->memory.files;
+    if (summary_has_rss(summary) && files != UINT64_MAX) {
+        summary_put_part(writer, summary, "    anonymous", " ", 0,
+                         whole > files ? whole - files : 0,
+                         "the program's own mappings, stacks of threads");
+    }
 }
 
 /* The name of a class for people, such as "64 B". */

@@ -40,8 +40,9 @@ def trace_tool():
     """The path of hakmem-trace, which lies beside the launcher of an installed hakmem; else builds it."""
     path = Path(os.environ["HAKMEM_LAUNCHER"]).parent / "hakmem-trace"
     if not path.exists():
-        from ..early import build_for
-        path = build_for("", "yes", ["timeline"]) / "release/hakmem-trace"
+        from ..early import build_for_run, need_tools
+        need_tools("yes", ["timeline"])
+        path = build_for_run("", "yes") / "release/hakmem-trace"
     return path
 
 
