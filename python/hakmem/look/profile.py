@@ -283,7 +283,7 @@ def write_folded(profiles, path, measure, by_thread=False, old=None):
             for stack in profile.stacks:
                 size = stack.sums[measure]
                 if size > 0:
-                    frames = [plain(frame.label()).replace(";", ":") for frame in reversed(stack.shown_frames(by_thread))] or ["unknown"]
+                    frames = [plain(frame.label()).replace(";", ":") for frame in reversed(stack.shown_frames(by_thread))]
                     file.write(f"{';'.join(frames)} {size}\n")
 
 
