@@ -9,7 +9,7 @@
  *   hakmem's, or if hakmem has just made a system call for it or called another library.
  * - The loader's locks. A thread is not used if its next instruction is the loader's.
  * - The C library's locks of the list of stacks, of the default attributes and of thread-local
- *   storage. The library holds them only while it runs itself, and in none of the waiting system
+ *   storage. The library holds them only while it runs itself, and in none of the system
  *   calls of target_call. So a thread is used if it is in such a call, or if its next instruction
  *   belongs to the program or to another library: there a program may call pthread_create itself.
  *   Of the library's waits for a futex, only those for events count. Its waits for its locks, and

@@ -309,15 +309,20 @@ enum doing target_call(const struct mapping *code, long number, uint64_t second)
 {
     static const long waits[] = {
 #ifdef SYS_poll
-        SYS_poll,         SYS_select,          SYS_pause,         SYS_epoll_wait,
+        SYS_poll, SYS_select, SYS_pause, SYS_epoll_wait,
 #endif
-        SYS_ppoll,        SYS_pselect6,        SYS_epoll_pwait,
+        SYS_ppoll, SYS_pselect6, SYS_epoll_pwait,
 #ifdef SYS_epoll_pwait2
         SYS_epoll_pwait2,
 #endif
-        SYS_nanosleep,    SYS_clock_nanosleep, SYS_read,          SYS_recvfrom,
-        SYS_recvmsg,      SYS_accept,          SYS_accept4,       SYS_wait4,
-        SYS_waitid,       SYS_rt_sigtimedwait, SYS_rt_sigsuspend, SYS_restart_syscall};
+        SYS_nanosleep, SYS_clock_nanosleep, SYS_read, SYS_recvfrom, SYS_recvmsg, SYS_accept,
+        SYS_accept4, SYS_wait4, SYS_waitid, SYS_rt_sigtimedwait, SYS_rt_sigsuspend,
+        SYS_restart_syscall,
+        /* Of programs that are busy with files. Not open and close, which hakmem does not make by
+         * `syscall`. */
+        SYS_write, SYS_writev, SYS_pwrite64, SYS_readv, SYS_pread64, SYS_sendto, SYS_sendmsg,
+        SYS_getdents64, SYS_newfstatat, SYS_fstat, SYS_statx, SYS_lseek, SYS_readlinkat, SYS_fsync,
+        SYS_fdatasync};
     for (size_t i = 0; i < sizeof waits / sizeof waits[0]; i++) {
         if (number == waits[i]) {
             return DOING_WAIT;

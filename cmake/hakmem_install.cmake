@@ -48,7 +48,6 @@ hakmem_note_part(library-secure "${CMAKE_INSTALL_LIBDIR}/libhakmem-secure.so.${P
 hakmem_note_part(recorder "${private_libraries}/libhakmem-recorder.so")
 hakmem_note_part(tracer "${private_directory}/hakmem-trace")
 hakmem_note_part(runner "${private_directory}/hakmem-run")
-hakmem_note_part(attach "${private_directory}/hakmem-attach")
 if(DEFINED SKBUILD_DATA_DIR) # the wheel's own package
     hakmem_note_part(python "")
 else()

@@ -11,14 +11,13 @@
 
 enum { STATUS_USAGE = 2, STATUS_FAILED = 125, STATUS_CANNOT_RUN = 126, STATUS_NOT_FOUND = 127 };
 
-/* What the launcher says. PATH of the environment has only folders that are safe to take helpers
- * from; the program is looked for by `path`, the caller's. */
+/* What the launcher says. */
 struct launch {
     const char *library;  /* for LD_PRELOAD */
     const char *recorder; /* for LD_PRELOAD, before the library */
     const char *tracer;   /* hakmem-trace */
-    const char *peers;    /* the file in which the laboratory lists other allocators */
-    const char *path;     /* the caller's PATH; NULL: it has none */
+    const char *path;     /* PATH with folders only that are safe to take helpers from */
+    const char *package;  /* what the package in Python is asked by */
     const char *command;  /* run, record or replay */
     bool installed;       /* messages then say hakmem instead of ./hakmem */
 };
@@ -71,11 +70,8 @@ struct program {
  * sentence if not. */
 struct program program_check(const char *word);
 
-/* Becomes the program, in the caller's PATH. */
+/* Becomes the program. */
 _Noreturn void program_become(const struct program *program, char **words);
-
-/* Gives the caller's PATH back to the environment. */
-void program_restore_path(void);
 
 /* --- settings.c: options of the library --- */
 

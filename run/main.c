@@ -18,8 +18,8 @@ static bool note_option(const char *word)
         const char **place;
     } options[] = {
         {"--library=", &launch.library}, {"--recorder=", &launch.recorder},
-        {"--tracer=", &launch.tracer},   {"--peers=", &launch.peers},
-        {"--path=", &launch.path},
+        {"--tracer=", &launch.tracer},   {"--path=", &launch.path},
+        {"--package=", &launch.package},
     };
     if (strcmp(word, "--installed") == 0) {
         launch.installed = true;

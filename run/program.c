@@ -42,7 +42,7 @@ static bool is_file(const char *file)
 /* The file of that name in the caller's PATH, as a new string, or NULL. */
 static char *find_in_path(const char *name)
 {
-    const char *folder = launch.path != NULL ? launch.path : getenv("PATH");
+    const char *folder = getenv("PATH");
     folder = folder != NULL ? folder : DEFAULT_PATH;
     if (strchr(name, '/') != NULL) {
         return is_file(name) && may_execute(name) ? words_join("%s", name) : NULL;
@@ -250,19 +250,9 @@ struct program program_check(const char *word)
 
 /* --- becoming it --- */
 
-void program_restore_path(void)
-{
-    if (launch.path != NULL) {
-        setenv("PATH", launch.path, 1);
-    } else {
-        unsetenv("PATH");
-    }
-}
-
 /* As execvp does it: what is no program and no script with an interpreter is one of /bin/sh. */
 void program_become(const struct program *program, char **words)
 {
-    program_restore_path();
     if (program->is_plain_script) {
         size_t count = 0;
         while (words[count] != NULL) {

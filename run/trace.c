@@ -20,7 +20,6 @@ struct allocator {
 
 static _Noreturn void become_tracer(char **words)
 {
-    program_restore_path();
     execv(words[0], words);
     words_die(STATUS_FAILED, "cannot start %s: %s", words[0], strerror(errno));
 }
@@ -34,18 +33,15 @@ static bool is_file(const char *name)
 /* An allocator of `./hakmem peers`: whoever installed it has Python. */
 static void find_peer(struct allocator *allocator, const char *name)
 {
-    static const char script[] =
-        "import json, sys\n"
-        "peer = json.load(open(sys.argv[1]))['peers'][sys.argv[2]]\n"
-        "print(peer['library'], *(f'{k}={v}' for k, v in peer['environment'].items()), sep='\\n')";
-    char *words[] = {words_join("python3"),
-                     words_join("-I"),
-                     words_join("-c"),
-                     words_join("%s", script),
-                     words_join("%s", launch.peers != NULL ? launch.peers : ""),
+    char *words[] = {words_join("/usr/bin/env"),
+                     words_join("PATH=%s", launch.path),
+                     words_join("python3"),
+                     words_join("-IB"),
+                     words_join("%s", launch.package),
+                     words_join("--peer"),
                      words_join("%s", name),
                      NULL};
-    char *said = is_file(words[4]) ? words_capture(words, NULL, false) : NULL, *end;
+    char *said = words_capture(words, NULL, false), *end;
     if (said == NULL || (end = strchr(said, '\n')) == NULL) {
         words_refuse("there is no allocator '%s' (./hakmem peers list shows which are installed)",
                      name);

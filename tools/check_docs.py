@@ -45,9 +45,8 @@ class Tree:
         text = "\n".join(p.read_text(errors="replace") for p in files if p.name != "check_docs.py")
         self.words = set(re.findall(r"\w+", text))
         self.options = set(re.findall(r"--[a-z][\w-]*", text))
-        launcher = root / "hakmem"
-        commands = re.findall(r"^\s*([a-z-]+(?:\s*\|\s*[a-z-]+)*)\)", launcher.read_text(), re.M) if launcher.exists() else []
-        self.commands = {word.strip() for line in commands for word in line.split("|")}
+        places = [root / "python/hakmem/help/help.txt", root / "python/hakmem/cli.py"]
+        self.commands = {a or b for place in places if place.exists() for a, b in re.findall(r'^~?  ([a-z]+)  |"([a-z]+)"', place.read_text(), re.M)}
 
     def has_path(self, name, beside):
         places = [self.root, self.root / "src", self.root / "include", beside]

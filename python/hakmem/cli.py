@@ -6,6 +6,8 @@ from pathlib import Path
 
 LAB_COMMANDS = ("bench", "compare", "ab", "tune", "replicate", "score", "peers", "doctor", "cost")
 
+QUESTIONS = ("--need", "--build", "--link", "--peer")  # of the launcher and of hakmem-run
+
 
 def load_package():
     """Makes this folder the package hakmem, wherever it lies: Python's path stays as it is, so that no module of another
@@ -19,22 +21,27 @@ def load_package():
 
 def main(words):
     """Runs one command; its exit status. Each part loads only what it needs."""
+    end = words.index("--") if "--" in words else len(words)
+    words = [word for word in words[:end] if word not in ("--install", "--no-install")] + words[end:]  # the launcher's own
     name, others = (words or [""])[0], words[1:]
     if name == "--lab":  # in the laboratory's environment
         from hakmem.lab.cli import main as run_in_lab
         return run_in_lab(others)
     from hakmem.look.output import status_of
-    from hakmem.look.processes import STATUS_FAILED
+    from hakmem.look.processes import STATUS_FAILED, STATUS_USAGE
     if name in ("build", "test", *LAB_COMMANDS):
         from hakmem.places import leave_out_homes
         leave_out_homes()
+        if not (Path(__file__).parents[2] / "CMakeLists.txt").exists():
+            print(f"hakmem: {name} needs hakmem's source tree; this is an installed hakmem", file=sys.stderr)
+            return STATUS_USAGE
     if name == "build":
         from hakmem.build import run
     elif name == "test":
         from hakmem.testing import run
     elif name == "--prepare":  # what `test` does beside
         from hakmem.testing import prepare as run
-    elif name in ("--check", "--build", "--link", "--place"):  # the launcher's questions
+    elif name in QUESTIONS:
         from hakmem.early import run
         others = words
     elif name in LAB_COMMANDS:

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: MIT
 """What the launcher asks for before it runs hakmem-run: checks of names, a build, a link."""
+import json
 import os
 import re
 import shutil
 import sys
 from pathlib import Path
 
-from .build import build_for_run
+from .build import TOOLS, build_for_run
 from .ground import CALLERS_PATH, LAUNCHER, ROOT, place
 from .look.processes import STATUS_NO_PROCESS, STATUS_USAGE, Refusal
+from .packages import missing, need
 from .places import own_cache
 
 WITH_VALUES = ("--profile", "--set", "--stats-file", "--heap-map", "--output", "-o", "--alloc", "--runs")
@@ -32,6 +34,12 @@ def read(command, words):
     return names, allocators, ""
 
 
+def peers():
+    """Other allocators, as the laboratory has installed them."""
+    manifest = place("cache") / "peers/manifest.json"
+    return json.loads(manifest.read_text())["peers"] if manifest.exists() else {}
+
+
 def check(words):
     """A mistyped name is not worth an installation of what builds hakmem."""
     names, allocators, program = read(words[0], words[1:])
@@ -40,14 +48,19 @@ def check(words):
         if not re.search(rf"^    X\([A-Z_0-9]+, {re.escape(name.lower().removeprefix('hakmem_'))},", options, re.MULTILINE):
             raise Refusal(f"run: there is no option '{name}' (./hakmem run --help lists them)", STATUS_USAGE)
     for name in allocators:
-        manifest = place("cache") / "peers/manifest.json"
-        if name not in ("hakmem", "libc", "glibc", "system") and "/" not in name and not (
-                manifest.exists() and f'"{name}"' in manifest.read_text()):
+        if name not in ("hakmem", "libc", "glibc", "system") and "/" not in name and name not in peers():
             raise Refusal(f"{words[0]}: there is no allocator '{name}' (./hakmem peers list shows which are installed)", STATUS_USAGE)
     if "/" in program and not os.path.exists(program):
         raise Refusal(f"there is no program '{program}'", STATUS_NO_PROCESS)
     if program and "/" not in program and not shutil.which(program, path=CALLERS_PATH):
         raise Refusal(f"there is no program '{program}' in PATH", STATUS_NO_PROCESS)
+
+
+def need_tools(traces, words):
+    """Of a command, the first of the words, with or without traces."""
+    if missing(TOOLS):
+        check(words)
+    need("to build hakmem", *TOOLS, wanted=["zstd.h"] if traces else [])
 
 
 def link(library):
@@ -61,11 +74,12 @@ def link(library):
 
 def run(words):
     question, words = words[0], words[1:]
-    if question == "--check":
-        check(words)
+    if question == "--need":
+        need_tools(words[0], words[1:])
     elif question == "--build":
         print(build_for_run(*words))
     elif question == "--link":
         print(link(words[0]))
     else:
-        print(place(words[0]))
+        peer = peers()[words[0]]
+        print(peer["library"], *(f"{name}={value}" for name, value in peer["environment"].items()), sep="\n")

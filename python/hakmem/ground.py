@@ -87,6 +87,8 @@ def is_configured(directory):
 
 
 def configure(directory, preset, log, *options):
+    if set('"\\') & set(str(ROOT)):
+        raise Refusal(f"cmake cannot build what is in {ROOT}; a path without quotation marks and backslashes will do", STATUS_FAILED)
     if not is_configured(directory):
         subprocess.run(["rm", "-rf", "--", directory], check=True)
     return call(["cmake", "--preset", preset, "-S", ROOT, "-B", directory, *options], log)

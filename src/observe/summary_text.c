@@ -95,6 +95,12 @@ static void summary_put_table(struct report_writer *writer, const struct report 
         summary_put_part(writer, summary, title, part == SUMMARY_ROUNDING ? "~" : " ", before,
                          after, summary_comment(comment, report, part));
     }
+    uint64_t whole = summary->parts[SUMMARY_NOT_HAKMEM], files = summary->memory.files;
+    if (summary_has_rss(summary) && files != UINT64_MAX) {
+        summary_put_part(writer, summary, "    anonymous", " ", 0,
+                         whole > files ? whole - files : 0,
+                         "the program's own mappings, stacks of threads");
+    }
 }
 
 /* "largest sizes    64 B 12.00 MiB, ...": the classes whose slabs or blocks hold most. */

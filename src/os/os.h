@@ -190,6 +190,7 @@ struct os_memory {
     uint64_t rss;      /* resident now */
     uint64_t peak_rss; /* the most that was resident since exec */
     uint64_t swapped;  /* in swap areas, and so not resident */
+    uint64_t files;    /* resident pages of files and of shared memory */
 };
 HAK_HIDDEN struct os_memory hak__os_memory(void);
 /* True: the process has a limit on its address space (RLIMIT_AS). A system call; false with a

@@ -75,7 +75,10 @@ struct os_memory hak__os_memory(void)
     char text[MEMORY_TEXT_SIZE];
     memory_read("/proc/self/status", text);
     struct os_memory memory = {memory_line(text, "VmRSS:"), memory_line(text, "VmHWM:"),
-                               memory_line(text, "VmSwap:")};
+                               memory_line(text, "VmSwap:"), memory_line(text, "RssFile:")};
+    if (memory.files != UINT64_MAX) {
+        memory.files += memory_line(text, "RssShmem:"); /* the kernel says both or none */
+    }
     if (memory.rss == UINT64_MAX) {
         memory.rss = hak__os_rss();
     }

@@ -52,9 +52,9 @@ def case_rest():
 
 
 def case_programs():
-    """Idle programs of every system. Their stacks are what their own starts have left."""
+    """Programs of every system, which wait: for input, or for a reader. Their stacks are what their own starts have left."""
     perl = "my @all = map { 'x' x $_ } 1..1000; <STDIN>"
-    for words in (["sort"], ["cat"], ["sh"], ["bash"], ["sed", "p"], ["awk", "{ all[$1] = $2 }"], ["grep", "x"], ["tee"],
+    for words in (["yes"], ["sort"], ["cat"], ["sh"], ["bash"], ["sed", "p"], ["awk", "{ all[$1] = $2 }"], ["grep", "x"], ["tee"],
                   ["tail", "-f", "/dev/null"], ["xargs", "true"], ["perl", "-e", perl], [sys.executable, "-S", "-"]):
         if not shutil.which(words[0]):
             continue

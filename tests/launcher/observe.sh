@@ -167,6 +167,8 @@ sys.exit(not 1 <= small == report["totals"]["whales_count"])' || fail "the small
 try "$launcher" top --once "$pid"
 [[ $output == *"huge blocks 0   small mappings "[1-9]* ]] || fail "top of an attached process: $output"
 try "$launcher" heap -o "$scratch/page" "$pid"
+grep -q '<small>beside the heap</small><b>[1-9].* anonymous' "$scratch/page" && [[ $output == *$'\n  anonymous, beside it  '* ]] ||
+    fail "heap does not tell what is beside the heap: $output"
 grep -q '<small>huge blocks in use</small><b>0</b>' "$scratch/page" && grep -q 'in use, small mapping' "$scratch/page" ||
     fail "heap of an attached process"
 finish_process "$pid"

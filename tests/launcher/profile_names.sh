@@ -348,6 +348,81 @@ END
     [[ $said == *" take_often"* ]] || fail "what is served has no take_often"
     kill $server $alive
     wait $server $alive
+
+    # Pyroscope's own reader: the messages into which its server takes what is pushed. What it wants of them more is checked here.
+    mkdir pyroscope
+    printf 'module reader\n\ngo 1.25.0\n\nrequire github.com/grafana/pyroscope/api v1.6.0\n' >pyroscope/go.mod
+    cat >pyroscope/main.go <<'END'
+package main
+
+import (
+	"compress/gzip"
+	"fmt"
+	"io"
+	"os"
+
+	profile "github.com/grafana/pyroscope/api/gen/proto/go/google/v1"
+)
+
+func require(holds bool, words ...any) {
+	if !holds {
+		fmt.Fprintln(os.Stderr, words...)
+		os.Exit(1)
+	}
+}
+
+// Prints the kinds of values, then the names of all functions.
+func main() {
+	unpacked, err := gzip.NewReader(os.Stdin)
+	require(err == nil, err)
+	bytes, err := io.ReadAll(unpacked)
+	require(err == nil, err)
+	var read profile.Profile
+	err = read.UnmarshalVT(bytes)
+	require(err == nil, err)
+	text := func(index int64) string {
+		require(index >= 0 && index < int64(len(read.StringTable)), "a text that is not there")
+		return read.StringTable[index]
+	}
+	require(text(0) == "" && read.TimeNanos > 0 && len(read.SampleType) > 0 && len(read.Sample) > 0, "no head")
+	for _, of := range read.SampleType {
+		fmt.Println(text(of.Type), text(of.Unit))
+	}
+	mappings, functions, locations := map[uint64]bool{0: true}, map[uint64]bool{}, map[uint64]bool{}
+	for _, of := range read.Mapping {
+		require(of.Id != 0 && !mappings[of.Id], "mapping", of.Id)
+		require(text(of.Filename) != "", "a mapping without a name")
+		text(of.BuildId)
+		mappings[of.Id] = true
+	}
+	for _, of := range read.Function {
+		require(of.Id != 0 && !functions[of.Id], "function", of.Id)
+		functions[of.Id] = true
+		fmt.Println(text(of.Name))
+	}
+	for _, of := range read.Location {
+		require(of.Id != 0 && !locations[of.Id] && mappings[of.MappingId], "location", of.Id)
+		locations[of.Id] = true
+		for _, line := range of.Line {
+			require(functions[line.FunctionId], "function", line.FunctionId)
+		}
+	}
+	for _, of := range read.Sample {
+		require(len(of.Value) == len(read.SampleType) && len(of.LocationId) > 0, "a sample without values or a stack")
+		for _, id := range of.LocationId {
+			require(locations[id], "location", id)
+		}
+	}
+}
+END
+    if (cd pyroscope && GOFLAGS=-mod=mod timeout 300 go mod tidy) >tidy 2>&1; then
+        (cd pyroscope && HOME=$scratch GOMODCACHE=$(go env GOMODCACHE) go build -gcflags='all=-N -l' -o reader .) ||
+            fail "Pyroscope's reader does not compile"
+        said=$(pyroscope/reader <heap.pb.gz) && [[ $said == *'inuse_space bytes'*native_fill* ]] || fail "Pyroscope does not read it: $said"
+        said=$(pyroscope/reader <alive.pb.gz) && [[ $said == *'inuse_space bytes'*take_often* ]] || fail "Pyroscope does not read what is served: $said"
+    else
+        echo "Pyroscope's reader was not tried: its module is not to be had here: $(tail -n 1 tidy)"
+    fi
 else
     echo "pprof's reader was not tried: there is no Go with it"
 fi

@@ -70,6 +70,9 @@ for wanted in 1 2; do
 done
 try "$launcher" run --quiet --stats -- true
 [[ $(wc -l <<<"$errors") -lt 16 && $errors == *'not hakmem'* ]] || fail "--stats is no summary: $errors"
+try "$launcher" run --quiet --stats -- "$python" -c \
+    'import mmap, os; own = mmap.mmap(-1, 50 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS); own[::4096] = b"x" * 12800; os._exit(0)'
+[[ $errors =~ hakmem\'s\ +(5[0-9]|6[0-9])\..*$'\n    anonymous '\ +5[0-9]\. ]] || fail "--stats does not tell the program's own mappings: $errors"
 try "$launcher" run --quiet --stats=full -- true
 [[ $errors == *'not hakmem'*malloc_slow* ]] || fail "--stats=full lacks something"
 try "$launcher" run --quiet --stats=prometheus -- true

@@ -12,7 +12,7 @@ COMMANDS = ("stat", "top", "metrics", "observe", "profile", "heap", "learn", "ti
 
 def run(words):
     if not words or words[0] not in COMMANDS:
-        raise Refusal(f"there is no command '{words[0] if words else ''}'", STATUS_USAGE)
+        raise Refusal(f"there is no command '{words[0] if words else ''}'; ./hakmem help lists them", STATUS_USAGE)
     module = importlib.import_module(f".{words[0]}", __package__)
     parser = Parser(words[0], description=module.__doc__.partition(": ")[2])
     module.add_arguments(parser)

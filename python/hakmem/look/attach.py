@@ -15,9 +15,13 @@ END_SECONDS = 10  # for its end after a signal: it lets the process go first
 
 
 def tool():
-    """The path of the program that attaches; builds it if it is not there, or older than its sources."""
+    """The path of the program that attaches, which lies beside the launcher of an installed hakmem; else builds it if it is
+    not there, or older than its sources."""
     path = os.environ.get("HAKMEM_ATTACH_TOOL")
     launcher = os.environ.get("HAKMEM_LAUNCHER")
+    beside = os.path.join(os.path.dirname(launcher or ""), "hakmem-attach")
+    if not path and launcher and os.path.exists(beside):
+        path = beside
     if not path and launcher:
         root = os.path.dirname(launcher)
         path = os.path.join(root, "build/release/hakmem-attach")

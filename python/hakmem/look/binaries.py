@@ -59,7 +59,7 @@ class Binary:
         self.origin = path  # as it was found
         self.path = path
         try:
-            is_there = not path.startswith("/proc/") and os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+            is_there = not path.startswith("/proc/") and "\n" not in path and os.path.samestat(os.fstat(file.fileno()), os.stat(path))
         except OSError:
             is_there = False
         if not is_there:
@@ -159,6 +159,8 @@ def may_try(module, files):
 def own_candidates(module, files):
     if may_try(module, files):
         yield module.path, False  # first, because tools find more from a path than from an open file
+        if "\\012" in module.path:  # as the kernel writes the end of a line
+            yield module.path.replace("\\012", "\n"), False
     if files.mappings is not None and (module.build_id or mappings_of(module, files)):
         yield from living_candidates(module, files)
 

@@ -6,12 +6,15 @@ import select
 import stat
 import sys
 import tempfile
+import time
 from contextlib import contextmanager
 
 from .processes import Refusal, STATUS_USAGE
 
 INPUT_MAX = 256 << 20  # bytes of a report, a profile or a map
+READER_SECONDS = 5
 INPUT_SECONDS, SILENT_SECONDS = 60, 1  # for a pipe's next bytes; then a line says what is waited for
+begun = {}  # {path: descriptor} of pipes that are to be written
 STREAMS = ("/dev/std", "/dev/fd/", "/proc/self/fd/")  # the system's links, which name what this process has open
 
 
@@ -71,12 +74,19 @@ def is_stream(path):
 
 
 def open_stream(path):
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    except OSError as error:
-        raise OSError(error.errno, "nobody reads the pipe" if error.errno == errno.ENXIO else error.strerror, path) from None
-    os.set_blocking(descriptor, True)
-    return descriptor
+    """A descriptor. A pipe's reader may be starting."""
+    until = time.monotonic() + READER_SECONDS
+    while True:
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+            os.set_blocking(descriptor, True)
+            return descriptor
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            if time.monotonic() > until:
+                raise OSError(error.errno, "nobody reads the pipe", path) from None
+        time.sleep(0.02)
 
 
 def open_new(path):
@@ -96,8 +106,11 @@ def open_new(path):
 
 
 def check_writable(path):
-    """OSError if a file of this name could not be written later. A pipe's reader would take a try for the end."""
-    if not is_stream(path):
+    """OSError if a file of this name could not be written later. A pipe stays open until then: its reader would take a try for
+    the end."""
+    if is_stream(path):
+        begun[path] = open_stream(path)
+    else:
         descriptor, new = open_new(path)
         os.close(descriptor)
         if new is not None:
@@ -121,7 +134,7 @@ def written(path, binary=False):
     is replaced and not followed. A pipe or a terminal gets the text as it comes."""
     new = None
     if is_stream(path):
-        descriptor = open_stream(path)
+        descriptor = begun.pop(path, None) or open_stream(path)
     else:
         descriptor, new = open_new(path)
         if new is None:

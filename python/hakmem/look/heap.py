@@ -11,7 +11,8 @@ from .attach import connect
 from .binaries import add_symfs, use_symfs
 from .files import keep_inputs, written
 from .heap_map import MapError, from_text, load, percent_text, size_text
-from .processes import Refusal, STATUS_USAGE, is_number, parse_pid
+from .mapped import parts as parts_beside
+from .processes import Refusal, STATUS_USAGE, is_number, parse_pid, source
 from .report import duration
 from .text import plain, short_name
 from .view import sites_note
@@ -78,6 +79,7 @@ def summary(heap_map):
     lines += [f"  {name:<22}{size_text(parts[key]):>11}  {percent_text(parts[key], whole):>9}" for key, name, _ in PARTS]
     lines.append(f"  {'resident heap':<22}{size_text(whole):>11}")
     lines.append(f"  {'could go back now':<22}{size_text(sum(parts[key] for key in RETURNABLE)):>11}")
+    lines += [f"  {name + ', beside it':<33}{size_text(size):>11}" for name, size, _ in heap_map.beside if size]
     return lines
 
 
@@ -119,6 +121,9 @@ def cards(heap_map):
          f"{size_text(sum(w['bytes'] for w in heap_map.huge()))} above 2 MiB each; {count_text(len(kept), 'freed one')} kept"),
         ("heaps", f"{totals['heaps']:,}", f"{count_text(totals['threads'], 'thread')}; {totals['heaps_parked']} without threads"),
     ]
+    if heap_map.beside:
+        figures.append(("beside the heap", size_text(sum(size for _, size, _ in heap_map.beside)),
+                        "; ".join(f"{size_text(size)} {name}" for name, size, _ in heap_map.beside if size)))
     return '<div class="cards">' + "".join(
         f'<div class="card"><small>{escape(name)}</small><b>{escape(value)}</b><small>{escape(note)}</small></div>'
         for name, value, note in figures) + "</div>"
@@ -374,10 +379,10 @@ def add_arguments(parser):
     parser.description = ("Makes one HTML page of a heap map, or of a living process, and prints a summary. The page needs no network "
                           "and opens in any browser. It shows every slice of the heap: what is in use, free and kept, the waste of "
                           "each size class, all blocks above 2 MiB, and what could go back to the system now.")
-    parser.add_argument("map", metavar="FILE or PID", nargs="?", help="a map, or a living process")
+    parser.add_argument("map", metavar="FILE or PID", nargs="?", type=source, help="a map, or a living process")
     parser.add_argument("-o", "--output", metavar="PAGE",
                         help="the page's file; FILE with the suffix .html, or heap-PID.html, when not given")
-    parser.add_argument("--compare", metavar="FILE2", help="a later map of the same program: the page also shows what changed since FILE")
+    parser.add_argument("--compare", metavar="FILE2", type=source, help="a later map of the same program: the page also shows what changed since FILE")
     parser.add_argument("--text", action="store_true", help="print tables, and write no page")
     add_symfs(parser)
     parser.epilog = ("A map comes from: ./hakmem run --heap-map FILE PROGRAM, HAKMEM_HEAP_MAP_FILE=FILE, or a call of hak_heap_map in the "
@@ -400,7 +405,10 @@ def read_source(word):
         text = observer.ask("map", seconds=ASK_SECONDS)
     except KeyError:
         raise MapError(f"process {word} runs on a hakmem that writes no heap maps") from None
-    return from_text(text.decode("utf-8", "replace"), f"the map of process {word}", observer.process)
+    found = from_text(text.decode("utf-8", "replace"), f"the map of process {word}", observer.process)
+    whole = json.loads(observer.ask("json", seconds=ASK_SECONDS))["summary"]["not_hakmem_bytes"]
+    found.beside = whole is not None and parts_beside(word, whole) or []
+    return found
 
 
 def page_name(arguments):

@@ -83,6 +83,7 @@ class HeapMap:
     resident: dict = field(default_factory=dict)  # kind: bytes
     sites: list = field(default_factory=list)  # of sites.Site, the one that holds most first
     remarks: list = field(default_factory=list)  # sentences about names that are missing
+    beside: list = field(default_factory=list)  # of a living process: mapped.parts
 
     @property
     def header(self):

@@ -8,8 +8,8 @@ from .processes import read_text
 
 HEAD = re.compile(r"[0-9a-f]+-[0-9a-f]+ (?P<rights>[-rwxsp]{4}) \S+ \S+ (?P<inode>\d+) *(?P<path>.*)")
 SHARED = ("/dev/shm/", "/memfd:", "/SYSV", "/dev/zero")  # files of memory
-# Of report_writer's line: title, MiB and percent.
-NOT_HAKMEM = re.compile(r"  not hakmem's +(\d+\.\d\d) MiB +(\d+\.\d) %.*")
+# Of the report's line: title, MiB and percent; and the line with a part of it, which the rows here have more exactly.
+NOT_HAKMEM = re.compile(r"  not hakmem's +(\d+\.\d\d) MiB +(\d+\.\d) %.*(?:\n    anonymous .*)?")
 RSS = re.compile(r"resident memory \(RSS\) +(\d+\.\d\d) MiB")
 FILES_NAMED = 3
 
@@ -71,7 +71,7 @@ def with_rows(report, pid):
         before += held
         if hundredths:
             shown += f"\n    {title:<21}{hundredths / 100:>13.2f} MiB {hundredths / float(whole[1]):>5.1f} %  {note}".rstrip()
-    return report[:line.end()] + shown + report[line.end():]
+    return report[:line.end()].partition("\n    anonymous ")[0] + shown + report[line.end():]
 
 
 def with_fields(report, figures, pid):

@@ -152,6 +152,8 @@ def write_pprof(profiles, file, shown_first="inuse_space"):
         for mapping in profile.mappings:
             mappings.setdefault(mapping.path, []).append(mapping)
         for stack in profile.stacks:
+            if not any(stack.sums.values()):
+                continue
             labels = []
             if stack.site_name:
                 labels.append({"key": builder.string("site"), "str": builder.string(stack.site_name)})

@@ -44,6 +44,13 @@ def parse_pid(text):
     return int(text)
 
 
+def source(word):
+    """What the user names: a file, or a process. A negative number is the name of a file only if there is one."""
+    if word.startswith("-") and is_number(word[1:]) and not os.path.exists(word):
+        raise Refusal(f"'{printable(word)}' is neither a file nor the id of a process", STATUS_USAGE)
+    return word
+
+
 def is_number(text):
     """Of ASCII digits, and few: int takes others, too, and refuses very many."""
     return text.isascii() and text.isdigit() and len(text) < 20

@@ -16,7 +16,7 @@ from .attach import connect
 from .binaries import add_symfs, use_symfs
 from .files import check_writable, keep_inputs, written
 from .owners import SCRIPT, is_of_interpreter, own_frame, set_wrappers
-from .processes import Refusal, STATUS_CANNOT, STATUS_USAGE, is_number, parse_pid
+from .processes import Refusal, STATUS_CANNOT, STATUS_USAGE, is_number, parse_pid, source
 from .profile_data import SITE_MODULE, parse_profiles, read_profiles, split_documents, thread_frame
 from .profile_compare import folded_lines, print_changes, render_changes
 from .profile_run import run_watched
@@ -57,7 +57,7 @@ def add_arguments(parser):
     parser.add_argument("--allocated", action="store_true", help="show all allocated memory, not only what is in use")
     parser.add_argument("--peak", action="store_true", help="show what was in use when most was, not what is in use at the end")
     parser.add_argument("--threads", action="store_true", help="show which thread allocated the memory, with the largest sites of each")
-    parser.add_argument("--compare", metavar="OLD",
+    parser.add_argument("--compare", metavar="OLD", type=source,
                         help="show what the sites have more or less than in the profile OLD, a file that -o has written")
     parser.add_argument("--sites", metavar="N", default="10", help="number of sites in the table (default 10)")
     parser.add_argument("--wrappers", metavar="NAMES",
@@ -72,7 +72,7 @@ def add_arguments(parser):
     parser.add_argument("--seconds", metavar="N", default=None, help="how long to sample a living process (default 10)")
     add_symfs(parser)
     parser.add_argument("--stop", action="store_true", help="end the sampling of a living process")
-    parser.add_argument("file", nargs="?", metavar="PID or FILE", help="a process to sample, or a profile to show")
+    parser.add_argument("file", nargs="?", type=source, metavar="PID or FILE", help="a process to sample, or a profile to show")
 
 
 def parse_count(text, name):
@@ -283,7 +283,7 @@ def write_folded(profiles, path, measure, by_thread=False, old=None):
             for stack in profile.stacks:
                 size = stack.sums[measure]
                 if size > 0:
-                    frames = [plain(frame.label()).replace(";", ":") for frame in reversed(stack.shown_frames(by_thread))] or ["unknown"]
+                    frames = [plain(frame.label()).replace(";", ":") for frame in reversed(stack.shown_frames(by_thread))]
                     file.write(f"{';'.join(frames)} {size}\n")
 
 

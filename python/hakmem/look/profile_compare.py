@@ -46,7 +46,7 @@ def folded_lines(old, new, measure):
     for profiles, side in ((old, 0), (new, 1)):
         for profile in profiles:
             for stack in profile.stacks:
-                frames = [plain(frame.label()).replace(";", ":") for frame in reversed(stack.shown_frames())] or ["unknown"]
+                frames = [plain(frame.label()).replace(";", ":") for frame in reversed(stack.shown_frames())]
                 sums.setdefault(";".join(frames), [0, 0])[side] += stack.sums[measure]
     return [f"{frames} {before} {after}\n" for frames, (before, after) in sums.items() if before or after]
 

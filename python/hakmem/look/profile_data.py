@@ -15,6 +15,8 @@ from .symbols import Files, Frame, Symbols
 
 VERSION = 1
 CUT_FRAME = Frame("outer frames cut", "", 0, "", 0)  # stands for the outermost frames of a stack that is too deep
+NO_STACK = "unknown (no stack)"
+UNKNOWN_FRAME = Frame(NO_STACK, "", 0, "", 0)  # the only one of a stack that could not be walked
 SUMS = ("samples", "samples_live", "allocated_count", "allocated_bytes", "usable_bytes", "freed_count", "freed_bytes",
         "freed_remote_count", "lifetime_ms", "live_count", "live_bytes", "live_age_ms")
 PEAK_SUMS = ("peak_samples", "peak_count", "peak_bytes")  # profiles of older versions do not have them
@@ -82,7 +84,7 @@ class Stack:
         are cut, and, `by_thread`, one for the thread as the outermost."""
         site = (site_frame(self.site_name),) if self.site_name else ()
         thread = (thread_frame(self.thread),) if by_thread else ()
-        return (*site, *self.frames, *((CUT_FRAME,) if self.is_cut else ()), *thread)
+        return (*((*site, *self.frames, *((CUT_FRAME,) if self.is_cut else ())) or (UNKNOWN_FRAME,)), *thread)
 
 
 def site_frame(name):

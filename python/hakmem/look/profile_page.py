@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from .profile import ThreadSites, in_words, sites_of, threads_of
+from .profile_data import NO_STACK
 from .text import plain
 
 TEMPLATE = Path(__file__).with_name("profile_page.html")
@@ -16,7 +17,6 @@ MEASURES = {"live_bytes": "bytes in use", "live_count": "blocks in use", "peak_b
             "allocated_bytes": "bytes allocated", "allocated_count": "blocks allocated"}
 PROCESSES_MAX = 100  # the largest of a file; the page says how many it leaves out
 SITES_LIVE_MAX, SITES_ALLOCATED_MAX = 150, 50  # rows of the table: by live bytes, and further ones by allocated bytes
-NO_STACK = "unknown (no stack)"
 
 
 def escape(text):
@@ -81,21 +81,11 @@ class Tables:
             number = self.known[frame] = self.frames.of((function, frame.line, of(label)))
         return number
 
-    def no_frame(self, name):
-        of = self.texts.of
-        function = self.functions.of((of(name), of(""), of("")))
-        return self.frames.of((function, 0, of(name)))
-
 
 def paths_of(profile, tables, by_thread=False):
     """[(numbers of the frames, outermost first, sums)], sorted."""
-    paths = []
-    for stack in profile.stacks:
-        path = tuple(map(tables.frame, reversed(stack.shown_frames(by_thread))))
-        if not path:
-            path = (tables.no_frame(NO_STACK),)
-        paths.append((path, stack.sums))
-    return sorted(paths, key=lambda pair: pair[0])
+    return sorted(((tuple(map(tables.frame, reversed(stack.shown_frames(by_thread)))), stack.sums) for stack in profile.stacks),
+                  key=lambda pair: pair[0])
 
 
 def profile_data(profile, tables, fields, by_thread=False):

@@ -36,6 +36,16 @@ def add_arguments(parser):
     add_symfs(parser)
 
 
+def trace_tool():
+    """The path of hakmem-trace, which lies beside the launcher of an installed hakmem; else builds it."""
+    path = Path(os.environ["HAKMEM_LAUNCHER"]).parent / "hakmem-trace"
+    if not path.exists():
+        from ..early import build_for_run, need_tools
+        need_tools("yes", ["timeline"])
+        path = build_for_run("", "yes") / "release/hakmem-trace"
+    return path
+
+
 def read_timeline(tool, path):
     """What hakmem-trace says of the trace; its exit status if it has said why not."""
     done = subprocess.run([tool, "timeline", path], stdout=subprocess.PIPE)
@@ -171,7 +181,7 @@ def run(arguments):
         check_writable(page)
     except OSError as error:
         raise Refusal(f"cannot write '{page}': {error.strerror}") from None
-    document = read_timeline(os.environ["HAKMEM_TRACE_TOOL"], arguments.trace)
+    document = read_timeline(trace_tool(), arguments.trace)
     if isinstance(document, int):
         return document
     sites, remarks = named_sites(document, arguments.trace)

@@ -241,11 +241,13 @@ class Files(Place):
     def test_pipes(self):
         pipe = str(self.place / "pipe")
         os.mkfifo(pipe)
-        files.check_writable(pipe)
-        with self.assertRaisesRegex(OSError, "nobody reads"), files.written(pipe) as file:
-            file.write("x")
+        with mock.patch.object(files, "READER_SECONDS", 0), self.assertRaisesRegex(OSError, "nobody reads"):
+            files.check_writable(pipe)
         reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
         self.addCleanup(os.close, reader)
+        files.check_writable(pipe)
+        with self.assertRaises(BlockingIOError):  # what stays open is not at its end
+            os.read(reader, 100)
         with files.written(pipe) as file:
             file.write("stacks")
         self.assertEqual(os.read(reader, 100), b"stacks")
