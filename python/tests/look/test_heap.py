@@ -419,7 +419,7 @@ class Browser(unittest.TestCase):
     def test_modes_and_a_slice(self):
         said = read(small_map())
         dom = self.dom([said], "#mode=fill&slice=2&theme=dark&zoom=2", """const modes = [mode];
-            for (const button of document.querySelectorAll("#modes button:not([hidden])")) { button.click(); modes.push(mode); }
+            for (const button of document.querySelectorAll("#modes button:not([hidden])")) { button.click(); drawNow(); modes.push(mode); }
             note("modes", modes.join(" "));""")
         self.assertEqual(self.noted["modes"], "fill size fill resident heap")
         self.assertIn('html lang="en" class="dark"', dom)
