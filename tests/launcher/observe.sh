@@ -6,14 +6,6 @@
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"
 
 library=$("$launcher" build)
-sentence='^hakmem: [^'$'\n'']+$'
-
-refuse() {
-    local wanted_status=$1 words=$2
-    shift 2
-    expect "$wanted_status" '' "$sentence" "$@"
-    [[ $errors =~ $words ]] || fail "errors '$errors' instead of '$words': $*"
-}
 
 # start VARIABLE... : a process on hakmem that sleeps; sets `pid`.
 start() {
