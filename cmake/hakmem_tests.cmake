@@ -260,9 +260,11 @@ foreach(source IN LISTS sources)
                 $<TARGET_FILE:override_${name}>)
         endif()
     endif()
-    # Of a compiler that repeats release, one shows that its archive can be linked.
+    # Release links all with the archive. Other forms may answer otherwise where a program starts, ends or forks; of a
+    # compiler that repeats release, two show that its archive can be linked.
     if(NOT "preload-only" IN_LIST words AND
-       (NOT repeats_release OR HAKMEM_SECURE OR "static-only" IN_LIST words OR name MATCHES "^(names|cxx)$"))
+       (HAKMEM_CHECKS OR HAKMEM_SECURE OR "static-only" IN_LIST words OR name MATCHES "^(names|cxx)$"
+        OR (NOT repeats_release AND name MATCHES "main|exit|fork|destructor|early")))
         set(target override_${name}_static)
         hakmem_add_test_program(${target} override ${object} hakmem_cmocka
             -Wl,--whole-archive $<TARGET_FILE:hakmem_static> -Wl,--no-whole-archive)
@@ -296,8 +298,11 @@ if(NOT CMAKE_CROSSCOMPILING)
     set_target_properties(secure_corruption PROPERTIES
         OUTPUT_NAME corruption RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/secure")
     hakmem_set_up_test(secure_corruption)
-    hakmem_register(corruption secure "args=2000" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>"
-        $<TARGET_FILE:secure_corruption>)
+    set(words args=300)
+    if(HAKMEM_CHECKS)
+        set(words args=2000)
+    endif()
+    hakmem_register(corruption secure "${words}" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>" $<TARGET_FILE:secure_corruption>)
     foreach(name overflow_sizes empty_blocks questions at_exit heaps chances large_blocks)
         add_executable(secure_${name} "${tests_directory}/secure/${name}.c")
         set_target_properties(secure_${name} PROPERTIES

@@ -26,7 +26,9 @@ describe() {
 }
 
 if [[ ${2:-} == --record ]]; then
-    describe "$record" && sed -i "s|path='$root/|path='|" "$record" && echo "${record#"$root/"} is written; commit it"
+    # A function or a field is a line.
+    describe "$record" && sed -i "s|path='$root/|path='|" "$record" &&
+        sed -zi 's/\n *<\(parameter\|return\|var-decl\|\/function-\|\/data-member\)/<\1/g' "$record" && echo "${record#"$root/"} is written; commit it"
     exit
 fi
 [[ -e $record ]] || { echo "skipped: no record for $(uname -m)"; exit 77; }

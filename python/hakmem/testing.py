@@ -2,6 +2,7 @@
 """./hakmem test: builds all forms of hakmem and runs every test (docs/testing.md)."""
 import argparse
 import atexit
+import compileall
 import os
 import re
 import shutil
@@ -194,6 +195,7 @@ def run(words):
     install(presets, options.soak or options.fuzz)
     for name in [name for name in os.environ if name.startswith("HAKMEM_")]:
         del os.environ[name]  # what the caller has set for runs is not part of the tests
+    compileall.compile_dir(ROOT / "python/hakmem", quiet=2)  # tests start the tools a thousand times; these write no such files
     forms = Forms(place("build"), options.werror)
     if options.soak:
         return soak(forms, options.soak)

@@ -271,7 +271,7 @@ def main():
         lists = tomllib.load(file)
     to_run = [entry | {"run": True} for entry in lists["run"]]
     found = [command for path in documents() for command in commands_of(path)]
-    problems = check_lists(found, to_run + lists["leave"])
+    problems = check_lists(found, to_run + [{"command": text, "reason": reason} for text, reason in lists["leave"].items()])
     done = skipped = left = 0
     seen = set()
     with tempfile.TemporaryDirectory(prefix="hakmem-docs-") as directory:

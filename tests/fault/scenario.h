@@ -328,8 +328,8 @@ static struct scenario_counts *scenario_counts;
 
 /* Every occurrence up to so many fails in turn, then the first of each call site, and so many more
  * of the rest. */
-static uint32_t scenario_first_max = 8;
-static uint32_t scenario_sample_max = 8;
+static uint32_t scenario_first_max = 4;
+static uint32_t scenario_sample_max = 4;
 
 static inline void scenario_play(void *argument)
 {
@@ -389,7 +389,7 @@ static inline bool scenario_is_first(const uint64_t *firsts, uint64_t nth)
  * site, then now and then. In between the call fails with the likeliest. */
 static inline bool is_turning_point(const uint64_t *firsts, uint64_t nth)
 {
-    return nth <= scenario_first_max / 8 || nth % 8 == 0 || scenario_is_first(firsts, nth);
+    return nth == 1 || nth % 4 == 0 || scenario_is_first(firsts, nth);
 }
 
 static inline void scenario_vary_one(struct scenario_run *run, uint32_t calls, uint64_t nth,

@@ -228,9 +228,7 @@ static void play_trim_and_reports(void)
 
 static const struct scenario scenarios[] = {
     {"small objects", prepare_work, play_small, false},
-    {"small objects, nothing purged", prepare_without_purges, play_small, false},
     {"spans", prepare_work, play_spans, false},
-    {"spans, nothing purged", prepare_without_purges, play_spans, false},
     {"whales", prepare_work, play_whales, false},
     {"whales, nothing purged", prepare_without_purges, play_whales, false},
     {"many whales", prepare_without_purges, play_many_whales, false},

@@ -3,16 +3,7 @@
 # `./hakmem run --heap-map` and `./hakmem heap`: maps of real programs, refusals, and the page in a browser.
 #
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"
-sentence='^hakmem: [^'$'\n'']+$'
 cd -- "$scratch" || exit 1
-
-# refuse STATUS WORDS COMMAND...: one sentence on standard error with the words, a regular expression.
-refuse() {
-    local wanted_status=$1 words=$2
-    shift 2
-    expect "$wanted_status" '' "$sentence" "$@"
-    [[ $errors =~ $words ]] || fail "errors '$errors' instead of '$words': $*"
-}
 
 # A relative name is the caller's, wherever the program goes. Children write no map.
 expect 0 '' '^$' "$launcher" run --quiet --heap-map map.json -- bash -c 'cd /; bash -c :; true'

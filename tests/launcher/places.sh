@@ -9,12 +9,36 @@ export HOME=$scratch/home
 mkdir -p "$HOME" "$scratch/elsewhere"
 
 served='hakmem: [0-9.]+ serves process'
+# checkout DIRECTORY: with a library that only says that it serves: what is asked is where and when it is built.
+checkout() {
+    copy_checkout "$1"
+    build_quickly "$1"
+    cp -R "$TEST_ROOT/trace" "$1"
+    local file
+    for file in "$1"/src/override/{dlopen.c,early.c,*.cc}; do
+        : >"$file"
+    done
+    cat >"$1/src/hakmem.c" <<'END'
+#include "hakmem/hakmem.h"
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+__attribute__((constructor)) static void announce(int argc, char **argv, char **environment) /* libc has none yet */
+{
+    for (; argc > 0 && argv != NULL && *environment != NULL; environment++) {
+        if (strncmp(*environment, "HAKMEM_ANNOUNCE=", 16) == 0) {
+            dprintf(2, "hakmem: %d.%d.%d serves process %d\n", HAKMEM_VERSION_MAJOR, HAKMEM_VERSION_MINOR,
+                    HAKMEM_VERSION_PATCH, getpid());
+        }
+    }
+}
+END
+}
 maps=(run --quiet -- grep -m1 -o '[^ ]*libhakmem.*' /proc/self/maps)
 
 # Two first runs at once, in a fresh checkout with spaces and a colon in its path.
 place="$scratch/a place: with spaces"
-copy_checkout "$place"
-build_quickly "$place"
+checkout "$place"
 (cd "$scratch/elsewhere" && "$place/hakmem" run --quiet -- echo one >"$scratch/one" 2>&1) &
 first=$!
 expect 0 two "$served" "$place/hakmem" run -- echo two
@@ -33,8 +57,7 @@ expect 0 four "$served" env -u HOME TMPDIR="$scratch" "$place/hakmem" run -- ech
 
 # A changed source is built, an unchanged one is not.
 plain=$scratch/plain
-copy_checkout "$plain"
-build_quickly "$plain"
+checkout "$plain"
 expect 0 five "$served" "$plain/hakmem" run -- echo five
 before=$(stat -L -c %y "$plain/build/release/libhakmem.so")
 expect 0 five "$served" "$plain/hakmem" run -- echo five
@@ -50,7 +73,6 @@ expect 0 six 'hakmem: [0-9]+\.[0-9]+\.99 serves' "$plain/hakmem" run -- echo six
 
 # Somebody else's checkout, which was built without the recorder: the recorder is built in the cache. For root, who may
 # write everywhere, the other user is nobody.
-cp -R "$TEST_ROOT/trace" "$plain"
 chmod -R a+rX "$scratch" && chmod -R a-w "$plain/build" && mkdir -m 777 "$scratch/other"
 other=(env HOME="$scratch/other")
 ((EUID != 0)) || chown 65534 "$scratch/other"
@@ -67,9 +89,7 @@ try "$plain/hakmem" "${maps[@]}"
 
 # Without Python: what `run` and `replay` need is built in the checkout, once, and again when a source has changed.
 bare=$scratch/bare
-copy_checkout "$bare"
-cp -R "$TEST_ROOT/trace" "$bare"
-build_quickly "$bare"
+checkout "$bare"
 mkdir "$scratch/bin"
 for file in /usr/local/bin/* /usr/bin/*; do
     [[ ${file##*/} == python* ]] || ln -sf "$file" "$scratch/bin/"

@@ -4,7 +4,6 @@
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"
 
 served='^hakmem: [0-9.]+ serves process [0-9]+ \(profile default\) from [^ ]*libhakmem[^ ]*\.so$'
-sentence='^hakmem: [^'$'\n'']+$'
 
 # The process is the program.
 expect 0 hello "$served" "$launcher" run -- /bin/echo hello
@@ -110,15 +109,6 @@ read -r -t 60 -u $reader line
 [[ $line == '{"hakmem"'* ]] || fail "--stats-file wrote nothing to a pipe"
 exec {reader}>&-
 expect 0 '' 'cannot write the report .*: it is a pipe that nobody reads$' "$launcher" run --quiet --stats-file "$scratch/pipe" true
-
-# refuse STATUS WORDS COMMAND...: one sentence on standard error in which the words, a regular expression, are; the
-# program does not start.
-refuse() {
-    local wanted_status=$1 words=$2
-    shift 2
-    expect "$wanted_status" '' "$sentence" "$@"
-    [[ $errors =~ $words ]] || fail "errors '$errors' instead of '$words': $*"
-}
 
 # Refusals: of the command line,
 refuse 2 'which program' "$launcher" run

@@ -30,6 +30,17 @@ expect() {
     [[ $errors =~ $wanted_errors ]] || fail "errors '$errors' instead of '$wanted_errors': $*"
 }
 
+sentence='^hakmem: [^'$'\n'']+$'
+
+# refuse STATUS WORDS COMMAND...: nothing on standard output, and one sentence on standard error with the words, a regular
+# expression.
+refuse() {
+    local wanted_status=$1 words=$2
+    shift 2
+    expect "$wanted_status" '' "$sentence" "$@"
+    [[ $errors =~ $words ]] || fail "errors '$errors' instead of '$words': $*"
+}
+
 # copy_checkout DIRECTORY: what a clone would hold.
 copy_checkout() {
     mkdir -p -- "$1"

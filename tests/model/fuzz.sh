@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# The form for fuzzers builds, and libFuzzer, which begins with the corpus, finds no difference in 8 seconds.
+# The form for fuzzers builds, and libFuzzer, which begins with the corpus, finds no difference in 200 runs.
 set -eu
 if ! echo 'int LLVMFuzzerTestOneInput(const char *bytes, unsigned long size) { return bytes == 0 && size; }' |
     clang -fsanitize=fuzzer -x c - -o /dev/null 2>/dev/null; then
@@ -16,5 +16,5 @@ cmake --preset fuzz -B "$scratch/fuzz" >"$scratch/log" && cmake --build "$scratc
 }
 mkdir "$scratch/found"
 # What it finds stays, its name is among libFuzzer's last lines.
-"$scratch/fuzz/tests/model/fuzz_model" -max_total_time=8 -max_len=4096 -len_control=0 -timeout=60 -rss_limit_mb=4096 \
+"$scratch/fuzz/tests/model/fuzz_model" -runs=200 -max_len=4096 -len_control=0 -timeout=60 -rss_limit_mb=4096 \
     -print_final_stats=1 -verbosity=0 -artifact_prefix="$TEST_BUILD/fuzz-" "$scratch/found" tests/model/corpus

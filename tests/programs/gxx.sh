@@ -5,7 +5,7 @@
 . "$(dirname "$0")/lib.sh"
 need g++
 
-types=$(scale 6 60)
+types=$(scale 2 60)
 {
     for header in algorithm array atomic chrono complex deque functional future iostream list map \
         memory mutex numeric optional queue random regex set sstream string thread tuple \

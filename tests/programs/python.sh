@@ -66,7 +66,7 @@ END
 prove "$python" -c pass
 same 1 "$python" "$work/work.py"
 export PYTHONMALLOC=malloc
-same 1 "$python" "$work/work.py"
+same_again 1 "$python" "$work/work.py"
 unset PYTHONMALLOC
 
 parts=(test_json test_ctypes test_fork1 test_threading:-imeout,-wait

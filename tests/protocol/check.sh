@@ -14,8 +14,8 @@ quotes_least=20
 instances='
 one_freer     -DREFILLS=3
 two_slabs     -DFREERS=2 -DREFILLS=2
-one_slab      -DFREERS=2 -DSLABS=1 -DCAPACITY=3 -DREFILLS=3
-help          -DHELP -DREFILLS=3
+one_slab      -DFREERS=2 -DSLABS=1 -DCAPACITY=3 -DREFILLS=2
+help          -DHELP -DREFILLS=2
 two_help      -DHELP -DFREERS=2 -DSLABS=1 -DREFILLS=2
 two_owners    -DHELP -DOWNERS=2 -DSLABS=1 -DREFILLS=2
 purge         -DPURGE -DREFILLS=2

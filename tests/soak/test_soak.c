@@ -25,7 +25,7 @@
  * Built as soak_libc it does the same on the program's malloc, whichever that is, and counts
  * nothing: to time other allocators (docs/testing.md).
  *
- * ctest: args=--seconds args=20 args=--drift args=300 no-qemu
+ * ctest: args=--seconds args=8 args=--drift args=300 no-qemu
  */
 #include "../threads/threads.h"
 

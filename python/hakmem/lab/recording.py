@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,13 +88,13 @@ def recorded_of(session: Session) -> Iterator[Recorded]:
 
 
 def write(session: Session, recorded: Sequence[Recorded], file: Path) -> None:
-    """With what one needs to know of its origin; a round is a line."""
+    """With what one needs to know of its origin; a line has four rounds."""
     head: dict[str, Any] = {
         "created": session.created, "commit": session.commit, "machine": session.machine,
         "findings": session.findings,
     }
     cases = {one.case: one.to_json() for one in recorded}
-    text = json.dumps({**head, "cases": cases}).replace("], ", "],\n").replace("}, ", "},\n")
+    text = re.sub(r"((?:\[[^][]*\], ){4}|\}, )", r"\1\n", json.dumps({**head, "cases": cases}))
     try:
         file.write_text(text + "\n")
     except OSError as error:

@@ -32,16 +32,16 @@ def test_speed_and_memory_are_relative_to_the_best_peer_of_each_row():
 def test_nothing_stands_above_the_best_peer():
     """The lowest median and the best ratio of rounds may be of two peers; the ratio is shown.
 
-    All but circles of equal ones: a is below b, b below c, c below a. By medians it is 18 of 40.
+    All but circles of equal ones: a is below b, b below c, c below a. By medians it is near half.
     """
     above = 0
-    for seed in range(20):
+    for seed in range(8):
         level = {"hakmem": (1.0, 1.0), **{name: (1.0, 1.0) for name in "abcde"}}
         session = exact(allocators=level, spread=0.3, rounds=5, seed=seed)
         for row in summarise(session).rows:
             above += max(row.cells[name].speed.value for name in "abcde") > 1.0
             assert min(row.cells[name].peak_ratio.value for name in "abcde") == 1.0
-    assert above <= 6
+    assert above <= 3
 
 
 def test_neither_ours_nor_the_again_arm_is_a_peer():
@@ -76,13 +76,13 @@ def test_instructions_are_taken_from_their_lines():
 
 def test_intervals_hold_the_truth_in_nearly_all_sessions_and_noise_is_small():
     held = 0
-    for seed in range(20):
+    for seed in range(8):
         row = summarise(exact(spread=0.01, rounds=11, seed=seed)).rows[0]
         speed = row.cells["hakmem"].speed
         held += speed.low <= 1.25 <= speed.high
         assert speed.high - speed.low < 0.06
         assert 0 < row.noise < 0.04
-    assert held >= 16
+    assert held >= 7
 
 
 def test_winners_are_those_that_cannot_be_told_from_the_best():
