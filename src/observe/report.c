@@ -148,7 +148,7 @@ static void report_events(struct report_writer *writer, const struct census *cen
     }
     hak__report_section_end(writer);
     hak__report_section_begin(writer, "locks");
-    hak__report_number(writer, "lock_waits", atomic_load_relaxed(&hak__lock_waits),
+    hak__report_number(writer, "lock_waits", atomic_load_relaxed(&hak__lock_waits.word),
                        "times a lock was found taken");
     hak__report_section_end(writer);
 }
