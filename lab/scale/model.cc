@@ -24,7 +24,7 @@ namespace
 {
 
 constexpr unsigned processors_max = 512;
-constexpr int none = -1;
+constexpr unsigned none = ~0u;
 
 struct costs {
     uint64_t instructions = 0, atomics = 0, atomics_shared = 0, invalidated = 0, within = 0,
@@ -54,9 +54,9 @@ struct costs {
 
 struct line {
     std::array<uint64_t, processors_max / 64> sharers{};
-    int owner = none; // has it alone, or wrote it last
+    unsigned owner = none; // has it alone, or wrote it last
     uint64_t within = 0, between = 0;
-    bool has(int who) const
+    bool has(unsigned who) const
     {
         return (sharers[who / 64] >> who % 64 & 1) != 0;
     }
@@ -73,7 +73,7 @@ struct lock {
     uint64_t offset, address = 0, taken = 0;
     costs held, at_start;
     uint64_t handed_on = 0;
-    int holder = none, last = none;
+    unsigned holder = none, last = none;
 };
 
 unsigned thread_count;
@@ -84,12 +84,12 @@ std::vector<costs> of_thread;
 std::string library;
 uint64_t base; // of the library
 uint64_t marks, mark_bytes, mark_end;
-int current = none;             // whose turn it is
+unsigned current = none;        // whose turn it is
 bool counted_code, locked_code; // of the instruction under way
 
-int socket_of(int who)
+int socket_of(unsigned who)
 {
-    return 2 * static_cast<unsigned>(who) >= thread_count ? 1 : 0;
+    return 2 * who >= thread_count ? 1 : 0;
 }
 
 // An instruction with the prefix lock, or xchg with memory, whose lock is implied.
@@ -131,13 +131,13 @@ void access_line(uint64_t number, bool writes)
     bool has = here.has(current);
     costs &mine = of_thread[current];
     unsigned others = 0;
-    int nearest = none;
+    unsigned nearest = none;
     if (has && (here.owner == current || !writes)) {
         return;
     }
     for (unsigned word = 0; word < here.sharers.size(); word++) {
         for (uint64_t left = here.sharers[word]; left != 0; left &= left - 1) {
-            int who = static_cast<int>(word * 64) + __builtin_ctzll(left);
+            unsigned who = word * 64 + static_cast<unsigned>(__builtin_ctzll(left));
             if (who != current) {
                 others++;
                 nearest = nearest == none || socket_of(who) == socket_of(current) ? who : nearest;
@@ -145,7 +145,7 @@ void access_line(uint64_t number, bool writes)
         }
     }
     if (others != 0 && counted_code) {
-        int from = here.owner != none && here.owner != current ? here.owner : nearest;
+        unsigned from = here.owner != none && here.owner != current ? here.owner : nearest;
         bool near = socket_of(from) == socket_of(current);
         if (!has) {
             (near ? mine.within : mine.between)++;
@@ -202,7 +202,7 @@ void read_data(char kind, uint64_t address, uint64_t bytes)
         } else if (address > mark_end) {
             begin_counting();
         } else {
-            current = static_cast<int>((address - marks) / mark_bytes);
+            current = static_cast<unsigned>((address - marks) / mark_bytes);
         }
         return;
     }

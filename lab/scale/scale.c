@@ -188,23 +188,33 @@ static void turn_server(uint32_t me, uint32_t turn)
     receive_blocks(worker, QUEUE);
 }
 
-/* Four paths whose lines can be counted by hand (python/tests/lab/test_scale.py): a block of the
- * thread's own; one that the other thread frees; a store of the C library into one byte of a line
- * that both have; a block above 64 KiB. */
+/* Paths whose lines can be counted by hand (python/tests/lab/test_scale.py), with pairs. */
 static void turn_own(uint32_t me, uint32_t turn)
 {
     (void)turn;
     release(&workers[me], allocate(&workers[me], 64));
 }
 
+static void turn_large(uint32_t me, uint32_t turn)
+{
+    (void)turn;
+    release(&workers[me], allocate(&workers[me], 100000));
+}
+
+/* The next thread replaces each block of 64 bytes. */
+static void turn_swap(uint32_t me, uint32_t turn)
+{
+    for (int i = 0; i < TURN; i++) {
+        replace(&workers[me], &workers[(me + turn) % thread_count].blocks[i], 64);
+    }
+}
+
 static const struct {
     const char *name;
     void (*turn)(uint32_t me, uint32_t turn);
-} workloads[] = {{"larson", turn_larson},
-                 {"pairs", turn_pairs},
-                 {"many", turn_many},
-                 {"server", turn_server},
-                 {"own", turn_own}};
+} workloads[] = {{"larson", turn_larson}, {"pairs", turn_pairs}, {"many", turn_many},
+                 {"server", turn_server}, {"own", turn_own},     {"large", turn_large},
+                 {"swap", turn_swap}};
 static void (*workload)(uint32_t me, uint32_t turn);
 
 static void pass_baton(uint32_t to)
@@ -259,7 +269,8 @@ int main(int argc, char **argv)
     }
     thread_count = argc == 6 ? (uint32_t)strtoul(argv[2], NULL, 10) : 0;
     if (workload == NULL || thread_count == 0 || thread_count > THREADS_MAX) {
-        fputs("usage: scale larson|pairs|many|server|own THREADS TURNS-BEFORE TURNS-COUNTED "
+        fputs("usage: scale larson|pairs|many|server|own|large|swap THREADS TURNS-BEFORE "
+              "TURNS-COUNTED "
               "NS-OF-A-TURN\n",
               stderr);
         return 2;
