@@ -81,7 +81,9 @@ def counted(library: Path, workload: str, threads: int, turns: int, turn_ns: int
     tracer = subprocess.Popen(
         ["valgrind", "-q", "--tool=lackey", "--trace-mem=yes", "--log-fd=1", "--max-threads=600",
          str(driver), workload, str(threads), str(turns), str(turns), str(turn_ns)],
-        env={"PATH": "/usr/bin:/bin", "LC_ALL": "C", "LD_BIND_NOW": "1", "LD_PRELOAD": str(library.resolve())},
+        # hakmem and jemalloc go by the number of processors, which is to be that of the model
+        env={"HAKMEM_HEAPS": str(threads), "MALLOC_CONF": f"narenas:{4 * threads}", "PATH": "/usr/bin:/bin",
+             "LC_ALL": "C", "LD_BIND_NOW": "1", "LD_PRELOAD": str(library.resolve())},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     done = subprocess.run(
