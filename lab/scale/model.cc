@@ -72,8 +72,7 @@ struct lock {
     std::string name;
     uint64_t offset, address = 0, taken = 0;
     costs held, at_start;
-    uint64_t handed_on = 0;
-    unsigned holder = none, last = none;
+    unsigned holder = none;
 };
 
 unsigned thread_count;
@@ -130,8 +129,7 @@ void access_line(uint64_t number, bool writes)
     line &here = lines[number];
     bool has = here.has(current);
     costs &mine = of_thread[current];
-    unsigned others = 0;
-    unsigned nearest = none;
+    unsigned others = 0, nearest = none;
     if (has && (here.owner == current || !writes)) {
         return;
     }
@@ -173,8 +171,6 @@ void lock_word(uint64_t address, bool writes)
             one.holder = current;
             one.at_start = of_thread[current];
             one.taken++;
-            one.handed_on += one.last != none && one.last != current;
-            one.last = current;
         } else if (one.holder == current) {
             one.held += of_thread[current] - one.at_start;
             one.holder = none;
@@ -189,7 +185,7 @@ void begin_counting()
         one.within = one.between = 0;
     }
     for (lock &one : locks) {
-        one.taken = one.handed_on = 0;
+        one.taken = 0;
         one.held = costs{};
     }
 }
@@ -262,8 +258,8 @@ void print(uint64_t operations)
     all.print("all");
     std::printf(",\n\"locks\": {");
     for (size_t i = 0; i < locks.size(); i++) {
-        std::printf("%s\n \"%s\": {\"taken\": %lu, \"handed_on\": %lu, ", i == 0 ? "" : ",",
-                    locks[i].name.c_str(), locks[i].taken, locks[i].handed_on);
+        std::printf("%s\n \"%s\": {\"taken\": %lu, ", i == 0 ? "" : ",", locks[i].name.c_str(),
+                    locks[i].taken);
         locks[i].held.print("held");
         std::printf("}");
     }
