@@ -10,6 +10,13 @@
  * alignments and the sizes of structs follow from it. */
 #define HAK_CACHE_LINE 64u
 
+/* A word that many threads write, in a line of its own: all slow paths read variables that would
+ * be its neighbours, and each write would take that line from all processors
+ * (docs/design/scale.md). */
+struct arch_own_line {
+    uint64_t word;
+} __attribute__((aligned(64)));
+
 #if !defined(__x86_64__) && !defined(__aarch64__)
 #error "hakmem supports x86-64 and aarch64"
 #endif

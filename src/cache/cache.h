@@ -175,7 +175,7 @@ HAK_INLINE void cache_note_request(struct cache *cache, uint32_t class_index, si
 #define CACHE_KEY_NONE ((HEAP_ID_MAX + 1) << OWNER_CODE_BITS)
 
 /* The sum of `charged` over all caches. All accesses are relaxed. */
-HAK_HIDDEN extern uint64_t hak__cache_charged;
+HAK_HIDDEN extern struct arch_own_line hak__cache_charged;
 
 /* Lets an empty cache draw from `slabs` from now on. Under HEAPS. */
 HAK_HIDDEN void hak__cache_start(struct cache *cache, struct slab_set *slabs);

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-uint64_t hak__cache_charged;
+struct arch_own_line hak__cache_charged;
 
 void hak__cache_start(struct cache *cache, struct slab_set *slabs)
 {
@@ -42,7 +42,7 @@ static void cache_set_limit(struct cache *cache, uint32_t class_index, uint32_t 
     struct bin *bin = &cache->bins[class_index];
     uint64_t change = cache_charge(class_index, limit) - cache_charge(class_index, bin->limit);
     cache->charged += change; /* unsigned wrapping: right for a decrease, too */
-    atomic_add_relaxed(&hak__cache_charged, change);
+    atomic_add_relaxed(&hak__cache_charged.word, change);
     bin->room += (int32_t)(limit - bin->limit);
     bin->limit = limit;
 }
@@ -50,7 +50,7 @@ static void cache_set_limit(struct cache *cache, uint32_t class_index, uint32_t 
 static bool cache_affords(const struct cache *cache, uint64_t growth)
 {
     return cache->charged + growth <= atomic_load_relaxed(&hak__knobs.cache_bytes) &&
-           atomic_load_relaxed(&hak__cache_charged) + growth <=
+           atomic_load_relaxed(&hak__cache_charged.word) + growth <=
                atomic_load_relaxed(&hak__knobs.cache_bytes_total);
 }
 

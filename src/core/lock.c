@@ -18,12 +18,12 @@
  * threads may be stopped, each with a lock. Twice: after a holder that was only preempted, a thread
  * gives up others like it for longer. Half: a slow collector waits again. */
 #define LOCK_GAVE_UP_MS 1000u
-uint64_t hak__lock_waits;
+struct arch_own_line hak__lock_waits;
 HAK_TLS struct lock_own hak__lock_own;
 
 bool hak__lock_spin(struct lock *lock)
 {
-    atomic_add_relaxed(&hak__lock_waits, UINT64_C(1)); /* a counter */
+    atomic_add_relaxed(&hak__lock_waits.word, UINT64_C(1)); /* a counter */
     for (int i = 0; i < LOCK_SPINS; i++) {
         if (atomic_load_relaxed(&lock->shared_state) == 0 && lock_try(lock)) {
             return true;

@@ -41,6 +41,7 @@
 #define HAK_CORE_LOCK_H
 
 #include "base/alone.h"
+#include "base/arch.h"
 #include "base/atomics.h"
 #include "base/check.h"
 
@@ -113,7 +114,7 @@ HAK_HIDDEN bool hak__lock_spin(struct lock *lock);
 /* Wakes one thread that sleeps on the lock. */
 HAK_HIDDEN void hak__lock_wake(struct lock *lock);
 /* How often a thread found a lock taken, since start. Relaxed: a counter. */
-HAK_HIDDEN extern uint64_t hak__lock_waits;
+HAK_HIDDEN extern struct arch_own_line hak__lock_waits;
 
 /* Two bytes each: a library that is loaded late has little room for such variables. */
 struct lock_own {

@@ -269,7 +269,7 @@ void hak__thread_inherit_all(void)
     thread_inherited = hak__thread_first();
     shared_inherited = thread_inherited != NULL;
     atomic_store_relaxed(&shared_thread_epoch, shared_thread_epoch + 1);
-    atomic_store_relaxed(&hak__cache_charged, UINT64_C(0));
+    atomic_store_relaxed(&hak__cache_charged.word, UINT64_C(0));
     if (own == &hak__thread_none || own == &hak__thread_ended) {
         return;
     }

@@ -98,8 +98,8 @@ static void prometheus_counters(struct report_writer *writer, const struct censu
         prometheus_sample(writer, "os_calls_total", "call", hak__os_call_names[i],
                           atomic_load_relaxed(&hak__os_calls[i]));
     }
-    prometheus_single(writer, "lock_waits_total", "counter", atomic_load_relaxed(&hak__lock_waits),
-                      "times a lock was found taken");
+    prometheus_single(writer, "lock_waits_total", "counter",
+                      atomic_load_relaxed(&hak__lock_waits.word), "times a lock was found taken");
 }
 
 /* What a metric shows: a column of the size classes, or a figure of the sites. */

@@ -172,7 +172,7 @@ static void report_events(struct report_writer *writer, const struct census *cen
     hak__report_section_end(writer);
     REPORT_SECTION(
         writer, "locks",
-        {"lock_waits", atomic_load_relaxed(&hak__lock_waits), "times a lock was found taken"});
+        {"lock_waits", atomic_load_relaxed(&hak__lock_waits.word), "times a lock was found taken"});
 }
 
 /* Writes the counters that are not zero. */

@@ -174,6 +174,7 @@ HAK_HIDDEN extern struct lock hak__growth_lock;
 HAK_HIDDEN extern struct lock hak__purge_lock;
 
 struct superslab_table {
+    /* read by every slow path, and seldom written */
     struct superslab_group *groups_end;
     size_t frontier;       /* slices claimed or skipped so far */
     size_t count;          /* superslabs up to and including the highest one claimed so far */
@@ -181,10 +182,11 @@ struct superslab_table {
     size_t released_count; /* relaxed readers */
     size_t aligned_next;   /* superslab at which step 3 of superslab_find_aligned goes on */
     size_t claimed_slices;
-    size_t free_slices;
+    uint32_t freed_much; /* see superslab_freed_much; relaxed */
+    /* this line is written whenever slices change hands */
+    size_t free_slices __attribute__((aligned(HAK_CACHE_LINE)));
     size_t dirty_free_slices;
     size_t dirty_free_noted; /* dirty free slices when freed_much last grew, or the least since */
-    uint32_t freed_much;     /* see superslab_freed_much; relaxed */
     size_t taken_most;       /* peak of slices in use since the last purge; relaxed readers */
     size_t whale_bytes;      /* of live whales (large/whale_registry.c); relaxed */
     size_t peak_bytes;       /* the most bytes in slices in use and live whales; relaxed */

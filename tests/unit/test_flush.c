@@ -20,7 +20,7 @@ static int destroy_cache(void **state)
 {
     unit_restore_knobs(state);
     unit_cache_destroy(cache);
-    return hak__cache_charged == 0 ? 0 : -1;
+    return hak__cache_charged.word == 0 ? 0 : -1;
 }
 
 #define FLUSH_TEST(name) TEST_WITH(name, create_cache, destroy_cache)
@@ -54,7 +54,7 @@ static void check_cache(void)
     }
     assert_int_equal(hak__cache_bytes(cache), bytes);
     assert_true(cache->charged == charged);
-    assert_true(hak__cache_charged == charged); /* the only cache here */
+    assert_true(hak__cache_charged.word == charged); /* the only cache here */
 }
 
 enum { OBJECTS_MAX = 128 * 1024 };
@@ -217,13 +217,13 @@ FLUSH_TEST(the_budget_of_all_threads)
     uint32_t class_index = size_class_of(64);
     uint64_t step = charge_for(class_index, limit_for(class_index, BIN_BYTES_START));
     hak__knobs.cache_bytes_total = step + 1000;
-    hak__cache_charged += 1001; /* somebody else's */
+    hak__cache_charged.word += 1001; /* somebody else's */
     unit_cache_free(cache, class_index, unit_cache_allocate(cache, class_index));
     assert_int_equal(cache->bins[class_index].limit, 0);
-    hak__cache_charged -= 1;
+    hak__cache_charged.word -= 1;
     unit_cache_free(cache, class_index, unit_cache_allocate(cache, class_index));
     assert_int_equal(cache->bins[class_index].limit, limit_for(class_index, BIN_BYTES_START));
-    hak__cache_charged -= 1000;
+    hak__cache_charged.word -= 1000;
     check_cache();
 }
 
@@ -380,7 +380,7 @@ FLUSH_TEST(abandon)
     struct slab *slab = unit_slab_of(objects[0]);
     free_all(class_index, capacity - 1);
     hak__remote_free(cache, window_slice_of(foreign[0]), foreign[0]);
-    hak__cache_charged -= cache->charged; /* as fork's child counts anew */
+    hak__cache_charged.word -= cache->charged; /* as fork's child counts anew */
     hak__cache_abandon(cache);
     assert_int_equal(hak__cache_bytes(cache), 0);
     assert_true(cache->charged == 0);

@@ -234,7 +234,7 @@ static void park_one_of_two(void *argument)
     REQUIRE(hak__cache_bytes(&first->cache) != 0 && bytes != 0 && head != NULL);
     hak__thread_park(first);
     REQUIRE(first->heap == NULL && hak__cache_bytes(&first->cache) == 0);
-    REQUIRE(first->cache.charged == 0 && hak__cache_charged == charged);
+    REQUIRE(first->cache.charged == 0 && hak__cache_charged.word == charged);
     REQUIRE(hak__cache_bytes(&second->cache) == bytes && second->cache.charged == charged);
     REQUIRE(second->cache.bins[CLASS].head == head && second->heap == heap);
     REQUIRE(heap->threads_count == 1 && heap->slabs.shared_patience == NOTIFIED_PENDING_MAX);
@@ -242,7 +242,7 @@ static void park_one_of_two(void *argument)
     hak__thread_park(second);
     REQUIRE(heap->threads_count == 0 && heap->slabs.shared_patience == NOTIFIED_PENDING_MAX_PARKED);
     REQUIRE(heap->spans.slices == 0 && unit_set_is_empty(&heap->slabs));
-    REQUIRE(hak__cache_charged == 0 && unit_region_bytes_taken() == taken);
+    REQUIRE(hak__cache_charged.word == 0 && unit_region_bytes_taken() == taken);
 }
 
 static void run_child(const char *name)

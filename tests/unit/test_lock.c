@@ -173,12 +173,12 @@ TEST(sleepers_wake_each_other)
 {
     pthread_t threads[THREADS];
     size_t shared_done = 0;
-    uint64_t waits = __atomic_load_n(&hak__lock_waits, __ATOMIC_RELAXED);
+    uint64_t waits = __atomic_load_n(&hak__lock_waits.word, __ATOMIC_RELAXED);
     lock_acquire(&lock);
     for (size_t i = 0; i < THREADS; i++) {
         threads[i] = thread_start(acquire_once, &shared_done);
     }
-    while (__atomic_load_n(&hak__lock_waits, __ATOMIC_RELAXED) - waits < THREADS ||
+    while (__atomic_load_n(&hak__lock_waits.word, __ATOMIC_RELAXED) - waits < THREADS ||
            lock_state(&lock) != 2) {
         usleep(1000);
     }
@@ -208,13 +208,13 @@ TEST(a_wake_that_is_lost)
 
 TEST(no_wait_is_counted_without_contention)
 {
-    uint64_t waits = hak__lock_waits;
+    uint64_t waits = hak__lock_waits.word;
     uint64_t futex_calls = hak__os_calls[OS_CALL_FUTEX];
     for (int i = 0; i < 1000; i++) {
         lock_acquire(&lock);
         lock_release(&lock);
     }
-    assert_int_equal(hak__lock_waits, waits);
+    assert_int_equal(hak__lock_waits.word, waits);
     assert_int_equal(hak__os_calls[OS_CALL_FUTEX], futex_calls);
 }
 

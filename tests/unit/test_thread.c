@@ -303,9 +303,9 @@ static uint32_t counted_waits(void (*operation)(struct thread *thread))
     pthread_t waiter = thread_start(wait_for_the_lock, &wait);
     pthread_barrier_wait(&wait.barrier);
     lock_acquire(&wait.shared_thread->heap->lock);
-    uint64_t waits = atomic_load_relaxed(&hak__lock_waits);
+    uint64_t waits = atomic_load_relaxed(&hak__lock_waits.word);
     pthread_barrier_wait(&wait.barrier);
-    while (atomic_load_relaxed(&hak__lock_waits) == waits) {
+    while (atomic_load_relaxed(&hak__lock_waits.word) == waits) {
         sched_yield();
     }
     lock_release(&wait.shared_thread->heap->lock);

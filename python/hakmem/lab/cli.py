@@ -31,7 +31,7 @@ COMMANDS = {
     "doctor": "says what makes measurements on this machine unreliable",
     "cost": "holds the predicted cost of each path against the measured one",
 }
-INNER = ("recording", "simulate")  # python -m hakmem.lab NAME, for who works on the verdicts
+INNER = ("recording", "scale", "simulate")  # python -m hakmem.lab NAME, for who works on hakmem itself
 STATUS_FAILED, STATUS_USAGE, STATUS_INTERRUPTED = 1, 2, 130
 
 

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: MIT
+"""What an operation costs on many processors: cache lines and locks, counted on any machine.
+
+    python -m hakmem.lab scale [WORKLOAD...] [--threads 2,8,64] [--library FILE...] [--picture FILE]
+
+lab/scale allocates with N threads that take turns; valgrind's lackey prints what they touch;
+lab/scale_model plays the caches of N processors (docs/design/scale.md). Nothing is timed.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..words import Parser
+from .common_options import add_json
+from .places import BUILD
+from .problem import Problem, Usage
+
+WORKLOADS = ("larson", "pairs", "many", "server", "own", "large", "swap")
+USAGE = "[WORKLOAD...] [OPTION...]"
+THREADS_MAX = 512
+PRICES = {"instructions": 0.25, "atomics": 8, "within": 100, "between": 300}
+"""Cycles; those of docs/design/cost_model.md, and a line from the other socket three times one from
+this one."""
+
+
+def add_arguments(parser: Parser) -> None:
+    add_json(parser, "print all counts as JSON")
+    parser.add_argument("workloads", nargs="*", metavar="WORKLOAD",
+                        help=", ".join(WORKLOADS) + "; default: larson server")
+    parser.add_argument("--threads", default="2,8,32", metavar="N,...", help="numbers of processors, default 2,8,32")
+    parser.add_argument("--turns", type=int, default=100,
+                        help="turns of a thread that count, after as many that do not; default 100")
+    parser.add_argument("--turn-ns", type=int, default=1000,
+                        help="what the clock says that a turn takes, default 1000")
+    parser.add_argument("--library", action="append", metavar="FILE",
+                        help="an allocator; default: hakmem's; repeatable")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="a PNG: cost of an operation against processors")
+
+
+def run(as_json: bool, workloads: list[str], threads: str, turns: int, turn_ns: int,
+        library: list[str] | None, picture: Path | None) -> int:
+    """Counts cache lines, atomic operations and locks of an operation on N processors."""
+    for name in workloads:
+        if name not in WORKLOADS:
+            raise Usage(f"there is no workload '{name}'; there are {', '.join(WORKLOADS)}")
+    try:
+        numbers = [int(word) for word in threads.split(",")]
+    except ValueError:
+        raise Usage(f"--threads wants whole numbers, not '{threads}'") from None
+    if min(numbers) < 1 or max(numbers) > THREADS_MAX or turns < 1 or turn_ns < 0:
+        raise Usage(f"--threads goes from 1 to {THREADS_MAX}, --turns from 1 on, --turn-ns from 0 on")
+    found = []
+    for file in library or [str(BUILD / "libhakmem.so")]:
+        for workload in workloads or ["larson", "server"]:
+            for number in numbers:
+                found.append(counted(Path(file), workload, number, turns, turn_ns))
+                if not as_json:
+                    print(line_of(found[-1]), flush=True)
+    if as_json:
+        print(json.dumps(found, indent=1))
+    if picture is not None:
+        draw(found, picture)
+    return 0
+
+
+def counted(library: Path, workload: str, threads: int, turns: int, turn_ns: int = 1000) -> dict[str, Any]:
+    """What the model says of one run."""
+    driver, model = BUILD / "lab" / "scale", BUILD / "lab" / "scale_model"
+    for file in (driver, model, library):
+        if not file.exists():
+            raise Problem(f"{file} is not there; type: ./hakmem build --all")
+    if shutil.which("valgrind") is None:
+        raise Problem("scale needs valgrind; type: sudo apt-get install -y valgrind")
+    locks = [f"{name}={offset}" for name, offset in locks_of(library).items()]
+    tracer = subprocess.Popen(
+        ["valgrind", "-q", "--tool=lackey", "--trace-mem=yes", "--log-fd=1", "--max-threads=600",
+         str(driver), workload, str(threads), str(turns), str(turns), str(turn_ns)],
+        # hakmem and jemalloc go by the number of processors, which is to be that of the model
+        env={"HAKMEM_HEAPS": str(threads), "MALLOC_CONF": f"narenas:{4 * threads}", "PATH": "/usr/bin:/bin",
+             "LC_ALL": "C", "LD_BIND_NOW": "1", "LD_PRELOAD": str(library.resolve())},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    done = subprocess.run(
+        [str(model), str(threads), *locks, library.resolve().name],
+        stdin=tracer.stdout, capture_output=True, text=True, check=False,
+    )
+    said = (tracer.communicate()[1].decode(errors="replace") + done.stderr).strip()
+    if done.returncode != 0 or tracer.returncode != 0:
+        raise Problem(f"{workload} with {threads} threads failed: {(said.splitlines() or ['it said nothing'])[-1]}")
+    return {"library": library.resolve().name, "workload": workload, "threads": threads, **json.loads(done.stdout)}
+
+
+def locks_of(library: Path) -> dict[str, str]:
+    """The process's locks among the symbols of hakmem, and where they are. Others have none that is known."""
+    done = subprocess.run(["nm", str(library)], capture_output=True, text=True, check=False)
+    words = [line.split() for line in done.stdout.splitlines()]
+    return {one[2].removeprefix("hak__").removesuffix("_lock"): one[0] for one in words
+            if len(one) == 3 and one[1] in "bd" and one[2].endswith("_lock") and library.name.startswith("libhakmem")}
+
+
+def cycles(counts: dict[str, int]) -> float:
+    return sum(price * counts[name] for name, price in PRICES.items())
+
+
+def lock_cycles(lock: dict[str, Any]) -> float:
+    """From one owner to the next: what is done under the lock, and the lock's line, which moves."""
+    return cycles(lock["held"]) / lock["taken"] + PRICES["between"]
+
+
+def saturation(found: dict[str, Any], name: str) -> float:
+    """Processors at which a lock is always held, if programs do nothing but allocate and free."""
+    lock = found["locks"][name]
+    return cycles(found["all"]) / (lock["taken"] * lock_cycles(lock)) if lock["taken"] else float("inf")
+
+
+def cost(found: dict[str, Any]) -> float:
+    """Cycles of an operation: its own, or what the busiest line or lock leaves to each processor."""
+    busy = [PRICES["within"] * line["within"] + PRICES["between"] * line["between"] for line in found["lines"]]
+    busy += [lock["taken"] * lock_cycles(lock) for lock in found["locks"].values() if lock["taken"]]
+    return max([cycles(found["all"]), *(found["threads"] * one for one in busy)]) / found["operations"]
+
+
+def line_of(found: dict[str, Any]) -> str:
+    each = {name: value / found["operations"] for name, value in found["all"].items()}
+    text = (
+        f"{found['library']} {found['workload']}, {found['threads']} processors: "
+        f"{each['instructions']:.1f} instructions, lines {each['within']:.3f} within a socket, {each['between']:.3f} "
+        f"between, {each['invalidated']:.3f} copies invalidated, {each['atomics']:.3f} atomics, "
+        f"{each['atomics_shared']:.3f} on shared lines; {cycles(found['all']) / found['operations']:.0f} cycles, "
+        f"{cost(found):.0f} with queues"
+    )
+    for name, lock in found["locks"].items():
+        if lock["taken"]:
+            text += (f"\n  {name}: {1000 * lock['taken'] / found['operations']:.3f} times in 1,000 operations, "
+                     f"{lock['held']['instructions'] / lock['taken']:.0f} instructions, "
+                     f"{lock_cycles(lock):.0f} cycles: saturated by {saturation(found, name):,.0f} processors")
+    return text
+
+
+def draw(results: Sequence[dict[str, Any]], file: Path) -> None:
+    from .plots import DPI, Figure  # takes a second to load
+
+    names = list(dict.fromkeys(one["workload"] for one in results))
+    figure = Figure(figsize=(4.5 * len(names), 3.5), dpi=DPI, layout="constrained")
+    for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
+        for library in dict.fromkeys(one["library"] for one in results):
+            chosen = [one for one in results if (one["workload"], one["library"]) == (name, library)]
+            points = [(one["threads"], cost(one)) for one in chosen]
+            axes.plot(*zip(*points, strict=True), marker="o", label=library)
+        axes.set(title=name, xlabel="processors", ylabel="cycles an operation, model", xscale="log", yscale="log")
+        axes.legend()
+    try:
+        figure.savefig(file)
+    except (OSError, ValueError) as error:
+        raise Problem(f"{file} cannot be written: {error}") from error
