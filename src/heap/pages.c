@@ -2,10 +2,11 @@
 /* pages.c: purge passes over slabs in use: pages of free objects go back (slab/slab_pages.c).
  *
  * A pass looks at the superslabs in turn, a part at each tick, as that of region/purge.c does for
- * free slices. It begins with that pass, or later if the one before is still under way; and when the
- * touched slices have grown by a part of themselves, so that memory of sizes that the program does
- * not use any more makes room for the sizes that it uses now. Such a pass goes on whenever another
- * superslab is touched.
+ * free slices. It begins with that pass, or later if the one before is still under way.
+ *
+ * A pass also begins when the touched slices have grown by a part of themselves: memory of sizes
+ * that the program no longer uses makes room for those it uses now. It goes on whenever another
+ * superslab has been touched.
  *
  * Locks: that of one heap at a time, for one slab. A part leaves out heaps whose lock is taken. */
 #include "heap/heap.h"

@@ -316,9 +316,9 @@ HAK_HIDDEN void hak__slab_give_kept(struct slab_set *set, uint32_t slices);
 /* Gives back those that were not needed since the last trim. Under the heap's lock. */
 HAK_HIDDEN void hak__slab_trim_kept(struct slab_set *set);
 
-/* slab_pages.c. Returns whole pages of free objects to the OS if the slab's free list is as the last
- * `rests` calls left it. Returns what the call cost, in bytes: those purged, and what a walk of the
- * free list counts for. Under the heap's lock; `slab` is one of its slabs. */
+/* slab_pages.c. Returns whole pages of free objects to the OS if the slab's free list is as the
+ * last `rests` calls saw it. Returns what the call cost, in bytes: those purged, and what a walk of
+ * the free list counts for. Under the heap's lock; `slab` is one of its slabs. */
 HAK_HIDDEN size_t hak__slab_purge(struct slab_set *set, struct slab *slab, uint32_t rests);
 
 /* Free objects in the slab: its free list and its remote frees. Under the heap's lock, or while
