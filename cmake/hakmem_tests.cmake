@@ -303,7 +303,7 @@ if(NOT CMAKE_CROSSCOMPILING)
         set(words args=2000)
     endif()
     hakmem_register(corruption secure "${words}" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>" $<TARGET_FILE:secure_corruption>)
-    foreach(name overflow_sizes empty_blocks questions at_exit heaps chances large_blocks)
+    foreach(name overflow_sizes empty_blocks questions at_exit heaps chances large_blocks huge_pages)
         add_executable(secure_${name} "${tests_directory}/secure/${name}.c")
         set_target_properties(secure_${name} PROPERTIES
             OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/secure")

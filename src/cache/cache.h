@@ -145,14 +145,14 @@ HAK_INLINE struct object *bin_pop(const struct cache *cache, struct bin *bin, ui
 /* As bin_pop from the bin of the class, but aborts if the bin is corrupt. For slow paths. */
 HAK_HIDDEN struct object *hak__bin_pop(struct cache *cache, uint32_t class_index);
 
-/* Secure form: lets an object rest. Returns one whose rest ends now; NULL: none. Owner thread. */
-HAK_INLINE void *cache_rest(struct cache *cache, void *object, uint32_t class_index)
+/* Secure form: lets an object rest. `tiny`: it has at most TINY_SIZE_MAX bytes. Returns one whose
+ * rest ends now; NULL: none. Owner thread. */
+HAK_INLINE void *cache_rest(struct cache *cache, void *object, bool tiny)
 {
     struct rests *rests = cache->rests;
     uint32_t random = secure_random(&rests->random);
-    uint32_t place = class_index <= TINY_CLASS_COUNT
-                         ? random % OBJECTS_RESTING
-                         : OBJECTS_RESTING + random % LARGE_OBJECTS_RESTING;
+    uint32_t place =
+        tiny ? random % OBJECTS_RESTING : OBJECTS_RESTING + random % LARGE_OBJECTS_RESTING;
     void *rested = rests->objects[place];
     rests->objects[place] = object;
     return rested;

@@ -51,10 +51,11 @@ static void end_look_object(void *object, uint32_t class_index, unsigned char by
             end_flush();
             hak__secure_overrun(object, bytes, slack);
         }
-    } else if (state == SECURE_RESTING && HAK_UNLIKELY(*(const uintptr_t *)object != 0 ||
-                                                       !secure_is_clean(object, bytes, true))) {
+    } else if (state == SECURE_RESTING &&
+               HAK_UNLIKELY(*(const uintptr_t *)object != 0 ||
+                            !secure_is_clean(object, bytes, secure_mark(object), true))) {
         end_flush();
-        hak__secure_written(object, class_index);
+        hak__secure_written(object);
     }
 }
 

@@ -32,10 +32,10 @@ HAK_INLINE struct bin *thread_bin_at(struct thread *thread, size_t offset)
 HAK_HIDDEN HAK_NOINLINE void hak__malloc_check(const struct thread *thread,
                                                const struct object *object, uint32_t class_index);
 
-/* Takes an object for `size` bytes from the bin at `offset`. Returns NULL if the bin is empty or
- * corrupt, or if the countdown has run out: the thread must then look at the clock
- * (heap/heartbeat.c). `state`: secure form: what the object becomes. */
-HAK_INLINE void *malloc_pop(size_t offset, size_t size, enum secure_state state)
+/* As malloc_pop. `bytes`: secure form: those of the class. `tiny`: its size is the request's,
+ * rounded. */
+HAK_INLINE void *malloc_pop_of(size_t offset, size_t bytes, size_t size, enum secure_state state,
+                               bool tiny)
 {
     struct thread *thread = hak__thread;
     struct bin *bin = thread_bin_at(thread, offset);
@@ -50,11 +50,19 @@ HAK_INLINE void *malloc_pop(size_t offset, size_t size, enum secure_state state)
     if (HAK_LEVEL >= 2) {
         hak__malloc_check(thread, object, (uint32_t)(bin - thread->cache.bins));
     }
-    uint32_t class_index = (uint32_t)(offset / sizeof(struct bin));
-    object = bin_pop(&thread->cache, bin, class_index);
+    object = bin_pop(&thread->cache, bin, (uint32_t)(offset / sizeof(struct bin)));
     return HAK_SECURE && HAK_LIKELY(object != NULL)
-               ? secure_hand_out(object, class_index, size, state)
+               ? secure_hand_out(object, bytes, size, state, tiny)
                : object;
+}
+
+/* Takes an object for `size` bytes from the bin at `offset`. Returns NULL if the bin is empty or
+ * corrupt, or if the countdown has run out: the thread must then look at the clock
+ * (heap/heartbeat.c). `state`: secure form: what the object becomes. */
+HAK_INLINE void *malloc_pop(size_t offset, size_t size, enum secure_state state)
+{
+    size_t bytes = HAK_SECURE ? size_class_bytes((uint32_t)(offset / sizeof(struct bin))) : 0;
+    return malloc_pop_of(offset, bytes, size, state, false);
 }
 
 /* The fast half of malloc_fast: NULL if it does not serve the request. */
@@ -62,21 +70,30 @@ HAK_INLINE void *malloc_try(size_t size, enum secure_state state)
 {
     size_t offset;
     if (HAK_LIKELY(size <= TINY_REQUEST_MAX)) {
-        /* offset 0 for size 0: that bin is always empty */
+        /* Offset 0 for size 0: that bin is always empty. The offset is also the class's size. */
         offset = size_class_round_tiny(size + OBJECT_TAIL);
-    } else if (HAK_LIKELY(size <= MID_REQUEST_MAX)) {
-        offset = bin_offset(size_class_of_mid(size + OBJECT_TAIL));
-    } else {
-        return NULL;
+        return malloc_pop_of(offset, offset, size, state, true);
     }
-    return malloc_pop(offset, size, state);
+    if (HAK_LIKELY(size <= MID_REQUEST_MAX)) {
+        offset = bin_offset(size_class_of_mid(size + OBJECT_TAIL));
+        return malloc_pop(offset, size, state);
+    }
+    return NULL;
 }
+
+/* Secure form: malloc_fast for requests above TINY_REQUEST_MAX, whose code is longer. In
+ * front/malloc_slow.c. */
+HAK_HIDDEN HAK_NOINLINE void *hak__malloc_mid(size_t size, malloc_door *slow,
+                                              enum secure_state state);
 
 /* Allocates `size` bytes. If the bin gives no object, it calls `slow`, which must serve every size,
  * also for a thread without a struct. */
-HAK_INLINE void *malloc_fast(size_t size, malloc_door *slow)
+HAK_INLINE void *malloc_fast(size_t size, malloc_door *slow, enum secure_state state)
 {
-    void *object = malloc_try(size, SECURE_MALLOC);
+    if (HAK_SECURE && HAK_UNLIKELY(size > TINY_REQUEST_MAX)) {
+        return hak__malloc_mid(size, slow, state);
+    }
+    void *object = malloc_try(size, state);
     return HAK_LIKELY(object != NULL) ? object : slow(size);
 }
 
@@ -99,15 +116,9 @@ HAK_HIDDEN HAK_NOINLINE void hak__free_overflow(struct thread *thread, uint32_t 
 HAK_HIDDEN HAK_NOINLINE void hak__free_check(struct thread *thread, const void *pointer,
                                              uint32_t class_index);
 
-/* Frees any pointer, which has rested. Keeps errno. */
-HAK_INLINE void free_rested(void *pointer)
+/* Frees a pointer into a slice below the limit, which has rested. Keeps errno. */
+HAK_INLINE void free_in_slice(struct thread *thread, void *pointer, size_t slice)
 {
-    size_t slice = window_slice_of_object(pointer);
-    struct thread *thread = hak__thread;
-    if (HAK_UNLIKELY(slice >= window_limit_seen())) {
-        hak__free_slow(pointer);
-        return;
-    }
     uint64_t code = window_owner(slice) ^ thread->cache.key;
     if (HAK_UNLIKELY(code >= OWNER_CODE_END)) {
         hak__free_other(pointer, slice, thread, (uint32_t)code);
@@ -118,7 +129,7 @@ HAK_INLINE void free_rested(void *pointer)
     }
     struct object *object = (struct object *)pointer;
     struct bin *bin = thread_bin_at(thread, bin_offset_of_code(code));
-    if (HAK_UNLIKELY(bin->head == object)) {
+    if (!HAK_SECURE && HAK_UNLIKELY(bin->head == object)) {
         hak__free_slow(pointer); /* reports the double free */
         return;
     }
@@ -129,71 +140,64 @@ HAK_INLINE void free_rested(void *pointer)
     }
 }
 
-/* Secure form: takes an object of the class, of `bytes` bytes and with this state byte, back from
- * the program, lets it rest, and frees another one, whose rest is over. */
-HAK_INLINE void free_object_secure(void *pointer, uint32_t class_index, size_t bytes,
-                                   unsigned char byte)
+/* Frees any pointer, which has rested. Keeps errno. */
+HAK_INLINE void free_rested(void *pointer)
 {
-    pointer = secure_take_back(pointer, class_index, bytes, byte);
+    size_t slice = window_slice_of_object(pointer);
     struct thread *thread = hak__thread;
-    if (HAK_LIKELY(thread->cache.key != CACHE_KEY_NONE)) {
-        pointer = cache_rest(&thread->cache, pointer, class_index);
+    if (HAK_UNLIKELY(slice >= window_limit_seen())) {
+        hak__free_slow(pointer);
+        return;
     }
-    if (pointer != NULL) {
-        secure_end_rest(pointer);
-        free_rested(pointer);
-    }
+    free_in_slice(thread, pointer, slice);
 }
 
-/* As free_object_secure, for objects that take it longer (secure_is_short). */
-HAK_HIDDEN HAK_NOINLINE void hak__free_long(void *pointer, uint32_t class_index,
-                                            unsigned char byte);
+/* Secure form: frees any pointer; an object of a slab must have the state. Keeps errno. In
+ * front/free_slow.c. */
+HAK_HIDDEN HAK_NOINLINE void hak__free_long(void *pointer, enum secure_state state);
 
-/* Frees any pointer; an object of a slab must have the state. Keeps errno. The calls that a long
- * object needs are elsewhere, so this function saves fewer registers. */
-HAK_INLINE void free_secure(void *pointer, enum secure_state state)
+/* `size` of free_short: any. */
+#define FREE_ANY SIZE_MAX
+
+/* Secure form: as hak__free_long, for an object that is less than SECURE_CLEAR_MIN bytes long, has
+ * little slack and does not begin a page, and for which `size` bytes were asked. False: nothing was
+ * done. The calls that others need are elsewhere, so this function saves few registers. */
+HAK_INLINE bool free_short(void *pointer, enum secure_state state, size_t size)
 {
     size_t slice = window_slice_of(pointer);
-    if (HAK_UNLIKELY(slice >= window_limit_seen())) {
-        free_rested(pointer);
-        return;
-    }
-    uint32_t class_index = owner_class(window_owner(slice));
-    if (HAK_UNLIKELY(class_index - 1 >= CLASS_COUNT - 1)) {
-        free_rested(pointer);
-        return;
-    }
-    unsigned char byte = secure_check_state(pointer, class_index, state);
-    size_t bytes = size_class_bytes(class_index);
-    if (HAK_UNLIKELY(!secure_is_short(pointer, bytes, byte))) {
-        hak__free_long(pointer, class_index, byte);
-        return;
-    }
-    free_object_secure(pointer, class_index, bytes, byte);
-}
-
-/* Frees an object in that state, if it takes short and `size` bytes were asked for. False: nothing
- * was done. So a sized delete reads the state once, and the usual one reports nothing itself. */
-HAK_INLINE bool free_sized_secure(void *pointer, enum secure_state state, size_t size)
-{
-    size_t slice = window_slice_of(pointer);
-    if (HAK_UNLIKELY(slice >= window_limit_seen())) {
+    struct thread *thread = hak__thread;
+    if (HAK_UNLIKELY(slice >= window_limit_seen() || thread->cache.key == CACHE_KEY_NONE)) {
         return false;
     }
-    uint32_t class_index = owner_class(window_owner(slice));
-    if (HAK_UNLIKELY(class_index - 1 >= CLASS_COUNT - 1)) {
+    /* A class's size, if that is tiny. Code 0 and those of larger ones give more than fits. */
+    size_t bytes =
+        (size_t)(window_owner(slice) & OWNER_CODE_MASK) * (OBJECT_ALIGNMENT >> OWNER_CLASS_SHIFT);
+    if (HAK_UNLIKELY(bytes - 1 >= SECURE_CLEAR_MIN - 1)) {
         return false;
     }
     unsigned char byte = atomic_load_relaxed(secure_state_at(pointer));
-    size_t bytes = size_class_bytes(class_index);
     size_t slack = (size_t)(byte >> SECURE_STATE_BITS) + OBJECT_TAIL;
     if (HAK_UNLIKELY((uintptr_t)pointer % OBJECT_ALIGNMENT != 0 ||
-                     (byte & SECURE_STATE_MASK) != state || bytes - slack != size ||
-                     !secure_is_short(pointer, bytes, byte))) {
+                     (uintptr_t)pointer % LEFT_PAGE_SIZE == 0 ||
+                     (byte & SECURE_STATE_MASK) != state || slack > SECURE_NEAR_MAX ||
+                     (size != FREE_ANY && bytes - slack != size))) {
         return false;
     }
-    free_object_secure(pointer, class_index, bytes, byte);
+    pointer = secure_take_back(pointer, (uint32_t)(bytes / OBJECT_ALIGNMENT), bytes, byte);
+    pointer = cache_rest(&thread->cache, pointer, true);
+    if (pointer != NULL) {
+        secure_end_rest(pointer);
+        free_in_slice(thread, pointer, window_slice_of(pointer));
+    }
     return true;
+}
+
+/* Frees any pointer; an object of a slab must have the state. Keeps errno. */
+HAK_INLINE void free_secure(void *pointer, enum secure_state state)
+{
+    if (HAK_UNLIKELY(!free_short(pointer, state, FREE_ANY))) {
+        hak__free_long(pointer, state);
+    }
 }
 
 /* Frees any pointer that came from malloc or its relatives. Keeps errno. */

@@ -48,9 +48,24 @@ void hak__free_overflow(struct thread *thread, uint32_t class_index)
     errno = saved;
 }
 
-void hak__free_long(void *pointer, uint32_t class_index, unsigned char byte)
+void hak__free_long(void *pointer, enum secure_state state)
 {
-    free_object_secure(pointer, class_index, size_class_bytes(class_index), byte);
+    size_t slice = window_slice_of(pointer);
+    uint32_t class_index =
+        slice < window_limit_seen() ? owner_class(window_owner(slice)) : CLASS_COUNT;
+    struct thread *thread = hak__thread;
+    if (class_index - 1 < CLASS_COUNT - 1) {
+        unsigned char byte = secure_check_state(pointer, class_index, state);
+        pointer = secure_take_back(pointer, class_index, size_class_bytes(class_index), byte);
+        if (thread->cache.key != CACHE_KEY_NONE) {
+            pointer = cache_rest(&thread->cache, pointer, class_index <= TINY_CLASS_COUNT);
+        }
+        if (pointer == NULL) {
+            return;
+        }
+        secure_end_rest(pointer);
+    }
+    free_rested(pointer);
 }
 
 static void object_check(const struct thread *thread, const struct object *object,

@@ -10,7 +10,7 @@
 
 HAK_FAST_PATH void *hak_malloc(size_t size)
 {
-    return malloc_fast(size, hak__malloc_slow);
+    return malloc_fast(size, hak__malloc_slow, SECURE_MALLOC);
 }
 
 void *hak_calloc(size_t count, size_t size)
@@ -23,7 +23,7 @@ void *hak_calloc(size_t count, size_t size)
     if (HAK_UNLIKELY(total > MID_REQUEST_MAX)) {
         return hak__malloc_large(total, OBJECT_ALIGNMENT, true);
     }
-    void *pointer = malloc_fast(total, hak__malloc_slow);
+    void *pointer = malloc_fast(total, hak__malloc_slow, SECURE_MALLOC);
     if (HAK_SECURE && short_code_is_class(short_code(pointer))) {
         if (total > SECURE_LOOK_MAX) { /* free objects are zero, and malloc has looked so far */
             memset((char *)pointer + SECURE_LOOK_MAX, 0, total - SECURE_LOOK_MAX);

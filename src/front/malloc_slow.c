@@ -68,7 +68,15 @@ static struct refill malloc_refill(struct thread *thread, uint32_t class_index)
 
 static void *malloc_hand_out(void *object, uint32_t class_index, size_t size)
 {
-    return HAK_SECURE ? secure_hand_out(object, class_index, size, SECURE_MALLOC) : object;
+    return HAK_SECURE
+               ? secure_hand_out(object, size_class_bytes(class_index), size, SECURE_MALLOC, false)
+               : object;
+}
+
+void *hak__malloc_mid(size_t size, malloc_door *slow, enum secure_state state)
+{
+    void *object = malloc_try(size, state);
+    return HAK_LIKELY(object != NULL) ? object : slow(size);
 }
 
 /* Takes the first object of the bin, which is not empty. */

@@ -47,7 +47,7 @@ static HAK_COLD void *realloc_failed(void *pointer, size_t old_bytes, size_t siz
 
 static HAK_NOINLINE void *realloc_copy(void *pointer, size_t old_bytes, size_t size)
 {
-    void *result = malloc_fast(size, realloc_malloc_slow);
+    void *result = malloc_fast(size, realloc_malloc_slow, SECURE_MALLOC);
     if (HAK_UNLIKELY(result == NULL)) {
         return realloc_failed(pointer, old_bytes, size);
     }

@@ -153,7 +153,7 @@ void *hak__sampled_allocate(uint32_t class_index, size_t size)
         size_t bytes = size_class_bytes(class_index);
         secure_clear(object, bytes);
         secure_put_last(object, bytes);
-        secure_begin_use(object, bytes, bytes - size, SECURE_MALLOC);
+        secure_begin_use(object, bytes, bytes - size, SECURE_MALLOC, secure_mark(object));
     }
     return object;
 }

@@ -193,8 +193,9 @@ static void *span_start(size_t slice, uint32_t slices, size_t size, size_t align
     metadata->tail = 0;
     metadata->front = lead;
     if (HAK_SECURE && slices <= SPAN_SLICES_MAX) {
-        span_close_end(slice, slices);
         offset = span_end_offset(slices, size, alignment);
+        os_touch((char *)window_slice_address(slice) + offset);
+        span_close_end(slice, slices);
     } else if (!HAK_SECURE && alignment <= HAK_CACHE_LINE) {
         offset = window_slice_color(slice, span_colors(slices, size));
     }
@@ -300,8 +301,7 @@ struct span hak__span_allocate(struct span_cache *cache, struct counters *counte
                                size_t alignment)
 {
     HAK_ASSERT(size != 0 && size <= SPAN_SIZE_MAX && alignment <= SUPERSLAB_SIZE);
-    uint32_t slices = span_slices_for(size, alignment);
-    uint32_t lead = span_lead(alignment);
+    uint32_t slices = span_slices_for(size, alignment), lead = span_lead(alignment);
     struct span_entry *entry =
         cache == NULL || lead != 0 ? NULL : span_cache_find(cache, slices, alignment);
     if (entry != NULL) {
@@ -403,8 +403,8 @@ void hak__span_free_taken(struct span_cache *cache, struct counters *counters, s
         return;
     }
     if (HAK_SECURE && metadata->front != 0) { /* its slices become one span */
-        struct span_metadata *whole = span_metadata(--slice);
-        *whole = (struct span_metadata){.slices = ++slices, .tail = metadata->tail};
+        *span_metadata(--slice) =
+            (struct span_metadata){.slices = ++slices, .tail = metadata->tail};
     }
     if (HAK_SECURE && cache != NULL && hak__span_rest(cache->rests, slice, slices)) {
         return;

@@ -266,6 +266,13 @@ HAK_HIDDEN void hak__os_guard_close(void *address, size_t size);
  * mapped. False: the process may have no further mapping; then nothing was closed, but the contents
  * may be lost. Any thread. */
 HAK_HIDDEN bool hak__os_close_pages(void *address, size_t size);
+
+/* Makes the page of `byte` resident, before a neighbour is closed: the first touch may bring a huge
+ * page, but not once a part of that is closed. `byte` becomes 0. */
+HAK_INLINE void os_touch(char *byte)
+{
+    *(volatile char *)byte = 0;
+}
 /* Opens pages that were closed. They read as zero, except where the kernel does not purge. False:
  * they may still be closed. */
 HAK_HIDDEN bool hak__os_open_pages(void *address, size_t size);

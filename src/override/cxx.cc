@@ -65,7 +65,8 @@ CXX_WEAK("__cxa_call_terminate");
 extern "C" {
 HAK_HIDDEN void *cxx_own_new(size_t);
 HAK_HIDDEN void *cxx_own_new_array(size_t);
-HAK_HIDDEN void cxx_own_delete(void *) noexcept;
+HAK_HIDDEN void cxx_own_delete(void *) noexcept; /* in libc.c, and calls the one after it */
+HAK_HIDDEN void cxx_delete_sized(void *pointer, size_t size) noexcept;
 }
 
 extern "C" {
@@ -100,16 +101,15 @@ CXX_BOUND(bound_delete_array_aligned, cxx_delete_array_aligned);
 
 /* --- kinds: the secure form knows whether an object is from malloc, new or new[] --- */
 
-/* False: the program has its own new or delete, which may use malloc or free. Or it started without
- * a C++ library: then it may contain one (-static-libstdc++), whose delete only it sees, and get
- * objects from plug-ins, whose new is this one. */
 inline bool cxx_has_kinds()
 {
-#if HAK_SECURE
-    return bound_new == cxx_own_new && bound_delete == cxx_own_delete && cxx_throw != nullptr;
-#else
-    return false;
-#endif
+    return HAK_SECURE && hak__secure.kinds;
+}
+
+/* The state of what new returns, without a jump. */
+inline enum secure_state cxx_new_state()
+{
+    return static_cast<enum secure_state>(SECURE_MALLOC + static_cast<int>(cxx_has_kinds()));
 }
 
 /* Changes the kind of an object, if it has the kind `from`. Returns `pointer`. */
@@ -325,6 +325,16 @@ void *new_aligned_nothrow(size_t size, std::align_val_t align) noexcept
 
 } // namespace
 
+#if HAK_SECURE
+/* False: the program has its own new or delete, which may use malloc or free. Or it started without
+ * a C++ library: then it may contain one (-static-libstdc++), whose delete only it sees, and get
+ * objects from plug-ins, whose new is this one. */
+bool hak__secure_kinds()
+{
+    return bound_new == cxx_own_new && bound_delete == cxx_own_delete && cxx_throw != nullptr;
+}
+#endif
+
 /* --- new --- */
 
 static HAK_NOINLINE void *cxx_new_slow(size_t size)
@@ -334,8 +344,7 @@ static HAK_NOINLINE void *cxx_new_slow(size_t size)
 
 CXX_OPERATOR HAK_FAST_PATH void *operator new(size_t size)
 {
-    void *object = malloc_try(size, cxx_has_kinds() ? SECURE_NEW : SECURE_MALLOC);
-    return HAK_LIKELY(object != nullptr) ? object : cxx_new_slow(size);
+    return malloc_fast(size, cxx_new_slow, cxx_new_state());
 }
 
 CXX_OPERATOR void *operator new(size_t size, std::align_val_t align)
@@ -370,7 +379,7 @@ CXX_OPERATOR void *operator new(size_t size, const std::nothrow_t &) noexcept
     if (HAK_UNLIKELY(bound_new != cxx_own_new)) {
         return new_theirs([=] { return bound_new(size); });
     }
-    return cxx_from_new(malloc_fast(size, new_slow_nothrow));
+    return cxx_from_new(malloc_fast(size, new_slow_nothrow, SECURE_MALLOC));
 }
 
 CXX_OPERATOR void *operator new[](size_t size, const std::nothrow_t &) noexcept
@@ -378,7 +387,7 @@ CXX_OPERATOR void *operator new[](size_t size, const std::nothrow_t &) noexcept
     if (HAK_UNLIKELY(bound_new_array != cxx_own_new_array || bound_new != cxx_own_new)) {
         return new_theirs([=] { return bound_new_array(size); });
     }
-    return cxx_from_new_array(cxx_from_new(malloc_fast(size, new_slow_nothrow)));
+    return cxx_from_new_array(cxx_from_new(malloc_fast(size, new_slow_nothrow, SECURE_MALLOC)));
 }
 
 CXX_OPERATOR void *operator new(size_t size, std::align_val_t align,
@@ -402,20 +411,6 @@ CXX_OPERATOR void *operator new[](size_t size, std::align_val_t align,
 
 /* --- delete --- */
 
-#if HAK_SECURE /* else these two are hak_free (libc.c) */
-CXX_OPERATOR void operator delete(void *pointer) noexcept
-{
-    free_secure(pointer, cxx_has_kinds() ? SECURE_NEW : SECURE_MALLOC);
-}
-
-CXX_OPERATOR void operator delete(void *pointer, std::align_val_t) noexcept
-{
-    free_secure(pointer, cxx_has_kinds() ? SECURE_NEW : SECURE_MALLOC);
-}
-
-extern "C" HAK_HIDDEN void cxx_own_delete(void *) noexcept __attribute__((alias("_ZdlPv")));
-#endif
-
 CXX_OPERATOR void operator delete[](void *pointer) noexcept
 {
     cxx_to_delete_array(pointer);
@@ -424,7 +419,7 @@ CXX_OPERATOR void operator delete[](void *pointer) noexcept
 
 /* Only debug builds and the secure form check the size. Release builds do not need it: the slab
  * knows it. */
-static void cxx_delete_sized(void *pointer, size_t size) noexcept
+extern "C" void cxx_delete_sized(void *pointer, size_t size) noexcept
 {
     cxx_check_size(pointer, size);
     if (HAK_LEVEL >= 1 && !HAK_SECURE && bound_delete == hak_free) {
@@ -434,12 +429,12 @@ static void cxx_delete_sized(void *pointer, size_t size) noexcept
     bound_delete(pointer);
 }
 
+#if !HAK_SECURE /* else it is in libc.c */
 CXX_OPERATOR void operator delete(void *pointer, size_t size) noexcept
 {
-    if (!HAK_SECURE || !cxx_has_kinds() || !free_sized_secure(pointer, SECURE_NEW, size)) {
-        cxx_delete_sized(pointer, size);
-    }
+    cxx_delete_sized(pointer, size);
 }
+#endif
 
 CXX_OPERATOR void operator delete[](void *pointer, size_t) noexcept
 {

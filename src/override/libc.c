@@ -6,7 +6,7 @@
  * many files uses tail calls, because an alias cannot cross files. Operator delete is here under
  * its mangled names (Itanium C++ ABI, 5.1), so that it is an alias as well. Operator new, which may
  * throw, is in cxx.cc. Functions that report or tune are in libc_reports.c. */
-#include "base/compiler.h"
+#include "front/fast.h"
 #include "hakmem/hakmem.h"
 
 /* Gives the alias the attributes of its target: compilers warn of an alias with fewer. */
@@ -68,12 +68,35 @@ size_t malloc_usable_size(void *pointer)
     return hak_usable_size(pointer);
 }
 
-/* The two basic forms of operator delete; the others are in cxx.cc, and in the secure form these,
- * too. hak_free ignores the alignment, because a slab knows its class. Weak, so that a program
- * linked with libhakmem.a may define its own. */
-#if !HAK_SECURE
+/* The basic forms of operator delete; the others are in cxx.cc. hak_free ignores the alignment,
+ * because a slab knows its class. Weak, so that a program linked with libhakmem.a may define its
+ * own. */
 #pragma weak _ZdlPv
 #pragma weak _ZdlPvSt11align_val_t
+#if !HAK_SECURE
 LIBC_FREE(_ZdlPv)
 LIBC_FREE(_ZdlPvSt11align_val_t)
+#else
+/* Objects of new are told apart. A C++ compiler makes no tail calls in functions that are noexcept,
+ * so the sized form is here, too. */
+#pragma weak _ZdlPvm
+HAK_API void _ZdlPv(void *pointer);
+HAK_API void _ZdlPvm(void *pointer, size_t size);
+HAK_HIDDEN void cxx_delete_sized(void *pointer, size_t size); /* in cxx.cc */
+
+HAK_FAST_PATH void _ZdlPv(void *pointer)
+{
+    free_secure(pointer, SECURE_MALLOC + (enum secure_state)hak__secure.kinds);
+}
+
+HAK_FAST_PATH void _ZdlPvm(void *pointer, size_t size)
+{
+    if (HAK_UNLIKELY(!hak__secure.kinds || !free_short(pointer, SECURE_NEW, size))) {
+        cxx_delete_sized(pointer, size);
+    }
+}
+
+HAK_API void _ZdlPvSt11align_val_t(void *pointer) LIBC_COPY(_ZdlPv)
+    __attribute__((alias("_ZdlPv")));
+HAK_HIDDEN void cxx_own_delete(void *pointer) LIBC_COPY(_ZdlPv) __attribute__((alias("_ZdlPv")));
 #endif

@@ -63,11 +63,12 @@ HAK_INLINE uintptr_t object_mark_of(uint32_t owner)
 HAK_INLINE void object_set_free(struct object *object, struct object *next, uintptr_t mark)
 {
     if (HAK_SECURE) {
+        uintptr_t link = (uintptr_t)next ^ secure_key(object);
         secure_set_state(object, SECURE_FREE); /* first: control/secure_end.c */
         atomic_fence_signal();
-    }
-    object_link(object, next);
-    if (!HAK_SECURE) {
+        object->next = (struct object *)link;
+    } else {
+        object->next = next;
         object->mark = mark;
     }
 }

@@ -18,10 +18,16 @@ extern struct secure hak__secure __attribute__((alias("secure_sealed")));
 
 static uint64_t shared_secure_secret; /* for hak__secure_draw; relaxed */
 
-void hak__secure_written(const void *object, uint32_t class_index)
+/* Bytes of the object, in the slab in which it lies. */
+static size_t secure_bytes(const void *object)
 {
-    hak__diagnose_fatal("use after free: a freed object was written", object,
-                        size_class_bytes(class_index), 0);
+    return size_class_bytes(owner_class(window_owner(window_slice_of(object))));
+}
+
+void hak__secure_written(const void *object)
+{
+    hak__diagnose_fatal("use after free: a freed object was written", object, secure_bytes(object),
+                        0);
 }
 
 void hak__secure_overflow(const void *block, size_t size)
@@ -149,7 +155,7 @@ void hak__secure_resize(void *object, size_t bytes, size_t size)
     atomic_fence_signal(); /* as in secure_take_back */
     hak__secure_clear_gap(object, before, bytes - OBJECT_TAIL);
     enum secure_state state = (enum secure_state)(byte & SECURE_STATE_MASK);
-    secure_begin_use(object, bytes, bytes - size, state);
+    secure_begin_use(object, bytes, bytes - size, state, secure_mark(object));
 }
 
 static const char *secure_what(enum secure_state state, enum secure_state wanted)
@@ -195,12 +201,11 @@ void hak__secure_bad_query(const void *pointer, uint32_t class_index)
 
 void hak__secure_bad_rest(const void *object)
 {
-    uint32_t class_index = owner_class(window_owner(window_slice_of(object)));
     if (secure_state_of(object) == SECURE_RESTING) {
-        hak__secure_written(object, class_index);
+        hak__secure_written(object);
     }
     /* Two threads have freed it at the same moment. */
-    hak__diagnose_fatal("double free", object, size_class_usable(class_index), 0);
+    hak__diagnose_fatal("double free", object, secure_bytes(object) - OBJECT_TAIL, 0);
 }
 
 void hak__secure_bad_tag(const void *pointer, uint32_t class_index)
@@ -216,6 +221,7 @@ void hak__secure_tables(uintptr_t meet, uint64_t seed)
     hak__secure.canary = bits_mix(seed ^ UINT64_C(0xd1b54a32d192ed03));
     shared_secure_secret = bits_mix(hak__secure.canary ^ bits_mix(seed + 1));
     hak__secure.tags = HAK_TAGS && hak__os_start_tags();
+    hak__secure.kinds = hak__secure_kinds != NULL && hak__secure_kinds();
 }
 
 void hak__secure_seal(void)

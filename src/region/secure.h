@@ -85,6 +85,7 @@ struct secure {
     uint64_t *keys;        /* [~slice] */
     uint64_t canary;       /* random; see secure_mark */
     bool tags;             /* objects get memory tags (base/tags.h) */
+    bool kinds;            /* new and malloc are told apart (override/cxx.cc) */
 };
 HAK_HIDDEN extern struct secure hak__secure;
 
@@ -93,8 +94,7 @@ HAK_HIDDEN extern struct secure hak__secure;
 #define SECURE_KEY_SIZE sizeof(uint64_t)
 
 /* Report an object and abort. */
-HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_written(const void *object,
-                                                                       uint32_t class_index);
+HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_written(const void *object);
 /* An object in use: its canary, or the word before it, has changed. */
 HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_overrun(const void *object,
                                                                        size_t bytes, size_t slack);
@@ -115,6 +115,9 @@ HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_bad_tag(const voi
 
 /* Called by the window when the tables exist. */
 HAK_HIDDEN void hak__secure_tables(uintptr_t meet, uint64_t seed);
+
+/* Says whether new and malloc are told apart. In override/cxx.cc, so not in every library. */
+HAK_HIDDEN __attribute__((weak)) bool hak__secure_kinds(void);
 
 /* Called once, when the window stands. */
 HAK_HIDDEN void hak__secure_seal(void);
@@ -244,22 +247,30 @@ HAK_INLINE size_t secure_slack(const void *object, unsigned char byte, size_t by
                                                 : hak__secure_far_slack(object, bytes);
 }
 
-/* Makes an object one that the program owns, for a request of `slack` bytes less. */
-HAK_INLINE void secure_begin_use(void *object, size_t bytes, size_t slack, enum secure_state state)
+/* Makes an object one that the program owns, for a request of `slack` bytes less, which are at most
+ * SECURE_NEAR_MAX. */
+HAK_INLINE void secure_begin_near(void *object, size_t bytes, size_t slack, enum secure_state state,
+                                  uint64_t mark)
 {
-    if (HAK_UNLIKELY(slack > SECURE_NEAR_MAX)) {
-        hak__secure_put_far(object, bytes, slack, state);
-        return;
-    }
     /* The words may overlap: from the request's end on, and the one before the last, or the last
      * itself, which has its value already. */
     char *end = (char *)object + bytes;
-    uint64_t mark = secure_mark(object);
     *(secure_word *)(void *)(end - slack) = secure_mark_at(mark, bytes - slack);
     *(secure_word *)(void *)(end - 8 - (slack / 2 & 8)) = mark;
     atomic_fence_signal(); /* a handler that exits finds no canary missing (control/secure_end.c) */
     unsigned code = (unsigned)(slack - OBJECT_TAIL) << SECURE_STATE_BITS;
     atomic_store_relaxed(secure_state_at(object), (unsigned char)(code | (unsigned)state));
+}
+
+/* The same for any slack. `mark`: the object's. */
+HAK_INLINE void secure_begin_use(void *object, size_t bytes, size_t slack, enum secure_state state,
+                                 uint64_t mark)
+{
+    if (HAK_LIKELY(slack <= SECURE_NEAR_MAX)) {
+        secure_begin_near(object, bytes, slack, state, mark);
+    } else {
+        hak__secure_put_far(object, bytes, slack, state);
+    }
 }
 
 /* The bits of the canary of an object in use that are not as they were written. */
@@ -311,20 +322,20 @@ HAK_INLINE secure_pair secure_or_step(const secure_pair *at)
 }
 
 /* True if a free object is as free has left it: zero between the first word, a link, and the last,
- * its mark. The bytes from SECURE_LOOK_MAX on are not looked at, unless `all`. The second word is
- * read by itself: a processor waits for a store to finish if a load needs it and more. The last
- * step may overlap the one before it, so there is one loop only. */
-HAK_INLINE bool secure_is_clean(const void *object, size_t bytes, bool all)
+ * its mark, `mark`. The bytes from SECURE_LOOK_MAX on are not looked at, unless `all`. The second
+ * word is read by itself: a processor waits for a store to finish if a load needs it and more. The
+ * last step may overlap the one before it, so there is one loop only. */
+HAK_INLINE bool secure_is_clean(const void *object, size_t bytes, uint64_t mark, bool all)
 {
     const uint64_t *last = secure_last(object, bytes);
-    uint64_t changed = atomic_load_relaxed(last) ^ secure_mark(object);
+    uint64_t changed = atomic_load_relaxed(last) ^ mark;
     if (HAK_UNLIKELY(bytes == sizeof(secure_pair))) {
         return changed == 0;
     }
     changed |= ((const uint64_t *)object)[1] | last[-1];
     const secure_pair *at = (const secure_pair *)object + 1;
     const secure_pair *end = (const secure_pair *)(const void *)(last - 1);
-    if (end - at > (ptrdiff_t)SECURE_LOOK_PAIRS && !all) {
+    if (!all && end - at > (ptrdiff_t)SECURE_LOOK_PAIRS) {
         end = at + SECURE_LOOK_PAIRS;
     }
     secure_pair sum = {0, 0};
@@ -374,12 +385,10 @@ HAK_INLINE void secure_clear(void *object, size_t bytes)
 /* True if `object`, which may be any address, is a free object of the class. */
 HAK_INLINE bool secure_is_free(const void *object, uint32_t class_index)
 {
-    size_t slice = window_slice_of_object(object);
-    if (HAK_UNLIKELY(slice >= window_limit_seen() ||
-                     owner_class(window_owner(slice)) != class_index)) {
-        return false;
-    }
-    return secure_state_is_free(secure_state_of(object));
+    size_t slice = window_slice_of(object);
+    return HAK_LIKELY((uintptr_t)object % OBJECT_ALIGNMENT == 0 && slice < window_limit_seen()) &&
+           HAK_LIKELY(owner_class(window_owner(slice)) == class_index) &&
+           secure_state_is_free(secure_state_of(object));
 }
 
 /* Gives an object a tag that neither a free object nor its neighbours have. */
@@ -402,23 +411,27 @@ HAK_INLINE void *secure_tag(void *object, size_t bytes)
  */
 HAK_INLINE void secure_end_rest(const void *object)
 {
-    if (HAK_UNLIKELY(secure_state_of(object) != SECURE_RESTING ||
+    if (HAK_UNLIKELY(atomic_load_relaxed(secure_state_at(object)) != SECURE_RESTING ||
                      *(const uintptr_t *)object != 0)) {
         hak__secure_bad_rest(object);
     }
 }
 
-/* Makes a free object of the class, which has just left its list, one that the program owns, for a
- * request of `size` bytes. */
-HAK_INLINE void *secure_hand_out(void *object, uint32_t class_index, size_t size,
-                                 enum secure_state state)
+/* Makes a free object of `bytes` bytes, which has just left its list, one that the program owns,
+ * for a request of `size` bytes. `tiny`: its size is the request's, rounded. */
+HAK_INLINE void *secure_hand_out(void *object, size_t bytes, size_t size, enum secure_state state,
+                                 bool tiny)
 {
-    size_t bytes = size_class_bytes(class_index);
-    if (HAK_UNLIKELY(!secure_is_clean(object, bytes, false))) {
-        hak__secure_written(object, class_index);
+    uint64_t mark = secure_mark(object);
+    if (HAK_UNLIKELY(!secure_is_clean(object, bytes, mark, tiny))) {
+        hak__secure_written(object);
     }
     *(uintptr_t *)object = 0; /* the link */
-    secure_begin_use(object, bytes, bytes - size, state);
+    if (tiny) {
+        secure_begin_near(object, bytes, bytes - size, state, mark);
+    } else {
+        secure_begin_use(object, bytes, bytes - size, state, mark);
+    }
     return HAK_TAGS && hak__secure.tags ? secure_tag(object, bytes) : object;
 }
 
@@ -433,13 +446,6 @@ HAK_INLINE unsigned char secure_check_state(const void *pointer, uint32_t class_
         hak__secure_bad_free(pointer, class_index, state);
     }
     return byte;
-}
-
-/* True if secure_take_back makes no calls for an object of `bytes` bytes with this state byte. */
-HAK_INLINE bool secure_is_short(const void *pointer, size_t bytes, unsigned char byte)
-{
-    return bytes < SECURE_CLEAR_MIN && byte >> SECURE_STATE_BITS < SECURE_SLACK_FAR &&
-           (uintptr_t)pointer % LEFT_PAGE_SIZE != 0;
 }
 
 /* Makes an object in use of the class, of `bytes` bytes and with this state byte, a resting one.

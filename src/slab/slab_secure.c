@@ -31,6 +31,9 @@ void hak__slab_begin_secure(struct slab_set *set, struct slab *slab)
     size_t slice = slab_slice(slab);
     hak__secure_new_key(slice, slab->slice_count);
     slab->first = (uint16_t)slab_first(slice, slab->class_index);
+    if (size >= CLOSED_END_MIN) {
+        os_touch((char *)slab_start(slab));
+    }
     slab->closed_end =
         size >= CLOSED_END_MIN && page <= size && hak__os_close_pages(slab_end_page(slab), page);
     size_t bytes = slab->slice_count * SLICE_SIZE - slab->first - (slab->closed_end ? page : 0);
