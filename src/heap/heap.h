@@ -317,8 +317,7 @@ HAK_HIDDEN bool hak__heap_pages_are_under_way(void);
 HAK_HIDDEN void hak__heap_pages_part(bool begin, size_t bytes);
 HAK_HIDDEN void hak__heap_pages_pass(void);
 HAK_HIDDEN void hak__heap_pages_now(void);
-/* Whether the heap has grown so much that a part is due; does it, inside the gate, no lock held. */
-HAK_HIDDEN bool hak__heap_pages_are_due(void);
+/* Does a part because superslab_has_grown. Inside the gate, no lock held. */
 HAK_HIDDEN void hak__heap_pages_grew(void);
 
 /* Returns up to `most` free objects of the class from another heap than `own`; count 0: none was

@@ -178,7 +178,7 @@ void hak__thread_count_operation(struct thread *thread)
     if (HAK_UNLIKELY(freed_much != thread->freed_much)) {
         thread_become_eager(thread, freed_much);
     }
-    if (HAK_UNLIKELY(hak__heap_pages_are_due())) {
+    if (!HAK_SECURE && HAK_UNLIKELY(superslab_has_grown())) {
         thread_grow();
     }
     thread->operations++;

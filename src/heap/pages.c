@@ -20,8 +20,6 @@
 static size_t shared_pages_next = SIZE_MAX;
 /* Passes that must have seen a list unchanged before this one purges. */
 static uint32_t shared_pages_rests;
-/* Touched bytes of superslabs at which a thread does the next part. */
-static size_t shared_pages_due = PAGES_GROWTH_MIN;
 
 bool hak__heap_pages_are_under_way(void)
 {
@@ -74,13 +72,12 @@ static size_t pages_of_superslab(size_t index, uint32_t rests)
     return cost;
 }
 
-/* Says when the next growth is due, if the pass has ended. */
-static void pages_set_due(void)
+/* Says after which growth a thread does the next part. */
+static void pages_set_growth(void)
 {
-    size_t touched = hak__superslab_bytes_touched(), part = touched / PAGES_GROWTH_PARTS;
+    size_t part = hak__superslab_bytes_touched() / PAGES_GROWTH_PARTS;
     part = part > PAGES_GROWTH_MIN ? part : PAGES_GROWTH_MIN;
-    part = hak__heap_pages_are_under_way() ? SUPERSLAB_SIZE : part;
-    atomic_store_relaxed(&shared_pages_due, touched + part);
+    hak__superslab_set_growth(hak__heap_pages_are_under_way() ? SUPERSLAB_SIZE : part);
 }
 
 static void pages_begin(uint32_t rests)
@@ -104,7 +101,7 @@ static void pages_part(size_t bytes)
         cost += pages_of_superslab(next, atomic_load_relaxed(&shared_pages_rests));
         next = after;
     }
-    pages_set_due();
+    pages_set_growth();
 }
 
 void hak__heap_pages_part(bool begin, size_t bytes)
@@ -115,17 +112,10 @@ void hak__heap_pages_part(bool begin, size_t bytes)
     pages_part(bytes);
 }
 
-bool hak__heap_pages_are_due(void)
-{
-    return !HAK_SECURE && hak__superslab_bytes_touched() >= atomic_load_relaxed(&shared_pages_due);
-}
-
 void hak__heap_pages_grew(void)
 {
-    size_t due = atomic_load_relaxed(&shared_pages_due);
-    /* One thread does this part: acquire pairs with nothing. */
-    if (atomic_load_relaxed(&hak__knobs.purge_delay_ms) != UINT32_MAX &&
-        atomic_cas_acquire(&shared_pages_due, &due, due + SUPERSLAB_SIZE)) {
+    pages_set_growth(); /* first: other threads need not come as well */
+    if (atomic_load_relaxed(&hak__knobs.purge_delay_ms) != UINT32_MAX) {
         pages_begin(PAGES_RESTS_GROWING);
         pages_part(PURGE_BYTES_AT_ONCE);
     }
@@ -145,5 +135,5 @@ void hak__heap_pages_now(void)
     for (size_t index = 0; index < count && hak__gate_let_pass(); index++) {
         (void)pages_of_superslab(index, 0);
     }
-    pages_set_due();
+    pages_set_growth();
 }

@@ -17,7 +17,7 @@
 
 struct lock hak__region_lock = LOCK_INITIAL(LOCK_RANK_REGION);
 struct lock hak__growth_lock = LOCK_INITIAL(LOCK_RANK_GROWTH);
-struct superslab_table hak__superslabs;
+struct superslab_table hak__superslabs = {.growth_due = PAGES_GROWTH_MIN};
 
 /* Slices of a claim: a whole superslab, which is the most. Half of that would double the number of
  * mmap calls and prevent huge pages. At assertion level 2 a quarter, to test superslabs that are
@@ -89,6 +89,10 @@ void hak__superslab_mark_taken(size_t index, uint64_t mask)
                          table->dirty_free_slices - bits_count(mask & superslab->dirty));
     if (table->dirty_free_slices < table->dirty_free_noted) {
         table->dirty_free_noted = table->dirty_free_slices;
+    }
+    if (hak__superslab_bytes_touched() >= atomic_load_relaxed(&table->growth_due) &&
+        !superslab_has_grown()) {
+        atomic_store_relaxed(&table->grown, 1u);
     }
     superslab_check(superslab);
 }

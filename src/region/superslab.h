@@ -109,14 +109,16 @@ HAK_HIDDEN void hak__superslab_settle(void);
 /* True: there is something to settle. A hint. */
 HAK_HIDDEN bool hak__superslab_waits(void);
 
-/* Bytes of claimed slices; without the free clean ones; of free dirty ones; of free ones. Hints:
- * relaxed reads, no lock. */
+/* Bytes of claimed slices; of free dirty ones; of free ones. Hints: relaxed reads, no lock. */
 HAK_HIDDEN size_t hak__superslab_bytes_claimed(void);
-HAK_HIDDEN size_t hak__superslab_bytes_touched(void);
 HAK_HIDDEN size_t hak__superslab_bytes_dirty(void);
 HAK_HIDDEN size_t hak__superslab_bytes_free(void);
 /* As the first, without what a fork's child has from its parent. */
 HAK_HIDDEN size_t hak__superslab_bytes_grown(void);
+/* Bytes of claimed slices without the free clean ones. A hint as well. */
+HAK_HIDDEN size_t hak__superslab_bytes_touched(void);
+/* superslab_has_grown is false until they have grown by so many bytes. Any thread. */
+HAK_HIDDEN void hak__superslab_set_growth(size_t bytes);
 
 /* In fork's child, before it has two threads: memory claimed so far is shared with the parent, and
  * is no part of the heap that huge.h's rule 2 asks for. A small child gets small pages. */
@@ -183,10 +185,12 @@ struct superslab_table {
     size_t aligned_next;   /* superslab at which step 3 of superslab_find_aligned goes on */
     size_t claimed_slices;
     uint32_t freed_much; /* see superslab_freed_much; relaxed */
+    uint32_t grown;      /* see superslab_has_grown; relaxed */
     /* this line is written whenever slices change hands */
     size_t free_slices __attribute__((aligned(HAK_CACHE_LINE)));
     size_t dirty_free_slices;
     size_t dirty_free_noted; /* dirty free slices when freed_much last grew, or the least since */
+    size_t growth_due;       /* touched bytes at which `grown` is set; relaxed */
     size_t taken_most;       /* peak of slices in use since the last purge; relaxed readers */
     size_t whale_bytes;      /* of live whales (large/whale_registry.c); relaxed */
     size_t peak_bytes;       /* the most bytes in slices in use and live whales; relaxed */
@@ -218,6 +222,12 @@ HAK_INLINE uint32_t superslab_freed_much(void)
 HAK_INLINE void superslab_note_freed_much(void)
 {
     atomic_add_relaxed(&hak__superslabs.freed_much, 1u);
+}
+
+/* True: as much is touched as hak__superslab_set_growth asked for. Any thread. A hint. */
+HAK_INLINE bool superslab_has_grown(void)
+{
+    return atomic_load_relaxed(&hak__superslabs.grown) != 0;
 }
 
 /* True if hakmem has mapped the slice, free or in use. `slice` is below the limit. Any thread. For

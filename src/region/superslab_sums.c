@@ -71,6 +71,13 @@ size_t hak__superslab_bytes_touched(void)
     return claimed > clean ? (claimed - clean) * SLICE_SIZE : 0;
 }
 
+void hak__superslab_set_growth(size_t bytes)
+{
+    struct superslab_table *table = &hak__superslabs;
+    atomic_store_relaxed(&table->growth_due, hak__superslab_bytes_touched() + bytes);
+    atomic_store_relaxed(&table->grown, 0u);
+}
+
 size_t hak__superslab_bytes_free(void)
 {
     return atomic_load_relaxed(&hak__superslabs.free_slices) * SLICE_SIZE;
