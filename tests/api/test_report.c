@@ -259,7 +259,7 @@ TEST(text_report)
     size_t parts = 0;
     for (const char *line = summary.text; line != NULL && *line != '\0';) {
         char title[64];
-        if (*line == ' ' &&
+        if (strncmp(line, "  ", 2) == 0 && line[2] != ' ' &&
             (sscanf(line, " %63[^0-9~] ~ %lf MiB %lf %%", title, &mib, &percent) == 3 ||
              sscanf(line, " %63[^0-9~] %lf MiB %lf %%", title, &mib, &percent) == 3)) {
             mib_sum += mib;

@@ -30,6 +30,7 @@ static const char *const harmless[] = {
     "raise",
     /* the profiler's unwinder, which it looks for outside malloc */
     "dlopen",
+    "hak__secure_kinds",   /* weak: this archive has no functions of C++ */
     "__ehdr_start",        /* the linker's */
     "__start_hakmem_text", /* the linker's */
     "__stop_hakmem_text",
