@@ -72,13 +72,15 @@ HAK_INLINE void *malloc_try(size_t size, enum secure_state state)
     if (HAK_LIKELY(size <= TINY_REQUEST_MAX)) {
         /* Offset 0 for size 0: that bin is always empty. The offset is also the class's size. */
         offset = size_class_round_tiny(size + OBJECT_TAIL);
-        return malloc_pop_of(offset, offset, size, state, true);
-    }
-    if (HAK_LIKELY(size <= MID_REQUEST_MAX)) {
+        if (HAK_SECURE) {
+            return malloc_pop_of(offset, offset, size, state, true);
+        }
+    } else if (HAK_LIKELY(size <= MID_REQUEST_MAX)) {
         offset = bin_offset(size_class_of_mid(size + OBJECT_TAIL));
-        return malloc_pop(offset, size, state);
+    } else {
+        return NULL;
     }
-    return NULL;
+    return malloc_pop(offset, size, state);
 }
 
 /* Secure form: malloc_fast for requests above TINY_REQUEST_MAX, whose code is longer. In
