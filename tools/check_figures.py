@@ -63,8 +63,6 @@ FACTS = [  # page, pattern with a group for each figure, figures
     ("docs/benchmarking.md", r"mean processor time \|[^|]*\| [\d.]+ \| ([\d.]+)", [MEAN]),
     ("docs/benchmarking.md", r"the worst program \|[^|]*\| [\d.]+ \| ([\d.]+)", [WORST]),
     ("docs/benchmarking.md", r"worst peak memory \|[^|]*\| [\d.]+ \| ([\d.]+)", [PEAK]),
-    ("docs/security.md", r"a free and a malloc, with the benchmark's own step \(hakmem: (\d+)\)",
-     re.findall(r"ordinary form: (\d+)\)", read("docs/decisions/0093-cost-of-each-protection.md"))),
     ("docs/design/remote_free.md", r"one locked operation, or (\w+) if the owner",
      re.findall(r"costs one atomic operation, or (\w+) if", " ".join(read("src/cache/remote.c").replace("\n *", " ").split()))),
 ]
