@@ -77,6 +77,21 @@ static char **read_options(struct run_options *options, char **words)
     return words;
 }
 
+/* Our library, and what LD_PRELOAD had before but other forms of hakmem: the program may be started
+ * by one that runs on hakmem, and of two forms only the first would serve. */
+static char *preload_list(const char *before)
+{
+    char *list = words_join("%s", launch.library), *rest = words_join("%s", before);
+    for (char *name, *at = rest; (name = strtok_r(at, ": ", &at)) != NULL;) {
+        const char *slash = strrchr(name, '/'), *base = slash != NULL ? slash + 1 : name;
+        if (strncmp(base, "libhakmem.so", 12) != 0 &&
+            strncmp(base, "libhakmem-secure.so", 19) != 0) {
+            list = words_join("%s:%s", list, name);
+        }
+    }
+    return list;
+}
+
 int run_program(char **words)
 {
     struct run_options options = {0};
@@ -110,9 +125,6 @@ int run_program(char **words)
     if (!options.quiet) {
         setenv("HAKMEM_ANNOUNCE", process, 1);
     }
-    setenv("LD_PRELOAD",
-           words_join("%s%s%s", launch.library, before != NULL && before[0] != 0 ? ":" : "",
-                      before != NULL ? before : ""),
-           1);
+    setenv("LD_PRELOAD", preload_list(before != NULL ? before : ""), 1);
     program_become(&program, words);
 }

@@ -112,7 +112,8 @@ static void report_tiers(struct report_writer *writer, const struct report *repo
          "free, but the kernel would not unmap them yet"},
         {"table_bytes", hak__window_table_bytes(), "slice and slab tables"},
         {"heap_bytes", hak__metadata_bytes(), "heaps and thread caches"},
-        {"registry_bytes", whales->metadata_bytes, "whale registry"});
+        {"registry_bytes", whales->metadata_bytes, "whale registry"},
+        {"inherited_bytes", hak__slab_bits_bytes(), "marks of blocks of a fork's parent"});
 }
 
 void hak__report_class(const struct report *report, uint32_t class_index,

@@ -17,6 +17,9 @@ try "$launcher" run -- bash -c 'cat /proc/self/maps'
 [[ $output == *libhakmem* ]] || fail "children are not served"
 LD_PRELOAD=/nonexistent/other.so try "$launcher" run --quiet -- bash -c 'echo "$LD_PRELOAD"'
 [[ $output == *libhakmem*.so:/nonexistent/other.so ]] || fail "an existing LD_PRELOAD became '$output'"
+# A program that runs on hakmem may run another one on another form of it.
+LD_PRELOAD=/nonexistent/libhakmem-secure.so:/nonexistent/other.so try "$launcher" run --quiet -- bash -c 'echo "$LD_PRELOAD"'
+[[ $output == */libhakmem.so:/nonexistent/other.so ]] || fail "an existing LD_PRELOAD with hakmem became '$output'"
 
 # The environment is the program's, also where the launcher has variables of the same names.
 expect 0 'a b c d' '^$' env root=a path=b settings=c magic=d "$launcher" run --quiet -- \
