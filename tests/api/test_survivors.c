@@ -63,7 +63,7 @@ TEST(sizes_that_change)
 {
 #ifndef HAK_SECURE
     enum { PHASES = 8, SURVIVES = 50 };
-    size_t phase_bytes = (SUPPORT_SLOW ? 4 : 16) * MIB, most = phase_bytes / 96, count = 0;
+    size_t phase_bytes = 16 * MIB, most = phase_bytes / 96, count = 0;
     SKIP_IF(SUPPORT_SANITIZED || sysconf(_SC_PAGESIZE) != 4096);
     char **blocks = support_map(most * sizeof *blocks), *stay = NULL;
     memset(blocks, 1, most * sizeof *blocks);
