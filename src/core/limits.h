@@ -277,10 +277,10 @@
 #define PAGES_RESTS 4u
 /* A pass over slabs in use also begins when the heap has grown by this part of itself, and by at
  * least PAGES_GROWTH_MIN, since the last one. Then PAGES_RESTS_GROWING passes must have seen a list
- * unchanged. Half the parts, or twice the least growth: a program whose sizes change has up to a
- * fifth more memory. No rest: pages go back that are about to be used. (0105) */
+ * unchanged. Half the parts: a program whose sizes change has up to a third more memory. No rest:
+ * it has up to twice the page faults. (0105) */
 #define PAGES_GROWTH_PARTS 16u
-#define PAGES_GROWTH_MIN ((size_t)4 << 20)
+#define PAGES_GROWTH_MIN ((HAK_TINY_LIMITS ? (size_t)1 : (size_t)4) << 20)
 #define PAGES_RESTS_GROWING 1u
 /* Milliseconds from one tick to the next while a purge pass is under way. Twice as many: free
  * memory goes back at half the rate. Half: the pauses follow each other more closely. */

@@ -106,12 +106,6 @@ inline bool cxx_has_kinds()
     return HAK_SECURE && hak__secure.kinds;
 }
 
-/* The state of what new returns, without a jump. */
-inline enum secure_state cxx_new_state()
-{
-    return static_cast<enum secure_state>(SECURE_MALLOC + static_cast<int>(cxx_has_kinds()));
-}
-
 /* Changes the kind of an object, if it has the kind `from`. Returns `pointer`. */
 inline void *cxx_change_kind(void *pointer, enum secure_state from, enum secure_state to)
 {
@@ -344,7 +338,7 @@ static HAK_NOINLINE void *cxx_new_slow(size_t size)
 
 CXX_OPERATOR HAK_FAST_PATH void *operator new(size_t size)
 {
-    return malloc_fast(size, cxx_new_slow, cxx_new_state());
+    return malloc_fast(size, cxx_new_slow, secure_new_state());
 }
 
 CXX_OPERATOR void *operator new(size_t size, std::align_val_t align)

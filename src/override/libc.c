@@ -86,7 +86,7 @@ HAK_HIDDEN void cxx_delete_sized(void *pointer, size_t size); /* in cxx.cc */
 
 HAK_FAST_PATH void _ZdlPv(void *pointer)
 {
-    free_secure(pointer, SECURE_MALLOC + (enum secure_state)hak__secure.kinds);
+    free_secure(pointer, secure_new_state());
 }
 
 HAK_FAST_PATH void _ZdlPvm(void *pointer, size_t size)

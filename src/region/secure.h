@@ -116,6 +116,13 @@ HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_bad_tag(const voi
 /* Called by the window when the tables exist. */
 HAK_HIDDEN void hak__secure_tables(uintptr_t meet, uint64_t seed);
 
+/* The state of what new returns, without a jump. */
+HAK_STATIC_ASSERT(SECURE_NEW == SECURE_MALLOC + 1, "kinds are added");
+HAK_INLINE enum secure_state secure_new_state(void)
+{
+    return (enum secure_state)(SECURE_MALLOC + (HAK_SECURE && hak__secure.kinds ? 1 : 0));
+}
+
 /* Says whether new and malloc are told apart. In override/cxx.cc, so not in every library. */
 HAK_HIDDEN __attribute__((weak)) bool hak__secure_kinds(void);
 

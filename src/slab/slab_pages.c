@@ -216,9 +216,17 @@ static uint16_t list_seen(const struct slab *slab)
     return (uint16_t)(slab->free_count * 40503u ^ (uintptr_t)slab->free_list >> 4);
 }
 
+/* True: survivors at random leave at most an eighth of the pages free, so a walk hardly pays. */
+static bool slab_is_dense(const struct slab *slab)
+{
+    uint32_t live = (uint32_t)slab->carved_count - slab->free_count - slab->purged_count;
+    return live > 2 * slab->slice_count * SLICE_PAGES;
+}
+
 size_t hak__slab_purge(struct slab_set *set, struct slab *slab, uint32_t rests)
 {
-    if (HAK_SECURE || slab->free_count == 0 || slab->kept || hak__os_page_size() != PAGE_BYTES) {
+    if (HAK_SECURE || slab->free_count == 0 || slab->kept || hak__os_page_size() != PAGE_BYTES ||
+        (rests == PAGES_RESTS_GROWING && slab_is_dense(slab))) {
         return 0;
     }
     if (slab->purge_seen != list_seen(slab)) {
