@@ -12,6 +12,7 @@
 #include "os/os.h"
 #include "region/left.h"
 #include "region/mappings.h"
+#include "region/numa.h"
 #include "region/secure.h"
 #include "region/window.h"
 
@@ -133,9 +134,10 @@ static uint64_t superslab_aligned_bits(uint32_t alignment)
 
 /* The run of slices to look for. */
 struct superslab_wish {
-    uint32_t count;     /* slices */
-    uint32_t alignment; /* slices, a power of two */
-    bool dirty_only;    /* all of them are dirty */
+    uint32_t count;         /* slices */
+    uint32_t alignment;     /* slices, a power of two */
+    bool dirty_only;        /* all of them are dirty */
+    const uint64_t *groups; /* in which it lies (numa_groups) */
 };
 
 /* Runs of so many slices or more lie at an end of the free ones. Half: runs of 128 KiB are packed
@@ -169,8 +171,8 @@ static size_t superslab_look(const struct superslab_wish *wish, uint32_t length,
     uint64_t aligned =
         wish->alignment == 1 ? ~UINT64_C(0) : superslab_aligned_bits(wish->alignment);
     for (; looks != 0; looks--) {
-        size_t index = wish->dirty_only ? hak__superslab_index_find(INDEX_DIRTY, length, *from)
-                                        : hak__superslab_index_find(INDEX_FREE, length, *from);
+        size_t index = hak__superslab_index_find_in(wish->dirty_only ? INDEX_DIRTY : INDEX_FREE,
+                                                    length, *from, wish->groups);
         if (index == INDEX_NONE) {
             *from = SIZE_MAX;
             break;
@@ -250,7 +252,7 @@ static struct slice_run superslab_take_free(uint32_t count, uint32_t alignment, 
 {
     struct slice_run run = {SLICE_NONE, false};
     bool new_huge = false;
-    struct superslab_wish wish = {count, alignment, true};
+    struct superslab_wish wish = {count, alignment, true, numa_groups()};
     if (HAK_UNLIKELY(!hak__superslab_lock())) {
         *goes_on = false;
         return run;
@@ -303,12 +305,15 @@ bool hak__superslab_publish(size_t first, uint32_t count)
 bool hak__superslab_reclaim(uint32_t count)
 {
     struct superslab_table *table = &hak__superslabs;
-    while (table->released_count != 0) { /* states change under GROWTH only, so one is found */
+    while (table->released_count != 0) { /* states change under GROWTH only */
         if (!hak__superslab_lock()) {
             return false;
         }
-        size_t index = hak__superslab_index_find(INDEX_RELEASED, 1, 0);
+        size_t index = hak__superslab_index_find_in(INDEX_RELEASED, 1, 0, numa_groups());
         lock_release(&hak__region_lock);
+        if (index == INDEX_NONE) { /* they are of other memory nodes */
+            return false;
+        }
         size_t first = index * SUPERSLAB_SLICES;
         int error = hak__mappings_claim(first, SUPERSLAB_SLICES);
         if (error == 0) {
@@ -375,14 +380,14 @@ static int superslab_claim(size_t first, uint32_t count)
  */
 static bool superslab_advance(uint32_t count, uint32_t alignment)
 {
-    struct superslab_table *table = &hak__superslabs;
+    size_t *frontier = hak__numa_frontier();
     for (;;) {
-        size_t first = table->frontier;
+        size_t first = hak__numa_reserve(frontier, 1);
         uint32_t offset = (uint32_t)(first % SUPERSLAB_SLICES);
         uint32_t left = SUPERSLAB_SLICES - offset;
         uint32_t needed = (uint32_t)(bits_align_up(offset, alignment) - offset) + count;
         if (needed > left) { /* only in a partly claimed superslab, whose end is then never used */
-            table->frontier = first + left;
+            *frontier = first + left;
             continue;
         }
         if ((first + left) * SLICE_SIZE > hak__window.size) {
@@ -405,10 +410,10 @@ static bool superslab_advance(uint32_t count, uint32_t alignment)
         if (error == -EEXIST) { /* another mapping is there: skip the superslab */
             size_t behind = superslab_behind(first / SUPERSLAB_SLICES) * SUPERSLAB_SLICES;
             if (behind * SLICE_SIZE == hak__window.size) { /* the rest of the window is taken */
-                table->frontier = first + left;
+                *frontier = first + left;
                 return false;
             }
-            table->frontier = behind;
+            *frontier = behind;
             hak__window_skip(behind);
             continue;
         }
@@ -417,12 +422,12 @@ static bool superslab_advance(uint32_t count, uint32_t alignment)
         }
         hak__superslab_choose_pages(first, claim, count);
         bool published = hak__superslab_publish(first, claim);
-        table->frontier += published ? claim : 0;
+        *frontier += published ? claim : 0;
         return published;
     }
 }
 
-struct slice_run hak__superslab_take(uint32_t count, uint32_t alignment)
+struct slice_run hak__superslab_take_near(uint32_t count, uint32_t alignment)
 {
     HAK_ASSERT(count >= 1 && count <= SUPERSLAB_SLICES && alignment <= SUPERSLAB_SLICES);
     bool goes_on = true;

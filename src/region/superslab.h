@@ -75,6 +75,8 @@ HAK_HIDDEN void hak__superslab_tables(struct superslab_group *groups_end);
  * one is a multiple of `alignment` (slices, a power of two up to SUPERSLAB_SLICES). Claims more
  * memory if no free run fits. The owner words stay 0. Any thread; it holds no lock but a heap's. */
 HAK_HIDDEN struct slice_run hak__superslab_take(uint32_t count, uint32_t alignment);
+/* The same, of the calling thread's memory node only (region/numa.h). */
+HAK_HIDDEN struct slice_run hak__superslab_take_near(uint32_t count, uint32_t alignment);
 
 /* Gives back slices of one superslab, which are then free and dirty. The caller has set their owner
  * words to 0, and nobody uses the slices. Any thread. */
@@ -89,8 +91,8 @@ HAK_HIDDEN bool hak__superslab_take_exact(size_t slice, uint32_t count);
  */
 HAK_HIDDEN struct slice_run hak__superslab_take_run(size_t superslabs);
 HAK_HIDDEN void hak__superslab_give_run(size_t slice, size_t superslabs);
-/* Maps a released superslab again, for a run of `count` slices. False: there is none, an error, or
- * refused. Under GROWTH. */
+/* Maps a released superslab of the thread's memory node again, for a run of `count` slices. False:
+ * there is none, an error, or refused. Under GROWTH. */
 HAK_HIDDEN bool hak__superslab_reclaim(uint32_t count);
 /* Makes newly claimed slices [first, first + count) of one superslab free. False: refused; the
  * slices are unmapped again. Under GROWTH. */

@@ -3,6 +3,7 @@
 #include "region/superslab_index.h"
 
 #include "base/bits.h"
+#include "region/numa.h"
 #include "region/superslab.h"
 
 /* Bytes of a node. Fixed: the code shifts by 6 bits a level (superslab.h, SUPERSLAB_GROUP). */
@@ -32,11 +33,19 @@ static unsigned char *index_entry(enum superslab_index kind, uint32_t level, siz
     return index_node(kind, level, at / INDEX_FANOUT) + at % INDEX_FANOUT;
 }
 
-/* The position of the first byte of a node, from `from` on, that is at least `least`; INDEX_FANOUT:
- * there is none. It compares eight bytes at a time: it sets bit 7 of each and subtracts `least`.
- * Bit 7 stays set where the byte is large enough. No byte is above 127, so none borrows from the
- * next. */
-static size_t index_scan(const unsigned char *node, uint32_t least, size_t from)
+/* Bit 7 of byte i is bit i of `bits`. */
+static uint64_t index_spread(uint64_t bits)
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101);
+    uint64_t spread = (bits & 0xff) * ones & UINT64_C(0x8040201008040201);
+    return (spread + 0x7f * ones) & ones << 7;
+}
+
+/* The position of the first byte of a node, from `from` on, that is at least `least` and whose bit
+ * in `among` is set; INDEX_FANOUT: there is none. It compares eight bytes at a time: it sets bit 7
+ * of each and subtracts `least`. Bit 7 stays set where the byte is large enough. No byte is above
+ * 127, so none borrows from the next. */
+static size_t index_scan(const unsigned char *node, uint32_t least, size_t from, uint64_t among)
 {
     const uint64_t ones = UINT64_C(0x0101010101010101), tops = ones << 7;
     uint64_t wanted = tops << from % 8 * 8;
@@ -44,6 +53,7 @@ static size_t index_scan(const unsigned char *node, uint32_t least, size_t from)
         uint64_t word;
         __builtin_memcpy(&word, node + i, sizeof word);
         uint64_t enough = ((word | tops) - least * ones) & wanted;
+        enough &= among == ~UINT64_C(0) ? tops : index_spread(among >> i);
         if (enough != 0) {
             return i + bits_lowest(enough) / 8;
         }
@@ -80,7 +90,18 @@ static bool index_go_on(uint32_t *level, size_t *at)
     return true;
 }
 
-size_t hak__superslab_index_find(enum superslab_index kind, uint32_t least, size_t from)
+/* The entries of a node that are, or lie above, superslabs of these groups. At level 2 all may. */
+static uint64_t index_among(const uint64_t *groups, uint32_t level, size_t node)
+{
+    if (HAK_LIKELY(groups == NULL) || level > 1) {
+        return ~UINT64_C(0);
+    }
+    return level == 1 ? atomic_load_relaxed(&groups[node * NUMA_NODES_MAX])
+                      : UINT64_C(0) - numa_has_group(groups, node);
+}
+
+size_t hak__superslab_index_find_in(enum superslab_index kind, uint32_t least, size_t from,
+                                    const uint64_t *groups)
 {
     if (from >= hak__superslabs.count) {
         return INDEX_NONE;
@@ -88,7 +109,8 @@ size_t hak__superslab_index_find(enum superslab_index kind, uint32_t least, size
     uint32_t level = from == 0 ? index_level : 0;
     for (size_t at = from;;) {
         size_t node = at / INDEX_FANOUT;
-        size_t found = index_scan(index_node(kind, level, node), least, at % INDEX_FANOUT);
+        size_t found = index_scan(index_node(kind, level, node), least, at % INDEX_FANOUT,
+                                  index_among(groups, level, node));
         if (found == INDEX_FANOUT) {
             at = (node + 1) * INDEX_FANOUT;
             if (!index_go_on(&level, &at)) {

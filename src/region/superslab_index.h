@@ -29,8 +29,15 @@ enum superslab_index {
 
 #define INDEX_NONE SIZE_MAX
 
-/* The lowest superslab from `from` on whose byte is at least `least` (1 to 64), or INDEX_NONE. */
-HAK_HIDDEN size_t hak__superslab_index_find(enum superslab_index kind, uint32_t least, size_t from);
+/* The lowest superslab from `from` on whose byte is at least `least` (1 to 64), or INDEX_NONE. The
+ * second looks only at the groups of a memory node (region/numa.h). It may compare the bytes of all
+ * groups, 64 for each 8 GiB of heap, because the maxima above them are those of all nodes. */
+HAK_HIDDEN size_t hak__superslab_index_find_in(enum superslab_index kind, uint32_t least,
+                                               size_t from, const uint64_t *groups);
+HAK_INLINE size_t hak__superslab_index_find(enum superslab_index kind, uint32_t least, size_t from)
+{
+    return hak__superslab_index_find_in(kind, least, from, NULL);
+}
 
 /* Sets the superslab's byte, and the maxima above it. */
 HAK_HIDDEN void hak__superslab_index_set(enum superslab_index kind, size_t index, uint32_t value);

@@ -8,6 +8,7 @@
 #include "base/bits.h"
 #include "os/os.h"
 #include "region/mappings.h"
+#include "region/numa.h"
 #include "region/superslab.h"
 #include "region/window.h"
 
@@ -59,15 +60,16 @@ static struct slice_run run_take_free(size_t count)
  * Under GROWTH. */
 static bool run_claim(size_t superslabs)
 {
-    struct superslab_table *table = &hak__superslabs;
-    size_t first = table->frontier, next = bits_align_up(first, SUPERSLAB_SLICES);
+    size_t *frontier = hak__numa_frontier();
+    size_t first = hak__numa_reserve(frontier, (superslabs + 1) * SUPERSLAB_SLICES);
+    size_t next = bits_align_up(first, SUPERSLAB_SLICES);
     size_t end = next + superslabs * SUPERSLAB_SLICES;
     if (end * SLICE_SIZE > hak__window.size) {
         return false;
     }
     int error = hak__mappings_claim(first, end - first);
     if (error == -EEXIST) { /* another mapping is there: skip a superslab */
-        table->frontier = next + (next == first ? SUPERSLAB_SLICES : 0);
+        *frontier = next + (next == first ? SUPERSLAB_SLICES : 0);
         return true;
     }
     if (error == 0 && hak__window_grow_tables(end) != 0) {
@@ -86,7 +88,7 @@ static bool run_claim(size_t superslabs)
             hak__os_discard(window_slice_address(slice), (end - slice) * SLICE_SIZE);
             return false;
         }
-        table->frontier = slice;
+        *frontier = slice;
     }
     return true;
 }

@@ -9,6 +9,7 @@
 #include "core/knobs.h"
 #include "os/os.h"
 #include "region/huge.h"
+#include "region/numa.h"
 #include "region/secure.h"
 #include "region/superslab.h"
 
@@ -151,6 +152,8 @@ int hak__window_grow_tables(size_t slice_count)
 bool hak__window_give_spare(size_t slice_count)
 {
     bool given = false;
+    size_t limit = hak__window.shared_limit; /* of the memory node that has claimed farthest */
+    slice_count = slice_count > limit ? slice_count : limit;
     for (int i = 0; i < PAIR_COUNT; i++) {
         struct table_pair *pair = &window_pairs[i];
         size_t below = table_sides(i, slice_count).below;
@@ -168,7 +171,7 @@ void hak__window_skip(size_t slice)
 {
     struct table_pair *pair = &window_pairs[PAIR_SLABS];
     uintptr_t high = bits_align_down(pair->meet + slice * SLAB_METADATA_SIZE, hak__os_page_size());
-    if (high > pair->high) {
+    if (high > pair->high && hak__numa == NULL) { /* else another node's frontier may lie there */
         atomic_store_relaxed(&window_skipped_bytes, window_skipped_bytes + (high - pair->high));
         atomic_store_relaxed(&pair->high, high);
     }

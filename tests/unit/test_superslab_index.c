@@ -6,15 +6,21 @@
  */
 #include "unit.h"
 
+#include "region/numa.h"
+
 /* Three levels of maxima, the highest of four bytes. */
 enum { SUPERSLABS = 3 * 64 * 64 + 70, STEPS = SUPPORT_SLOW ? 4000 : 20000, VALUE_MAX = 65 };
 
 static unsigned char expected[INDEX_KINDS][SUPERSLABS];
+/* Those of a memory node, as numa_groups returns them: a word for each 64. */
+static uint64_t groups[(SUPERSLABS / 64 / 64 + 1) * NUMA_NODES_MAX];
 
-static size_t expected_find(enum superslab_index kind, uint32_t least, size_t from)
+static size_t expected_find(enum superslab_index kind, uint32_t least, size_t from,
+                            const uint64_t *among)
 {
     for (size_t index = from; index < hak__superslabs.count; index++) {
-        if (expected[kind][index] >= least) {
+        bool counts = among == NULL || numa_has_group(among, index / SUPERSLAB_GROUP);
+        if (counts && expected[kind][index] >= least) {
             return index;
         }
     }
@@ -41,8 +47,15 @@ static void random_step(uint64_t *random)
     uint32_t least = 1 + (uint32_t)random_below(random, VALUE_MAX);
     size_t from = random_below(random, hak__superslabs.count + 3);
     assert_int_equal(hak__superslab_index_find(kind, least, from),
-                     expected_find(kind, least, from));
-    assert_int_equal(hak__superslab_index_find(kind, least, 0), expected_find(kind, least, 0));
+                     expected_find(kind, least, from, NULL));
+    assert_int_equal(hak__superslab_index_find(kind, least, 0),
+                     expected_find(kind, least, 0, NULL));
+    size_t block = random_below(random, COUNT_OF(groups) / NUMA_NODES_MAX);
+    groups[block * NUMA_NODES_MAX] = random_next(random) & random_next(random);
+    assert_int_equal(hak__superslab_index_find_in(kind, least, from, groups),
+                     expected_find(kind, least, from, groups));
+    assert_int_equal(hak__superslab_index_find_in(kind, least, 0, groups),
+                     expected_find(kind, least, 0, groups));
 }
 
 static void clear(uint64_t *random)
