@@ -49,12 +49,14 @@ static long os_getcpu_rseq(unsigned *processor, unsigned *node, void *unused)
     return 0;
 }
 
+/* The vDSO of aarch64 has no such function. */
 static void os_init_node(void)
 {
-    bool rseq = &__rseq_size != NULL && __rseq_size != 0 &&
-                getauxval(OS_AT_RSEQ_FEATURE_SIZE) >= (RSEQ_NODE + 1) * sizeof(uint32_t);
-    hak__os_getcpu =
-        rseq ? os_getcpu_rseq : (os_getcpu_function *)(uintptr_t)hak__vdso_find("__vdso_getcpu");
+    hak__os_getcpu = (os_getcpu_function *)(uintptr_t)hak__vdso_find("__vdso_getcpu");
+    if (hak__os_getcpu == NULL && &__rseq_size != NULL && __rseq_size != 0 &&
+        getauxval(OS_AT_RSEQ_FEATURE_SIZE) >= (RSEQ_NODE + 1) * sizeof(uint32_t)) {
+        hak__os_getcpu = os_getcpu_rseq;
+    }
 }
 
 void hak__os_init(void)

@@ -17,7 +17,7 @@
  * differs from a machine with one node. With the table there is one page more for each 512 GiB of
  * heap, a group that is partly claimed for each node, and 0.2 % of its addresses for its tables.
  *
- * A thread learns its number where it joins a heap and at its ticks, from the vDSO, without a
+ * A thread learns its number where it joins a heap and at its ticks (hak__os_node), without a
  * system call. Slices that were purged are touched anew, so they lie where their group does. A
  * thread that was moved by the kernel takes slices of its new node from its next tick on.
  *
