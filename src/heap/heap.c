@@ -121,6 +121,8 @@ static void heap_list(struct heap *heap, struct slab_totals *totals)
     heap->slabs.totals = totals;
     heap->id = heap_next_id++;
     heap->slabs.key = heap->id << OWNER_CODE_BITS;
+    heap->slabs.part = heap->apart ? 0 : hak__superslab_part_for(0);
+    heap->spans.part = heap->slabs.part;
     heap->lock = (struct lock)LOCK_INITIAL(LOCK_RANK_HEAP);
     heap->slabs.lock = &heap->lock;
     heap->next = shared_heap_first;

@@ -106,7 +106,7 @@ struct sampled_totals hak__sampled_totals(void)
 static struct sampled_slice *sampled_add_slice(uint32_t class_index)
 {
     size_t bytes = size_class_bytes(class_index);
-    struct slice_run run = hak__superslab_take(sampled_slices(bytes), 1);
+    struct slice_run run = hak__superslab_take(0, sampled_slices(bytes), 1);
     if (run.slice == SLICE_NONE) {
         return NULL;
     }

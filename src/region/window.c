@@ -200,9 +200,13 @@ static size_t pair_bytes(const struct table_pair *pair)
 
 size_t hak__window_table_bytes(void)
 {
-    size_t slabs = pair_bytes(&window_pairs[PAIR_SLABS]);
+    size_t slabs = pair_bytes(&window_pairs[PAIR_SLABS]), parts = 0;
+    uintptr_t place;
+    for (uint32_t i = 0; i < superslab_parts(); i++) {
+        parts += hak__superslab_part_bytes(i, &place);
+    }
     slabs -= slabs == 0 ? 0 : window_room_bytes + atomic_load_relaxed(&window_skipped_bytes);
-    return pair_bytes(&window_pairs[PAIR_SLICES]) + slabs +
+    return parts + pair_bytes(&window_pairs[PAIR_SLICES]) + slabs +
            (HAK_SECURE ? pair_bytes(&window_pairs[PAIR_COUNT - 1]) : 0);
 }
 
