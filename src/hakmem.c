@@ -39,6 +39,7 @@
 #include "region/left.c"
 #include "region/object.c"
 #include "region/mappings.c"
+#include "region/numa.c"
 #include "region/purge.c"
 #include "region/secure.c"
 #include "region/superslab.c"

@@ -6,6 +6,7 @@
 #include "core/diagnose.h"
 #include "os/os.h"
 #include "region/left.h"
+#include "region/numa.h"
 #include "region/secure.h"
 #include "region/superslab.h"
 #include "region/window.h"
@@ -411,7 +412,7 @@ void hak__span_free_taken(struct span_cache *cache, struct counters *counters, s
         return;
     }
     span_wipe(slice, slices);
-    if (cache == NULL || cache->slices + slices > SPAN_CACHE_SLICES ||
+    if (cache == NULL || cache->slices + slices > SPAN_CACHE_SLICES || numa_is_far(slice) ||
         left_may_be_in(slice, slices)) {
         hak__span_give(slice, slices);
         return;

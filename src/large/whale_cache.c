@@ -124,10 +124,17 @@ static bool range_clears(const struct whale_range *range, const struct range_wis
     return wish->want_zero && range->resident > WHALE_CLEAR_MAX;
 }
 
+/* It lies on the calling thread's memory node. */
+static bool range_is_near(const struct whale_range *range)
+{
+    return range->whale.origin >> ORIGIN_NUMBER_BITS == hak__numa_node;
+}
+
 static bool range_fits(const struct whale_range *range, const struct whale_range *best,
                        const struct range_wish *wish)
 {
-    return (best == NULL || range->whale.size < best->whale.size) && !range_clears(range, wish) &&
+    return (best == NULL || range->whale.size < best->whale.size) && range_is_near(range) &&
+           !range_clears(range, wish) &&
            range_place(range->whale, wish->size, wish->alignment) != 0;
 }
 
@@ -155,7 +162,7 @@ static bool range_has_more_units(const struct whale_range *range, const struct w
                                  const struct range_wish *wish)
 {
     (void)wish;
-    return range_units(range) > (best == NULL ? 0 : range_units(best));
+    return range_is_near(range) && range_units(range) > (best == NULL ? 0 : range_units(best));
 }
 
 /* The first bytes of a range can be the end of a joined whale. They must lie in one mapping. In a
@@ -164,8 +171,9 @@ static bool range_has_end(const struct whale_range *range, const struct whale_ra
                           const struct range_wish *wish)
 {
     uintptr_t unit_end = bits_align_up(range->whale.address + 1, HUGE_PAGE_SIZE);
-    return range->resident == range->whale.size && range->whale.size >= wish->size &&
-           (range->whale.origin != 0 || range->whale.address + wish->size <= unit_end) &&
+    return range_is_near(range) && range->resident == range->whale.size &&
+           range->whale.size >= wish->size &&
+           (!whale_is_joined(range->whale) || range->whale.address + wish->size <= unit_end) &&
            (best == NULL || range->whale.size < best->whale.size);
 }
 
@@ -194,8 +202,9 @@ static void cache_take_parts(struct whale_parts *taken, size_t size)
 static bool range_stretches(const struct whale_range *range, const struct whale_range *best,
                             const struct range_wish *wish)
 {
-    return (best == NULL || range->whale.size > best->whale.size) && range->whale.origin != 0 &&
-           range->whale.size < wish->size && !range_clears(range, wish);
+    return (best == NULL || range->whale.size > best->whale.size) && range_is_near(range) &&
+           !whale_is_joined(range->whale) && range->whale.size < wish->size &&
+           !range_clears(range, wish);
 }
 
 /* Takes the largest range of one mapping, which the caller stretches. False: it has less than half

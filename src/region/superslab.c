@@ -125,17 +125,17 @@ struct superslab_wish {
 
 /* One of the starts of a run of `count`: the lowest; in the secure form any, or for a long run the
  * lowest or the highest, so that others fit beside it. Under REGION. */
-static uint32_t superslab_choose(uint64_t starts, uint32_t count)
+static uint32_t superslab_choose(struct superslab_part *part, uint64_t starts, uint32_t count)
 {
     if (!HAK_SECURE) {
         return bits_lowest(starts);
     }
-    static uint64_t random;
-    random = random == 0 ? hak__secure.canary : random;
+    uint64_t *random = &part->random;
+    *random = *random == 0 ? hak__secure.canary + part->number : *random;
     if (count >= RANDOM_SLICES_MAX) {
-        return secure_random(&random) % 2 == 0 ? bits_lowest(starts) : bits_log2(starts);
+        return secure_random(random) % 2 == 0 ? bits_lowest(starts) : bits_log2(starts);
     }
-    uint32_t shift = secure_random(&random) % SUPERSLAB_SLICES;
+    uint32_t shift = secure_random(random) % SUPERSLAB_SLICES;
     uint64_t turned = starts >> shift | starts << ((SUPERSLAB_SLICES - shift) % SUPERSLAB_SLICES);
     return (bits_lowest(turned) + shift) % SUPERSLAB_SLICES;
 }
@@ -160,7 +160,7 @@ static size_t superslab_look(const struct superslab_wish *wish, uint32_t length,
         uint64_t map = wish->dirty_only ? superslab->free & superslab->dirty : superslab->free;
         uint64_t starts = bits_run_starts(map, wish->count) & aligned;
         if (starts != 0) {
-            return index * SUPERSLAB_SLICES + superslab_choose(starts, wish->count);
+            return index * SUPERSLAB_SLICES + superslab_choose(wish->part, starts, wish->count);
         }
         *from = superslab_next(wish->part, index);
     }
@@ -259,8 +259,9 @@ static struct slice_run superslab_take_free(struct superslab_wish wish, bool *go
     return run;
 }
 
-/* As superslab_take_free, from any other part than the wish's. */
-static struct slice_run superslab_take_other(struct superslab_wish wish, bool *goes_on)
+/* As superslab_take_free, from any other part than the wish's, or any of its node. */
+static struct slice_run superslab_take_other(struct superslab_wish wish, bool anywhere,
+                                             bool *goes_on)
 {
     struct slice_run run = {SLICE_NONE, false};
     struct superslab_part *own = wish.part;
@@ -268,37 +269,47 @@ static struct slice_run superslab_take_other(struct superslab_wish wish, bool *g
         wish.part = hak__superslab_parts[i];
         const size_t *slices =
             wish.dirty_only ? &wish.part->dirty_free_slices : &wish.part->free_slices;
-        if (wish.part != own && atomic_load_relaxed(slices) >= wish.count) {
+        if (wish.part != own && (anywhere || wish.part->node == own->node) &&
+            atomic_load_relaxed(slices) >= wish.count) {
             run = superslab_take_free(wish, goes_on);
         }
     }
     return run;
 }
 
+/* Makes more addresses free in any other part. */
+static bool superslab_advance_other(struct superslab_wish wish)
+{
+    bool advanced = false;
+    for (uint32_t i = 0; !advanced && i < superslab_parts(); i++) {
+        struct superslab_part *part = hak__superslab_parts[i];
+        advanced = part != wish.part && hak__superslab_advance(part, wish.count, wish.alignment);
+    }
+    return advanced;
+}
+
 /* Makes more slices free for the wish, or takes those of another part. Under GROWTH. */
 static struct slice_run superslab_grow(struct superslab_wish wish, bool *goes_on)
 {
     wish.dirty_only = true;
-    struct slice_run run = superslab_take_other(wish, goes_on);
+    struct slice_run run = superslab_take_other(wish, false, goes_on);
     wish.dirty_only = false;
     if (run.slice != SLICE_NONE || !*goes_on) {
         return run;
     }
-    if (hak__superslab_reclaim(wish.count)) { /* maybe one of another part */
+    if (hak__superslab_reclaim(wish.part->node, wish.count)) { /* maybe of another part */
         run = superslab_take_free(wish, goes_on);
-        return run.slice != SLICE_NONE || !*goes_on ? run : superslab_take_other(wish, goes_on);
+        return run.slice != SLICE_NONE || !*goes_on ? run
+                                                    : superslab_take_other(wish, false, goes_on);
     }
     if (hak__superslab_advance(wish.part, wish.count, wish.alignment)) {
         return run;
     }
-    run = superslab_take_other(wish, goes_on);
-    for (uint32_t i = 0; run.slice == SLICE_NONE && *goes_on && i < superslab_parts(); i++) {
-        struct superslab_part *part = hak__superslab_parts[i];
-        if (part != wish.part && hak__superslab_advance(part, wish.count, wish.alignment)) {
-            return superslab_take_other(wish, goes_on);
-        }
+    run = superslab_take_other(wish, true, goes_on);
+    if (run.slice == SLICE_NONE && *goes_on) {
+        *goes_on = hak__superslab_reclaim(NODE_ANY, wish.count) || superslab_advance_other(wish);
+        run = *goes_on ? superslab_take_other(wish, true, goes_on) : run;
     }
-    *goes_on = false;
     return run;
 }
 

@@ -17,8 +17,8 @@
  * Parts: the superslabs belong to parts, each with its own index, sums and REGION lock, so that
  * many processors do not share them. The first PART_HEAPS_LONE heaps have part 0, and each
  * PART_HEAPS further ones another. A part gets addresses in groups of superslabs. A request gets
- * free slices of its heap's part, else dirty ones of another part, else new memory, else clean ones
- * of another part. The secure form has one part.
+ * free slices of its heap's part, else dirty ones of another part of its memory node (numa.h), else
+ * new memory, else what any part has. The secure form has a part for each node.
  *
  * Locks: REGION guards every map, state and sum of its part; nobody holds two of these locks.
  * GROWTH serialises claims, releases and the making of parts, and is taken before REGION. PURGE
@@ -100,9 +100,10 @@ HAK_HIDDEN bool hak__superslab_take_exact(size_t slice, uint32_t count);
  */
 HAK_HIDDEN struct slice_run hak__superslab_take_run(size_t superslabs);
 HAK_HIDDEN void hak__superslab_give_run(size_t slice, size_t superslabs);
-/* Maps a released superslab again, for a run of `count` slices. False: there is none, an error, or
- * refused. Under GROWTH. */
-HAK_HIDDEN bool hak__superslab_reclaim(uint32_t count);
+/* Maps a released superslab of the node again (of any: NODE_ANY), for a run of `count` slices.
+ * False: there is none, an error, or refused. Under GROWTH. */
+#define NODE_ANY UINT32_MAX
+HAK_HIDDEN bool hak__superslab_reclaim(uint32_t node, uint32_t count);
 /* Maps slices at the part's frontier, enough for `count` at `alignment`. False: no memory. Under
  * GROWTH. */
 HAK_HIDDEN bool hak__superslab_advance(struct superslab_part *part, uint32_t count,
@@ -207,6 +208,7 @@ struct superslab_part {
     /* the sums of all parts know of so many */
     size_t free_told __attribute__((aligned(HAK_CACHE_LINE)));
     size_t dirty_free_told;
+    uint64_t random;     /* secure form */
     size_t aligned_next; /* superslab at which step 3 of superslab_find_aligned goes on */
     size_t frontier;     /* slice at which it claims next; under GROWTH */
 };
@@ -229,6 +231,8 @@ HAK_HIDDEN extern struct superslab_part hak__superslab_first; /* part 0 */
 /* The part for a new heap whose threads run on the memory node `node`. Makes one if it is time for
  * it and there is memory. Under HEAPS. */
 HAK_HIDDEN uint32_t hak__superslab_part_for(uint32_t node);
+/* A part of the node, for memory of no heap; 0 if it has none. Any thread. */
+HAK_HIDDEN uint32_t hak__superslab_part_near(uint32_t node);
 /* Bytes of the part's own mapping, for its group list, which begins at *place. 0: it has none. */
 HAK_HIDDEN size_t hak__superslab_part_bytes(uint32_t number, uintptr_t *place);
 /* If there are several parts: gives the part the next group that none has. False: no memory. Under

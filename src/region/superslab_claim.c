@@ -42,12 +42,15 @@ bool hak__superslab_publish(size_t first, uint32_t count)
     return true;
 }
 
-/* A released superslab. INDEX_NONE: refused. There is one, as states change under GROWTH only. */
-static size_t superslab_find_released(void)
+/* A released superslab of the node, or of any. INDEX_NONE: there is none, or refused. */
+static size_t superslab_find_released(uint32_t node)
 {
     size_t index = INDEX_NONE;
     for (uint32_t i = 0; i < superslab_parts() && index == INDEX_NONE; i++) {
         struct superslab_part *part = hak__superslab_parts[i];
+        if (node != NODE_ANY && part->node != node) {
+            continue;
+        }
         if (!hak__superslab_lock(&part->lock)) {
             break;
         }
@@ -57,11 +60,11 @@ static size_t superslab_find_released(void)
     return index;
 }
 
-bool hak__superslab_reclaim(uint32_t count)
+bool hak__superslab_reclaim(uint32_t node, uint32_t count)
 {
     struct superslab_table *table = &hak__superslabs;
     while (table->released_count != 0) {
-        size_t index = superslab_find_released();
+        size_t index = superslab_find_released(node);
         if (index == INDEX_NONE) {
             return false;
         }
@@ -159,7 +162,7 @@ bool hak__superslab_advance(struct superslab_part *part, uint32_t count, uint32_
         if (!part_reach(part)) {
             return false;
         }
-        size_t first = part->frontier, limit = hak__window.shared_limit;
+        size_t first = part->frontier;
         uint32_t offset = (uint32_t)(first % SUPERSLAB_SLICES);
         uint32_t left = SUPERSLAB_SLICES - offset;
         uint32_t needed = (uint32_t)(bits_align_up(offset, alignment) - offset) + count;
@@ -181,7 +184,7 @@ bool hak__superslab_advance(struct superslab_part *part, uint32_t count, uint32_
             error = superslab_claim(first, claim);
         }
         if (error != 0 && error != -EEXIST && !hak__mappings_are_short() &&
-            hak__window_give_spare(first + claim > limit ? first + claim : limit)) {
+            hak__window_give_spare(first + claim)) {
             error = superslab_claim(first, claim);
         }
         if (error == -EEXIST) { /* another mapping is there: skip the superslab */

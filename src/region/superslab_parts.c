@@ -2,13 +2,11 @@
 /* superslab_parts.c: makes parts, gives them addresses, and adds their sums up. See superslab.h. */
 #include "base/bits.h"
 #include "os/os.h"
+#include "region/numa.h"
 #include "region/superslab.h"
 #include "region/window.h"
 
 #include <string.h>
-
-/* Memory nodes (NUMA) that are told apart. Twice: twice the table below. */
-#define NODES_MAX 64u
 
 struct superslab_part hak__superslab_first = {.lock = LOCK_INITIAL(LOCK_RANK_REGION)};
 struct superslab_part *hak__superslab_parts[PARTS_MAX] = {&hak__superslab_first};
@@ -17,7 +15,7 @@ struct superslab_part *hak__superslab_parts[PARTS_MAX] = {&hak__superslab_first}
 static struct {
     uint32_t heaps;
     uint32_t part; /* the newest one */
-} part_nodes[NODES_MAX];
+} part_nodes[NUMA_NODES_MAX];
 
 void hak__superslab_tables(struct superslab_group *groups_end)
 {
@@ -81,6 +79,9 @@ static bool part_list_first(void)
         list = part_map();
     }
     if (list == NULL || !lock_acquire_soon(&part->lock)) {
+        if (list != NULL) {
+            hak__os_discard(list, part_bytes());
+        }
         return false;
     }
     size_t count = slices / GROUP_SLICES;
@@ -145,12 +146,21 @@ static uint32_t part_next(uint32_t node, uint32_t before)
 
 uint32_t hak__superslab_part_for(uint32_t node)
 {
-    node %= NODES_MAX;
     uint32_t heaps = part_nodes[node].heaps++, part = part_nodes[node].part;
-    bool lone = node == 0 && heaps < PART_HEAPS_LONE;
-    if (!HAK_SECURE && !lone && heaps % PART_HEAPS == 0) {
+    bool more =
+        heaps < PART_HEAPS_LONE ? heaps == 0 && node != 0 : !HAK_SECURE && heaps % PART_HEAPS == 0;
+    if (more) {
         part = part_next(node, part);
         part_nodes[node].part = part;
+    }
+    return part;
+}
+
+uint32_t hak__superslab_part_near(uint32_t node)
+{
+    uint32_t part = superslab_parts() - 1;
+    while (part != 0 && hak__superslab_parts[part]->node != node) {
+        part--;
     }
     return part;
 }

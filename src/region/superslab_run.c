@@ -8,6 +8,7 @@
 #include "base/bits.h"
 #include "os/os.h"
 #include "region/mappings.h"
+#include "region/numa.h"
 #include "region/superslab.h"
 #include "region/window.h"
 
@@ -56,17 +57,20 @@ static struct slice_run run_take_free(struct superslab_part *part, size_t count)
     return run;
 }
 
-/* The same, of any part. */
-static struct slice_run run_take_any(size_t count)
+/* The same, of any part of the node, or of any (NODE_ANY). */
+static struct slice_run run_take_any(uint32_t node, size_t count)
 {
     struct slice_run run = {SLICE_NONE, false};
     for (uint32_t i = 0; i < superslab_parts() && run.slice == SLICE_NONE; i++) {
-        run = run_take_free(hak__superslab_parts[i], count);
+        struct superslab_part *part = hak__superslab_parts[i];
+        if (node == NODE_ANY || part->node == node) {
+            run = run_take_free(part, count);
+        }
     }
     return run;
 }
 
-/* If there are several parts: makes sure that `slices` from part 0's frontier on are the part's.
+/* If there are several parts: makes sure that `slices` from the frontier on are the part's.
  * False: no memory. Under GROWTH. */
 static bool run_reach(struct superslab_part *part, size_t slices)
 {
@@ -88,9 +92,8 @@ static bool run_reach(struct superslab_part *part, size_t slices)
 /* Claims the rest of the superslab at the frontier and `superslabs` whole ones after it. False: no
  * memory. True: they are claimed, or another mapping was there and the caller should try again.
  * Under GROWTH. */
-static bool run_claim(size_t superslabs)
+static bool run_claim(struct superslab_part *part, size_t superslabs)
 {
-    struct superslab_part *part = &hak__superslab_first;
     if (!run_reach(part, (superslabs + 1) * SUPERSLAB_SLICES)) {
         return false;
     }
@@ -128,12 +131,13 @@ static bool run_claim(size_t superslabs)
 struct slice_run hak__superslab_take_run(size_t superslabs)
 {
     struct slice_run run = {SLICE_NONE, false};
+    struct superslab_part *part = hak__superslab_parts[hak__superslab_part_near(hak__numa_node)];
     bool grown = true;
     for (uint32_t i = 0; run.slice == SLICE_NONE && grown && i < RUN_TRIES; i++) {
         uint64_t signals = hak__lock_block_signals();
         lock_acquire(&hak__growth_lock);
-        run = run_take_any(superslabs);
-        grown = run.slice != SLICE_NONE || run_claim(superslabs);
+        run = run_take_any(part->node, superslabs);
+        grown = run.slice != SLICE_NONE || run_claim(part, superslabs);
         lock_release(&hak__growth_lock);
         hak__os_restore_signals(signals);
     }
@@ -141,8 +145,8 @@ struct slice_run hak__superslab_take_run(size_t superslabs)
     for (grown = true; run.slice == SLICE_NONE && grown;) {
         uint64_t signals = hak__lock_block_signals();
         lock_acquire(&hak__growth_lock);
-        grown = hak__superslab_reclaim(SUPERSLAB_SLICES);
-        run = run_take_any(superslabs);
+        grown = hak__superslab_reclaim(NODE_ANY, SUPERSLAB_SLICES);
+        run = run_take_any(NODE_ANY, superslabs);
         lock_release(&hak__growth_lock);
         hak__os_restore_signals(signals);
     }

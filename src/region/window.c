@@ -151,6 +151,8 @@ int hak__window_grow_tables(size_t slice_count)
 bool hak__window_give_spare(size_t slice_count)
 {
     bool given = false;
+    size_t limit = hak__window.shared_limit; /* of the part that has claimed farthest */
+    slice_count = slice_count > limit ? slice_count : limit;
     for (int i = 0; i < PAIR_COUNT; i++) {
         struct table_pair *pair = &window_pairs[i];
         size_t below = table_sides(i, slice_count).below;
