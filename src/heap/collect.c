@@ -66,7 +66,7 @@ struct object_list hak__heap_borrow(const struct heap *own, uint32_t class_index
     /* Without enough free slices for a slab the process must map memory, which takes longer than a
      * wait. The thread that holds another heap's lock may be preempted, and its heap may have what
      * is needed. */
-    bool wait = hak__superslab_bytes_free() < slices * SLICE_SIZE;
+    bool wait = hak__superslab_bytes_claimed() < (hak__superslab_taken() + slices) * SLICE_SIZE;
     /* acquire: pairs with the release below. The words of the heap are visible, as in
      * hak__heap_first. */
     struct heap *start = atomic_load_acquire(&shared_lender);

@@ -68,7 +68,7 @@ static struct heap *heap_choose_free(void)
             continue;
         }
         any = heap;
-        bool near = numa_groups() == NULL || heap->node == hak__numa_node;
+        bool near = heap->node == hak__numa_node;
         if (near && !hak__lock_is_stuck(&heap->lock) &&
             (best == NULL || heap->threads_count < best->threads_count)) {
             best = heap;
@@ -103,7 +103,7 @@ static struct heap *heap_choose(uint32_t heaps_max)
     if (HAK_UNLIKELY(heaps_max == HEAP_ESCAPE)) {
         return heap_choose_free();
     }
-    if (HAK_UNLIKELY(numa_groups() != NULL) && heaps_max > 1) {
+    if (HAK_UNLIKELY(atomic_load_relaxed(&hak__numa_several)) && heaps_max > 1) {
         return heap_choose_near(heaps_max);
     }
     if (heap_without_threads == 0 && heap_count < heaps_max) {
@@ -141,6 +141,9 @@ static void heap_list(struct heap *heap, struct slab_totals *totals)
     heap->id = heap_next_id++;
     heap->node = hak__numa_node;
     heap->slabs.key = heap->id << OWNER_CODE_BITS;
+    heap->slabs.part =
+        heap->apart ? hak__superslab_part_near(heap->node) : hak__superslab_part_for(heap->node);
+    heap->spans.part = heap->slabs.part;
     heap->lock = (struct lock)LOCK_INITIAL(LOCK_RANK_HEAP);
     heap->slabs.lock = &heap->lock;
     heap->next = shared_heap_first;

@@ -36,21 +36,10 @@ static size_t shared_slices_most = SIZE_MAX;
 
 /* --- the bound --- */
 
-static size_t slices_in_use(void)
-{
-    size_t claimed = hak__superslab_bytes_claimed(), free = hak__superslab_bytes_free();
-    return claimed > free ? claimed - free : 0; /* they are read at different moments */
-}
-
-static size_t bytes_in_use(void)
-{
-    return hak__whale_registry_totals().live_bytes + slices_in_use();
-}
-
 bool hak__whale_cache_exceeds(void)
 {
     size_t most = atomic_load_relaxed(&shared_slices_most);
-    return most != SIZE_MAX && slices_in_use() + hak__superslab_bytes_dirty() > most;
+    return most != SIZE_MAX && hak__superslab_bytes_touched() > most;
 }
 
 static void peak_note(size_t in_use, uint32_t now_ms)
@@ -69,10 +58,10 @@ static void peak_note(size_t in_use, uint32_t now_ms)
  * most knobs.whale_cache_bytes. 0 above the soft limit. Under WHALES. */
 static size_t cache_bound(uint32_t now_ms)
 {
-    size_t in_use = bytes_in_use();
-    peak_note(in_use, now_ms);
+    size_t whales = hak__whale_registry_totals().live_bytes;
+    peak_note(whales + hak__superslab_taken() * SLICE_SIZE, now_ms);
     size_t most = peak.now > peak.before ? peak.now : peak.before;
-    size_t others = in_use + hak__superslab_bytes_dirty();
+    size_t others = whales + hak__superslab_bytes_touched();
     if (most <= others || hak__os_mapped_bytes() > atomic_load_relaxed(&hak__knobs.limit)) {
         return 0;
     }
@@ -416,7 +405,8 @@ size_t hak__whale_cache_trim(uint32_t age_ms)
         lock_acquire(&hak__whale_lock);
         uint32_t now = hak__os_clock_ms(); /* under the lock: no range is younger */
         if (age_ms == 0) { /* memory that goes back now does not count for the peak */
-            peak.now = peak.before = bytes_in_use();
+            peak.now = peak.before =
+                hak__whale_registry_totals().live_bytes + hak__superslab_taken() * SLICE_SIZE;
         }
         size_t bound = cache_bound(now);
         for (count = 0; hak__ranges.count != 0 && count < WHALE_DROP_MAX; count++) {
@@ -429,7 +419,7 @@ size_t hak__whale_cache_trim(uint32_t age_ms)
         size_t room = hak__ranges.count == 0         ? SIZE_MAX
                       : bound < hak__ranges.resident ? 0
                                                      : bound - hak__ranges.resident;
-        size_t slices = slices_in_use() + hak__superslab_bytes_dirty();
+        size_t slices = hak__superslab_bytes_touched();
         atomic_store_relaxed(&shared_slices_most,
                              room > SIZE_MAX - slices ? SIZE_MAX : slices + room);
         lock_release(&hak__whale_lock);

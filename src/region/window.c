@@ -9,7 +9,6 @@
 #include "core/knobs.h"
 #include "os/os.h"
 #include "region/huge.h"
-#include "region/numa.h"
 #include "region/secure.h"
 #include "region/superslab.h"
 
@@ -152,7 +151,7 @@ int hak__window_grow_tables(size_t slice_count)
 bool hak__window_give_spare(size_t slice_count)
 {
     bool given = false;
-    size_t limit = hak__window.shared_limit; /* of the memory node that has claimed farthest */
+    size_t limit = hak__window.shared_limit; /* of the part that has claimed farthest */
     slice_count = slice_count > limit ? slice_count : limit;
     for (int i = 0; i < PAIR_COUNT; i++) {
         struct table_pair *pair = &window_pairs[i];
@@ -171,7 +170,7 @@ void hak__window_skip(size_t slice)
 {
     struct table_pair *pair = &window_pairs[PAIR_SLABS];
     uintptr_t high = bits_align_down(pair->meet + slice * SLAB_METADATA_SIZE, hak__os_page_size());
-    if (high > pair->high && hak__numa == NULL) { /* else another node's frontier may lie there */
+    if (high > pair->high) {
         atomic_store_relaxed(&window_skipped_bytes, window_skipped_bytes + (high - pair->high));
         atomic_store_relaxed(&pair->high, high);
     }
@@ -203,9 +202,13 @@ static size_t pair_bytes(const struct table_pair *pair)
 
 size_t hak__window_table_bytes(void)
 {
-    size_t slabs = pair_bytes(&window_pairs[PAIR_SLABS]);
+    size_t slabs = pair_bytes(&window_pairs[PAIR_SLABS]), parts = 0;
+    uintptr_t place;
+    for (uint32_t i = 0; i < superslab_parts(); i++) {
+        parts += hak__superslab_part_bytes(i, &place);
+    }
     slabs -= slabs == 0 ? 0 : window_room_bytes + atomic_load_relaxed(&window_skipped_bytes);
-    return pair_bytes(&window_pairs[PAIR_SLICES]) + slabs +
+    return parts + pair_bytes(&window_pairs[PAIR_SLICES]) + slabs +
            (HAK_SECURE ? pair_bytes(&window_pairs[PAIR_COUNT - 1]) : 0);
 }
 

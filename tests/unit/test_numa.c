@@ -37,7 +37,11 @@ static int start(void **state)
 
 static size_t take(uint32_t count)
 {
-    size_t slice = hak__superslab_take(count, 1).slice;
+    uint32_t part = hak__superslab_part_near(hak__numa_node);
+    if (hak__superslab_parts[part]->node != hak__numa_node) {
+        part = hak__superslab_part_for(hak__numa_node);
+    }
+    size_t slice = hak__superslab_take(part, count, 1).slice;
     REQUIRE(slice != SLICE_NONE);
     return slice;
 }
@@ -49,7 +53,7 @@ TEST(one_node)
     assert_int_equal(hak__numa_look(), 0);
     struct thread *thread = adopt();
     hak__thread_park(thread);
-    assert_null(hak__numa);
+    assert_false(hak__numa_several);
     assert_int_equal(take(1) / SUPERSLAB_SLICES, 0);
     assert_true(hak__os_calls[OS_CALL_MAP] <= maps + 1);
 }
@@ -59,10 +63,10 @@ TEST_WITH_KNOBS(switched_off)
     hak__knobs.numa = false;
     node_now = OTHER;
     assert_int_equal(hak__numa_look(), 0);
-    assert_null(hak__numa);
+    assert_false(hak__numa_several);
     hak__knobs.numa = true;
     go(OTHER);
-    assert_non_null(hak__numa);
+    assert_true(hak__numa_several);
     go(FIRST);
 }
 
@@ -109,7 +113,9 @@ TEST(slices_stay_on_their_node)
         require_own(round);
         assert_true(hak__superslab_bytes_claimed() == claimed);
     }
-    assert_true(hak__superslab_index_is_right());
+    for (uint32_t i = 0; i < superslab_parts(); i++) {
+        assert_true(hak__superslab_index_is_right(hak__superslab_parts[i]));
+    }
     for (size_t i = 0; i < NODES * RUNS; i++) {
         hak__superslab_give(runs[i % NODES][i / NODES], LENGTH);
     }
@@ -139,7 +145,11 @@ TEST(foreign_addresses)
 {
     for (size_t i = 0; i < NODES; i++) {
         go(nodes[i]);
-        size_t *frontier = hak__numa_frontier(), first = hak__numa_reserve(frontier, 1);
+        const struct superslab_part *part =
+            hak__superslab_parts[hak__superslab_part_near(hak__numa_node)];
+        size_t first = part->frontier < hak__superslab_end(part)
+                           ? part->frontier
+                           : hak__superslabs.groups_count * GROUP_SLICES;
         size_t bytes = (GROUP_SLICES - first % GROUP_SLICES) * SLICE_SIZE;
         void *foreign = unit_occupy((uintptr_t)window_slice_address(first), bytes);
         size_t before = hak__superslab_bytes_claimed();
@@ -148,7 +158,9 @@ TEST(foreign_addresses)
         }
         REQUIRE(munmap(foreign, bytes) == 0);
     }
-    assert_true(hak__superslab_index_is_right());
+    for (uint32_t i = 0; i < superslab_parts(); i++) {
+        assert_true(hak__superslab_index_is_right(hak__superslab_parts[i]));
+    }
     go(FIRST);
 }
 
