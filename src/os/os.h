@@ -357,7 +357,9 @@ HAK_HIDDEN bool hak__os_is_last_thread(uint32_t others_count);
 HAK_HIDDEN void hak__os_name_thread(const char *name);
 /* Copies the calling thread's name, zero-terminated. */
 HAK_HIDDEN void hak__os_thread_name(char name[16]);
-/* Writes all `size` bytes to a descriptor. What fails sends no signal (SIGXFSZ, SIGPIPE). */
+/* Writes all `size` bytes to a descriptor. What fails sends no signal (SIGXFSZ, SIGPIPE), and
+ * leaves no part at the end of a file that is appended to. It waits seconds
+ * for a pipe's reader. */
 HAK_HIDDEN int hak__os_write(int descriptor, const char *text, size_t size);
 /* Why a file could not be opened or written, in words. `error` is -errno. */
 HAK_HIDDEN const char *hak__os_file_error(int error);

@@ -9,13 +9,21 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "os/quiet.h"
+
+/* Seconds that a write waits for the reader of a pipe. Twice: a process whose report nobody reads
+ * lives that much longer. Half: a reader that is slow for a moment gets no end of the report. */
+#define OS_WRITE_WAIT_S 5
+/* What a pipe that is ready takes at least. */
+#define OS_PIPE_PAGE 4096
 
 const char *hak__os_file_error(int error)
 {
@@ -215,22 +223,59 @@ void hak__os_close(int descriptor)
     errno = saved;
 }
 
+/* Bytes that a write to the descriptor takes without a wait: all of a file's; a page of a pipe's,
+ * or all that an empty one holds, so that a report stays in one piece. 0: a pipe or socket has
+ * taken nothing for OS_WRITE_WAIT_S. */
+static size_t os_write_room(int descriptor, mode_t mode, size_t size)
+{
+    struct pollfd wanted = {descriptor, POLLOUT, 0};
+    struct timespec wait = {OS_WRITE_WAIT_S, 0}; /* the kernel stores what is left */
+    int unread = 1;
+    long ready, room = OS_PIPE_PAGE;
+    if (!S_ISFIFO(mode) && !S_ISSOCK(mode)) {
+        return size;
+    }
+    do {
+        ready = syscall(SYS_ppoll, &wanted, 1L, &wait, NULL, 0L);
+    } while (ready < 0 && errno == EINTR);
+    if (syscall(SYS_ioctl, descriptor, FIONREAD, &unread) == 0 && unread == 0 && S_ISFIFO(mode)) {
+        long all = syscall(SYS_fcntl, descriptor, F_GETPIPE_SZ);
+        room = all > room ? all : room;
+    }
+    return ready == 0 ? 0 : size < (size_t)room ? size : (size_t)room;
+}
+
+/* Takes back the `size` bytes of a file's end that were just appended. */
+static void os_take_back(int descriptor, size_t size)
+{
+    struct stat file;
+    long end = syscall(SYS_lseek, descriptor, 0L, SEEK_CUR);
+    if (end >= (long)size && os_appends(descriptor) && syscall(SYS_fstat, descriptor, &file) == 0 &&
+        file.st_size == end) { /* else another process has appended meanwhile */
+        syscall(SYS_ftruncate, descriptor, end - (long)size);
+    }
+}
+
 int hak__os_write(int descriptor, const char *text, size_t size)
 {
     int saved = errno;
     int error = 0;
+    size_t done = 0;
+    /* a filter of system calls may kill for the calls that only hakmem makes */
+    bool may_ask = hak__os_may_ask();
+    mode_t mode = may_ask ? os_identify(descriptor).mode : 0;
     struct os_quiet quiet = os_quiet_begin();
-    while (size != 0) {
-        ssize_t written = syscall(SYS_write, descriptor, text, size);
-        if (written < 0 && errno == EINTR) {
-            continue;
+    while (done != size && error == 0) {
+        size_t room = os_write_room(descriptor, mode, size - done);
+        ssize_t written = room == 0 ? 0 : syscall(SYS_write, descriptor, text + done, room);
+        if (written > 0) {
+            done += (size_t)written;
+        } else if (written == 0 || errno != EINTR) {
+            error = written < 0 ? -errno : room == 0 ? -EPIPE : -EIO;
         }
-        if (written <= 0) {
-            error = written < 0 ? -errno : -EIO;
-            break;
-        }
-        text += written;
-        size -= (size_t)written;
+    }
+    if (error != 0 && done != 0 && may_ask) {
+        os_take_back(descriptor, done);
     }
     os_quiet_end(&quiet, error);
     errno = saved;

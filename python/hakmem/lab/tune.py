@@ -186,7 +186,7 @@ class Tuning:
                     if not runner.is_interrupt(error):
                         raise
                     raise Problem(
-                        f"stopped; {self._count()} candidates are saved, the same command goes on",
+                        f"stopped; saved candidates: {self._count()}; the same command goes on",
                         runner.STATUS_INTERRUPTED,
                     ) from error
         plan = self.journal.facts["plan"]
