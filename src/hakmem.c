@@ -6,6 +6,7 @@
 #define _GNU_SOURCE 1
 
 #include "base/exponential.c"
+#include "base/mapped.c"
 #include "base/text.c"
 
 #include "os/cgroup.c"
