@@ -6,8 +6,10 @@
 /* No way into the kernel, or only by wrapped functions: a new name belongs to one of the lists. */
 static const char *const harmless[] = {
     "__errno_location",
-    "__libc_single_threaded", /* a variable, of glibc's alone */
-    "hakmem_options",         /* a constant of the program */
+    "__libc_single_threaded", /* a variable, of glibc's alone, and two others */
+    "__rseq_offset",
+    "__rseq_size",
+    "hakmem_options", /* a constant of the program */
     "memcpy",
     "memmove",
     "memset",
