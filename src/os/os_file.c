@@ -77,13 +77,12 @@ static struct os_file os_error_file; /* descriptor 2 when the process started */
 static struct os_file os_identify(int descriptor)
 {
     struct stat file;
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     struct os_file found = {.known = false};
     if (syscall(SYS_fstat, descriptor, &file) == 0) {
         found = (struct os_file){true,        file.st_mode,  file.st_dev,
                                  file.st_ino, file.st_nlink, file.st_uid};
     }
-    errno = saved;
     return found;
 }
 
@@ -103,24 +102,21 @@ static int os_no_follow(const char *path)
 /* Does not wait for a pipe's reader. Writes to a pipe or device do. */
 static int os_open(const char *path, int flags)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     int result = open(
         path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | os_no_follow(path) | flags,
         0600);
     struct os_file file = os_identify(result);
-    if (result < 0) {
-        result = -errno;
-    } else if (S_ISFIFO(file.mode) &&
-               file.user != (uint64_t)syscall(SYS_geteuid)) { /* who reads it? */
-        close(result);
-        result = -EPERM;
-    } else if (syscall(SYS_fcntl, result, F_SETFL, flags & O_APPEND) != 0) {
-        int error = errno;
-        close(result);
-        result = -error;
+    int error = result < 0 ? -errno : 0;
+    if (error == 0 && S_ISFIFO(file.mode) && file.user != (uint64_t)syscall(SYS_geteuid)) {
+        error = -EPERM; /* who reads it? */
+    } else if (error == 0 && syscall(SYS_fcntl, result, F_SETFL, flags & O_APPEND) != 0) {
+        error = -errno;
     }
-    errno = saved;
-    return result;
+    if (error != 0 && result >= 0) {
+        close(result);
+    }
+    return error != 0 ? error : result;
 }
 
 int hak__os_open_append(const char *path)
@@ -148,9 +144,8 @@ void hak__os_note_error_file(void)
 /* True: the descriptor is open for appending, as logs usually are and data files seldom. */
 static bool os_appends(int descriptor)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     int flags = (int)syscall(SYS_fcntl, descriptor, F_GETFL);
-    errno = saved;
     return flags >= 0 && (flags & O_APPEND) != 0;
 }
 
@@ -188,14 +183,13 @@ void hak__os_write_error(const char *text, size_t size)
 
 struct os_kept hak__os_keep(int descriptor)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     struct os_kept kept = {-1, 0, 0};
     int high = (int)syscall(SYS_fcntl, descriptor, F_DUPFD_CLOEXEC, OS_KEPT_MIN);
     struct os_file file = os_identify(high);
     if (file.known) {
         kept = (struct os_kept){high, (uint64_t)file.device, (uint64_t)file.inode};
     }
-    errno = saved;
     return kept;
 }
 
@@ -218,9 +212,8 @@ bool hak__os_is_kept(const struct os_kept *kept)
 
 void hak__os_close(int descriptor)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     close(descriptor);
-    errno = saved;
 }
 
 /* Bytes that a write to the descriptor takes without a wait: all of a file's; a page of a pipe's,
@@ -258,7 +251,7 @@ static void os_take_back(int descriptor, size_t size)
 
 int hak__os_write(int descriptor, const char *text, size_t size)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     int error = 0;
     size_t done = 0;
     /* a filter of system calls may kill for the calls that only hakmem makes */
@@ -278,35 +271,32 @@ int hak__os_write(int descriptor, const char *text, size_t size)
         os_take_back(descriptor, done);
     }
     os_quiet_end(&quiet, error);
-    errno = saved;
     return error;
 }
 
 long hak__os_read_file(const char *path, char *buffer, size_t size)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     /* A pipe without a writer must not block. */
-    long result = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (result < 0) {
-        result = -errno;
-    } else {
-        long descriptor = result, length = 0;
-        do { /* files of /proc come in pieces */
-            result = syscall(SYS_read, descriptor, buffer + length, size - (size_t)length);
-            length += result > 0 ? result : 0;
-        } while (result > 0 && (size_t)length < size);
-        result = result < 0 ? -errno : length;
-        syscall(SYS_close, descriptor);
+    long descriptor = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    long got, length = 0;
+    if (descriptor < 0) {
+        return -errno;
     }
-    errno = saved;
-    return result;
+    do { /* files of /proc come in pieces */
+        got = syscall(SYS_read, descriptor, buffer + length, size - (size_t)length);
+        length += got > 0 ? got : 0;
+    } while (got > 0 && (size_t)length < size);
+    length = got < 0 ? -errno : length;
+    syscall(SYS_close, descriptor);
+    return length;
 }
 
 /* The file of /proc needs only calls that programs make, too (os_filter.c). Without /proc, as after
  * chroot, the kernel copies, which a filter may forbid. */
 long hak__os_read_memory(uintptr_t from, void *to, size_t size)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     long got = -1,
          descriptor = syscall(SYS_openat, AT_FDCWD, "/proc/self/mem", O_RDONLY | O_CLOEXEC);
     errno = EACCES;
@@ -322,13 +312,12 @@ long hak__os_read_memory(uintptr_t from, void *to, size_t size)
         got = syscall(SYS_process_vm_readv, syscall(SYS_getpid), &local, 1L, &remote, 1L, 0L);
     }
     got = got >= 0 ? got : errno == EIO || errno == EFAULT ? 0 : -errno;
-    errno = saved;
     return got;
 }
 
 int hak__os_update_file(const char *path, const char *data, size_t size)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     long descriptor =
         syscall(SYS_openat, AT_FDCWD, path,
                 O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | os_no_follow(path), 0600);
@@ -339,6 +328,5 @@ int hak__os_update_file(const char *path, const char *data, size_t size)
     if (descriptor >= 0) {
         syscall(SYS_close, descriptor);
     }
-    errno = saved;
     return error;
 }
