@@ -219,11 +219,10 @@ HAK_INLINE size_t zone_table_offset(uint64_t id)
     return ((uint32_t)id * 0x9e3779b9u >> 8) * sizeof(struct zone_slot);
 }
 
-/* The same in the thread's table. */
+/* This thread's cache for the zone, if that is in its table. */
 HAK_INLINE bool zone_find_in_table(const struct hak_heap *zone, struct zone_cache **cache)
 {
-    /* relaxed: read anew, so that the common way of zone_find keeps it in no register */
-    const struct zone_thread *thread = atomic_load_relaxed(&hak__zone_thread);
+    const struct zone_thread *thread = hak__zone_thread;
     size_t offset = zone->table_offset;
     const struct zone_slot *slot = zone_slot_at(thread->table, offset & thread->table_mask);
     while (slot->id != zone->id) {

@@ -9,16 +9,18 @@
 #include <errno.h>
 #include <string.h>
 
-/* Takes an object from this thread's bin at `offset`; NULL: it has none, or the first is
- * corrupt. */
-HAK_INLINE void *call_pop(const struct hak_heap *zone, size_t offset)
+/* Takes an object from the cache's bin at `offset`; NULL: it has none, or the first is corrupt. */
+HAK_INLINE void *call_pop_from(struct zone_cache *cache, size_t offset)
 {
-    struct zone_cache *cache;
-    if (HAK_UNLIKELY(!zone_find(zone, &cache))) {
-        return NULL;
-    }
     struct bin *bin = zone_bin_at(cache, offset);
     return HAK_LIKELY(bin->head != NULL) ? zone_bin_pop(cache, bin) : NULL;
+}
+
+/* The same of this thread's cache, if that is in its slot. */
+HAK_INLINE void *call_pop(const struct hak_heap *zone, size_t offset)
+{
+    const struct zone_slot *slot = zone_slot(zone);
+    return HAK_LIKELY(slot->id == zone->id) ? call_pop_from(slot->cache, offset) : NULL;
 }
 
 /* The offset of the bin for `size`. 0, whose bin is always empty: for size 0, or a block. */
@@ -33,8 +35,15 @@ HAK_INLINE size_t call_offset_of(size_t size)
 /* Size 0 gets an object of class 1. */
 static HAK_NOINLINE void *call_malloc_slow(struct hak_heap *zone, size_t size)
 {
-    size_t class_index = call_offset_of(size == 0 ? 1 : size) / sizeof(struct bin);
-    return hak__zone_allocate(zone, (uint32_t)class_index, size, 1);
+    size_t offset = call_offset_of(size == 0 ? 1 : size);
+    struct zone_cache *cache;
+    if (zone_find_in_table(zone, &cache)) {
+        void *object = call_pop_from(cache, offset);
+        if (HAK_LIKELY(object != NULL)) {
+            return object;
+        }
+    }
+    return hak__zone_allocate(zone, (uint32_t)(offset / sizeof(struct bin)), size, 1);
 }
 
 HAK_INLINE void *call_malloc(struct hak_heap *zone, size_t size)
@@ -117,6 +126,25 @@ HAK_INLINE bool call_push(struct zone_cache *cache, size_t offset, void *pointer
     return true;
 }
 
+/* Frees an object into the cache. False: it is a block, or was freed just before, or no object. */
+HAK_INLINE bool call_free_into(struct hak_heap *zone, struct zone_cache *cache, void *pointer)
+{
+    struct zone_chunk *chunk = zone_chunk_of(zone, pointer);
+    const struct zone_page *page = zone_page_of(zone, chunk, pointer);
+    uint32_t class_index = page != NULL ? page->class_index : 0;
+    return HAK_LIKELY(class_index != 0) && call_push(cache, bin_offset(class_index), pointer);
+}
+
+/* The thread's cache is in its table, or it has none: then the heap may be a destroyed one, without
+ * memory to look at. */
+static HAK_NOINLINE void call_free_slow(struct hak_heap *zone, void *pointer)
+{
+    struct zone_cache *cache;
+    if (!zone_find_in_table(zone, &cache) || !call_free_into(zone, cache, pointer)) {
+        hak__zone_free(zone, pointer);
+    }
+}
+
 HAK_FAST_PATH void hak_heap_free(hak_heap *zone, void *pointer)
 {
     if (HAK_SECURE && pointer != NULL) {
@@ -127,16 +155,16 @@ HAK_FAST_PATH void hak_heap_free(hak_heap *zone, void *pointer)
         hak__zone_unguard(zone, &guarded);
         pointer = guarded.object;
     }
-    struct zone_cache *cache;
-    /* Without a cache for the zone the heap may be a destroyed one, without memory to look at. */
-    if (HAK_UNLIKELY(pointer == NULL || HAK_LEVEL >= 1 || !zone_find(zone, &cache))) {
+    const struct zone_slot *slot = zone_slot(zone);
+    if (HAK_UNLIKELY(pointer == NULL || HAK_LEVEL >= 1)) {
         hak__zone_free(zone, pointer);
         return;
     }
-    struct zone_chunk *chunk = zone_chunk_of(zone, pointer);
-    const struct zone_page *page = zone_page_of(zone, chunk, pointer);
-    uint32_t class_index = page != NULL ? page->class_index : 0;
-    if (HAK_UNLIKELY(class_index == 0 || !call_push(cache, bin_offset(class_index), pointer))) {
+    if (HAK_UNLIKELY(slot->id != zone->id)) {
+        call_free_slow(zone, pointer);
+        return;
+    }
+    if (HAK_UNLIKELY(!call_free_into(zone, slot->cache, pointer))) {
         hak__zone_free(zone, pointer);
     }
 }
@@ -159,18 +187,26 @@ HAK_FAST_PATH void hak_heap_free_sized(hak_heap *zone, void *pointer, size_t siz
         call_free_sized_guarded(zone, pointer, size);
         return;
     }
-    struct zone_cache *cache;
+    const struct zone_slot *slot = zone_slot(zone);
     size_t offset = HAK_LIKELY(alignment <= OBJECT_ALIGNMENT)
                         ? call_offset_of(size)
                         : bin_offset(call_class_of(size, alignment));
-    if (HAK_UNLIKELY(pointer == NULL || offset == 0 || !zone_find(zone, &cache))) {
+    if (HAK_UNLIKELY(pointer == NULL || offset == 0)) {
         hak__zone_free(zone, pointer);
         return;
     }
-    if (HAK_LEVEL >= 1) {
-        call_check(zone, cache, (uint32_t)(offset / sizeof(struct bin)), pointer);
+    if (HAK_UNLIKELY(slot->id != zone->id)) {
+        if (HAK_LEVEL >= 1) {
+            hak__zone_free(zone, pointer);
+        } else {
+            call_free_slow(zone, pointer);
+        }
+        return;
     }
-    if (HAK_UNLIKELY(!call_push(cache, offset, pointer))) {
+    if (HAK_LEVEL >= 1) {
+        call_check(zone, slot->cache, (uint32_t)(offset / sizeof(struct bin)), pointer);
+    }
+    if (HAK_UNLIKELY(!call_push(slot->cache, offset, pointer))) {
         hak__zone_free(zone, pointer);
     }
 }
