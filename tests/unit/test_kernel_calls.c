@@ -135,7 +135,7 @@ TEST(no_number_is_new)
         "SYS_rt_sigpending", "SYS_rt_sigtimedwait", "SYS_process_vm_readv",
         "SYS_pkey_mprotect", "SYS_mlock",           "SYS_mlock2",
         "SYS_munlock",       "SYS_linkat",          "SYS_renameat",
-        "SYS_prlimit64"};
+        "SYS_prlimit64",     "SYS_ppoll",           "SYS_ioctl"};
     char command[1024], name[256];
     bool seen[COUNT_OF(known)] = {false};
     const char *root = getenv("TEST_ROOT");

@@ -16,7 +16,6 @@ import pytest
 from hakmem.lab import servers, servers_page, servers_report
 from hakmem.lab.model import Arm, Session
 from hakmem.lab.problem import Problem
-from rich.console import Console
 from synthetic import arm, sample
 
 built = pytest.mark.skipif(not servers.LOAD.exists(), reason="lab/load is not built")
@@ -246,7 +245,7 @@ def test_ratios_are_to_the_best_other_allocator():
 def test_the_page_has_a_picture_for_each_server(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    servers_page.show(fabricated(), tmp_path, as_json=True, console=Console(stderr=True))
+    servers_page.show(fabricated(), tmp_path, as_json=True)
     data = json.loads(capsys.readouterr().out)
     assert data["servers"]["geometric_means"]["cpu"]["hakmem"] == pytest.approx(0.8)
     text = (tmp_path / "index.html").read_text(encoding="utf-8")
