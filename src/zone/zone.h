@@ -219,24 +219,33 @@ HAK_INLINE size_t zone_table_offset(uint64_t id)
     return ((uint32_t)id * 0x9e3779b9u >> 8) * sizeof(struct zone_slot);
 }
 
-/* This thread's cache for the zone. False: neither its slots nor its table have one. */
-HAK_INLINE bool zone_find(const struct hak_heap *zone, struct zone_cache **cache)
+/* The same in the thread's table. */
+HAK_INLINE bool zone_find_in_table(const struct hak_heap *zone, struct zone_cache **cache)
 {
-    const struct zone_thread *thread = hak__zone_thread;
-    const struct zone_slot *slot = zone_slot(zone);
-    uint64_t id = zone->id, found = slot->id;
-    if (HAK_UNLIKELY(found != id)) {
-        size_t offset = zone->table_offset;
-        while (slot = zone_slot_at(thread->table, offset & thread->table_mask), found = slot->id,
-               found != id) {
-            if (found == 0) {
-                return false;
-            }
-            offset += sizeof *slot;
+    /* relaxed: read anew, so that the common way of zone_find keeps it in no register */
+    const struct zone_thread *thread = atomic_load_relaxed(&hak__zone_thread);
+    size_t offset = zone->table_offset;
+    const struct zone_slot *slot = zone_slot_at(thread->table, offset & thread->table_mask);
+    while (slot->id != zone->id) {
+        if (slot->id == 0) {
+            return false;
         }
+        offset += sizeof *slot;
+        slot = zone_slot_at(thread->table, offset & thread->table_mask);
     }
     *cache = slot->cache;
     return true;
+}
+
+/* This thread's cache for the zone. False: neither its slots nor its table have one. */
+HAK_INLINE bool zone_find(const struct hak_heap *zone, struct zone_cache **cache)
+{
+    const struct zone_slot *slot = zone_slot(zone);
+    if (HAK_LIKELY(slot->id == zone->id)) {
+        *cache = slot->cache;
+        return true;
+    }
+    return zone_find_in_table(zone, cache);
 }
 
 /* The chunk in which an object of the zone at `pointer` would lie. */

@@ -194,6 +194,74 @@ TEST(destroyed_beside_a_threads_end)
     pthread_barrier_destroy(&barrier);
 }
 
+/* --- more heaps than a thread has slots: the older ones are in its table --- */
+
+enum { MANY = 500, USERS = 3, ROUNDS = 6 };
+static hak_heap *many[MANY];
+
+static void use_at_random(uint64_t random)
+{
+    for (size_t i = 0; i < 4 * (size_t)MANY; i++) {
+        hak_heap *heap = many[random_below(&random, MANY)];
+        void *object = hak_heap_malloc(heap, 100);
+        REQUIRE(object != NULL);
+        memset(object, 1, 100);
+        if (i % 8 != 0) {
+            hak_heap_free(heap, object);
+        }
+    }
+}
+
+static void *use_many(void *argument)
+{
+    for (size_t round = 0; round < ROUNDS; round++) {
+        pthread_barrier_wait(&barrier); /* the heaps are there */
+        use_at_random((uintptr_t)argument + round);
+        pthread_barrier_wait(&barrier); /* some go */
+    }
+    return NULL;
+}
+
+TEST(many_heaps)
+{
+    pthread_t users[USERS];
+    assert_int_equal(pthread_barrier_init(&barrier, NULL, USERS + 1), 0);
+    for (size_t i = 0; i < USERS; i++) {
+        users[i] = thread_start(use_many, (void *)(i << 8));
+    }
+    for (size_t round = 0; round < ROUNDS; round++) {
+        for (size_t i = 0; i < MANY; i += round == 0 ? 1 : 3) {
+            struct hak_heap_stats stats = {0};
+            if (many[i] != NULL) {
+                hak_heap_stats_read(many[i], &stats, sizeof stats);
+                hak_heap_destroy(many[i]);
+            }
+            REQUIRE_SIZE(stats.threads_count, <=, USERS + 1); /* no thread made a second cache */
+            many[i] = hak_heap_create(NULL);
+            REQUIRE(many[i] != NULL);
+        }
+        pthread_barrier_wait(&barrier);
+        use_at_random(round);
+        pthread_barrier_wait(&barrier);
+    }
+    JOIN_ALL(users, USERS);
+    pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        use_at_random(1);
+        _exit(0);
+    }
+    int status;
+    REQUIRE(waitpid(child, &status, 0) == child && status == 0);
+    for (size_t i = 0; i < MANY; i++) {
+        struct hak_heap_stats stats;
+        hak_heap_stats_read(many[i], &stats, sizeof stats);
+        REQUIRE_SIZE(stats.threads_count, <=, 1);
+        hak_heap_destroy(many[i]);
+    }
+    pthread_barrier_destroy(&barrier);
+}
+
 /* --- destructors of thread-specific data run after the caches of the thread have gone --- */
 
 static pthread_key_t key;
