@@ -38,6 +38,7 @@
 #ifndef HAK_CACHE_CACHE_H
 #define HAK_CACHE_CACHE_H
 
+#include "region/numa.h"
 #include "slab/slab.h"
 
 struct bin {
@@ -270,11 +271,13 @@ HAK_INLINE bool cache_may_hold(const struct cache *cache, uint32_t class_index,
 }
 
 /* Puts an object of another heap into this thread's bin, for its next malloc. False: nothing was
- * done, because the class has no own lines or the bin has no room. Owner thread, no lock. */
+ * done, because the class has no own lines, the bin has no room, or the object lies on another
+ * memory node. Owner thread, no lock. */
 HAK_INLINE bool remote_keep(struct cache *cache, uint32_t class_index, void *pointer)
 {
     struct bin *bin = &cache->bins[class_index];
-    if (!size_class_has_own_lines(class_index) || bin->room <= 0) {
+    if (!size_class_has_own_lines(class_index) || bin->room <= 0 ||
+        numa_is_far(window_slice_of(pointer))) {
         return false;
     }
     struct object *object = (struct object *)pointer;

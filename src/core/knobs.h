@@ -22,6 +22,7 @@ struct knobs {
     uint32_t guard;             /* one of so many allocations is guarded; 0: none. Constant */
     bool abort_on_foreign;      /* a free of memory that is not hakmem's ends the process */
     bool abort_on_size;         /* secure form: so does a sized free with another size */
+    bool numa;                  /* threads get memory of their own node (region/numa.h). Constant */
 };
 
 HAK_HIDDEN extern struct knobs hak__knobs;

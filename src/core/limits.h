@@ -310,6 +310,10 @@
  * longer. Half: more heaps and more memory, but shorter waits. */
 #define CROWDED_WAITS (HAK_TINY_LIMITS ? 1u : 128u)
 #define CROWDED_MS (HAK_TINY_LIMITS ? UINT32_MAX : 16u)
+/* A thread that has run on another memory node than its heap's for so many milliseconds moves to a
+ * heap of that node. Twice: it gets memory of its old node for twice as long. Half: a thread that
+ * the kernel moves for a moment empties its bins. */
+#define NUMA_AWAY_MS (HAK_TINY_LIMITS ? 2u : 250u)
 /* For crowded threads hakmem adds heaps, up to this multiple of knobs.heaps_max in all. Twice:
  * fewer waits, but more partly used slabs. 1: no heap is added. */
 #define HEAPS_CROWDED_FACTOR 2u

@@ -54,6 +54,10 @@
       "quota.",                                                                                    \
       "Lower it to save memory if few threads allocate at the same time. hakmem uses up "          \
       "to twice this number while threads wait for locks.")                                        \
+    X(SWITCH, numa, START, hak__knobs.numa,                                                        \
+      "1: a thread gets memory of the memory node (NUMA) on which it runs; 0: of any node.",       \
+      "Set 0 if threads move between nodes all the time, or use mostly what threads of other "     \
+      "nodes allocate.")                                                                           \
     X(NUMBER, guard, START, hak__knobs.guard,                                                      \
       "One of this many allocations, on average, gets pages of its own between closed pages; 0: "  \
       "none.",                                                                                     \

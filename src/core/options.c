@@ -43,7 +43,7 @@
         .cache_bytes = CACHE_BYTES(MIB(32)), .cache_bytes_total = CACHE_BYTES_AUTOMATIC,           \
         .whale_cache_bytes = UINT64_MAX, .huge_threshold = MIB(8), .limit = UINT64_MAX,            \
         .limit_hard = UINT64_MAX, .heaps_max = HEAPS_AUTOMATIC, .abort_on_foreign = HAK_SECURE,    \
-        .abort_on_size = true                                                                      \
+        .abort_on_size = true, .numa = true                                                        \
     }
 
 /* Fast keeps freed memory ten times as long. All threads' bins together have no limit. */
@@ -53,7 +53,7 @@
         .cache_bytes = CACHE_BYTES(MIB(32)), .cache_bytes_total = UINT64_MAX,                      \
         .whale_cache_bytes = UINT64_MAX, .huge_threshold = MIB(8), .limit = UINT64_MAX,            \
         .limit_hard = UINT64_MAX, .heaps_max = HEAPS_AUTOMATIC, .abort_on_foreign = HAK_SECURE,    \
-        .abort_on_size = true                                                                      \
+        .abort_on_size = true, .numa = true                                                        \
     }
 
 /* Small has an eighth of the default's bin limit and a sixteenth of its limit for a thread. Refills
@@ -64,7 +64,7 @@
         .cache_bytes = CACHE_BYTES(MIB(2)), .cache_bytes_total = CACHE_BYTES(MIB(16)),             \
         .whale_cache_bytes = WHALE_BYTES(MIB(4)), .huge_threshold = UINT64_MAX,                    \
         .limit = UINT64_MAX, .limit_hard = UINT64_MAX, .heaps_max = HEAPS_AUTOMATIC,               \
-        .abort_on_foreign = HAK_SECURE, .abort_on_size = true                                      \
+        .abort_on_foreign = HAK_SECURE, .abort_on_size = true, .numa = true                        \
     }
 
 /* Debug ends the process at a free of foreign memory. It purges free pages without delay, so that a
@@ -74,7 +74,8 @@
         .purge_delay_ms = 0, .bin_bytes_max = BIN_BYTES_MAX, .cache_bytes = CACHE_BYTES(MIB(32)),  \
         .cache_bytes_total = CACHE_BYTES_AUTOMATIC, .whale_cache_bytes = UINT64_MAX,               \
         .huge_threshold = MIB(8), .limit = UINT64_MAX, .limit_hard = UINT64_MAX,                   \
-        .heaps_max = HEAPS_AUTOMATIC, .abort_on_foreign = true, .abort_on_size = true              \
+        .heaps_max = HEAPS_AUTOMATIC, .abort_on_foreign = true, .abort_on_size = true,             \
+        .numa = true                                                                               \
     }
 
 struct option_profile {

@@ -66,7 +66,7 @@ struct object_list hak__heap_borrow(const struct heap *own, uint32_t class_index
     /* Without enough free slices for a slab the process must map memory, which takes longer than a
      * wait. The thread that holds another heap's lock may be preempted, and its heap may have what
      * is needed. */
-    bool wait = hak__superslab_bytes_free() < slices * SLICE_SIZE;
+    bool wait = hak__superslab_bytes_claimed() < (hak__superslab_taken() + slices) * SLICE_SIZE;
     /* acquire: pairs with the release below. The words of the heap are visible, as in
      * hak__heap_first. */
     struct heap *start = atomic_load_acquire(&shared_lender);
@@ -74,9 +74,9 @@ struct object_list hak__heap_borrow(const struct heap *own, uint32_t class_index
     struct heap *heap = start;
     struct heap *keeper = NULL;
     for (uint32_t asked = 0; asked < LENDERS_MAX; asked++) {
-        keeper = heap != own && slab_keeps(&heap->slabs) ? heap : keeper;
-        if (heap != own && lendable && slab_may_lend(&heap->slabs, class_index) &&
-            heap_lock(heap, wait)) {
+        bool near = heap != own && heap->node == own->node; /* its memory is on the same node */
+        keeper = near && slab_keeps(&heap->slabs) ? heap : keeper;
+        if (near && lendable && slab_may_lend(&heap->slabs, class_index) && heap_lock(heap, wait)) {
             list = hak__slab_lend(&heap->slabs, class_index, most);
             lock_release(&heap->lock);
         }

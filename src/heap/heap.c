@@ -55,10 +55,10 @@ bool hak__heap_is_to_spare(void)
     return spare;
 }
 
-/* Chooses a heap for a thread that found its own stuck (HEAP_ESCAPE): the one with the fewest
- * threads that is not stuck. The result is NULL, for a new heap, if that one has threads and there
- * may be more heaps; if all are stuck there may be one more than usual. Else it is any. Under
- * HEAPS. */
+/* Chooses a heap for a thread that found its own stuck (HEAP_ESCAPE): the one of its memory node
+ * with the fewest threads that is not stuck. The result is NULL, for a new heap, if that one has
+ * threads and there may be more heaps; if all are stuck there may be one more than usual. Else it
+ * is any. Under HEAPS. */
 static struct heap *heap_choose_free(void)
 {
     struct heap *best = NULL, *any = NULL;
@@ -68,7 +68,8 @@ static struct heap *heap_choose_free(void)
             continue;
         }
         any = heap;
-        if (!hak__lock_is_stuck(&heap->lock) &&
+        bool near = heap->node == hak__numa_node;
+        if (near && !hak__lock_is_stuck(&heap->lock) &&
             (best == NULL || heap->threads_count < best->threads_count)) {
             best = heap;
         }
@@ -79,6 +80,21 @@ static struct heap *heap_choose_free(void)
     return heap_count <= most ? NULL : any;
 }
 
+/* As heap_choose, among the heaps of the calling thread's memory node. Heaps of other nodes that
+ * have no threads do not count: their memory is there. Under HEAPS. */
+static struct heap *heap_choose_near(uint32_t heaps_max)
+{
+    struct heap *best = NULL;
+    for (struct heap *heap = shared_heap_first; heap != NULL; heap = heap->next) {
+        bool near = heap_is_counted(heap) && heap->node == hak__numa_node;
+        if (near && (best == NULL || heap->threads_count < best->threads_count)) {
+            best = heap;
+        }
+    }
+    bool more = heap_count - heap_without_threads < heaps_max;
+    return best != NULL && best->threads_count != 0 && more ? NULL : best;
+}
+
 /* Chooses a heap for one more thread. A heap without threads comes first. Else the result is NULL,
  * for a new heap, while there are fewer than `heaps_max`. Else it is the next heap in turn with no
  * more threads than the average: there is always one, usually after a step or two. Under HEAPS. */
@@ -86,6 +102,9 @@ static struct heap *heap_choose(uint32_t heaps_max)
 {
     if (HAK_UNLIKELY(heaps_max == HEAP_ESCAPE)) {
         return heap_choose_free();
+    }
+    if (HAK_UNLIKELY(atomic_load_relaxed(&hak__numa_several)) && heaps_max > 1) {
+        return heap_choose_near(heaps_max);
     }
     if (heap_without_threads == 0 && heap_count < heaps_max) {
         return NULL;
@@ -120,7 +139,11 @@ static void heap_list(struct heap *heap, struct slab_totals *totals)
 {
     heap->slabs.totals = totals;
     heap->id = heap_next_id++;
+    heap->node = hak__numa_node;
     heap->slabs.key = heap->id << OWNER_CODE_BITS;
+    heap->slabs.part =
+        heap->apart ? hak__superslab_part_near(heap->node) : hak__superslab_part_for(heap->node);
+    heap->spans.part = heap->slabs.part;
     heap->lock = (struct lock)LOCK_INITIAL(LOCK_RANK_HEAP);
     heap->slabs.lock = &heap->lock;
     heap->next = shared_heap_first;
@@ -150,6 +173,7 @@ static struct heap *heap_join_any(void)
 
 struct heap *hak__heap_join(uint32_t heaps_max)
 {
+    (void)hak__numa_look();
     struct heap *heap = heap_join_existing(heaps_max);
     if (heap != NULL) {
         return heap;

@@ -34,6 +34,7 @@
 #include "core/knobs.h"
 #include "hakmem/hakmem.h"
 #include "large/span.h"
+#include "region/numa.h"
 
 struct heap {
     struct slab_set slabs;
@@ -42,6 +43,7 @@ struct heap {
     uint32_t id;
     uint32_t threads_count; /* drawing from it; written under HEAPS, read relaxed by reports */
     bool apart;             /* it is the one for long-lived objects; constant once listed */
+    uint8_t node;           /* of its first thread (region/numa.h); constant once listed */
     struct heap *next;      /* in the list of all heaps; constant once listed */
 };
 
@@ -76,11 +78,12 @@ struct thread {
     uint32_t freed_much;        /* superslab_freed_much() at the last look or operation */
     uint32_t waits;             /* for the heap's lock to return a full bin, since waits_ms */
     uint32_t waits_ms;          /* clock when the count last started */
-    uint32_t epoch;      /* forks before it was last taken; an older one: its thread is gone */
-    uint32_t turns;      /* hak__knobs_turns at the last tick */
-    bool apart;          /* draws from the heap for long-lived objects */
-    bool left_behind;    /* no thread uses it, but its objects are not flushed yet */
-    bool forked;         /* its thread made the fork from which this process came */
+    uint32_t epoch;   /* forks before it was last taken; an older one: its thread is gone */
+    uint32_t turns;   /* hak__knobs_turns at the last tick */
+    bool apart;       /* draws from the heap for long-lived objects */
+    bool left_behind; /* no thread uses it, but its objects are not flushed yet */
+    bool forked;      /* its thread made the fork from which this process came */
+    uint32_t away_ms; /* clock when it was first seen on another node than its heap's; 0: is not */
     struct thread *twin; /* the thread's other struct, of the other kind; NULL: it has none */
     struct sampler sampler;
     struct cache cache; /* last, because its end is seldom touched */
@@ -216,7 +219,10 @@ HAK_HIDDEN void hak__inherited_settle(void);
 /* heap.c. Guards the lists of heaps and threads; rank HEAPS. */
 HAK_HIDDEN extern struct lock hak__heaps_lock;
 /* Chooses or makes a heap for one more thread, which draws from it now. At most `heaps_max` heaps
- * are made. NULL: no memory. No lock held.
+ * are made. NULL: no memory. No lock held, inside the gate.
+ * If threads have run on several memory nodes, it is a heap of the calling thread's node, unless
+ * there may be only one heap. Then at most `heaps_max` heaps have threads, but for a first one of
+ * each node.
  * HEAP_ESCAPE: a heap that no stopped thread holds, for a thread that found its own so. Only if all
  * others are held it may be one more than the most. */
 #define HEAP_ESCAPE 0u

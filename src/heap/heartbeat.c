@@ -46,6 +46,20 @@ static void thread_move_if_crowded(struct thread *thread)
     }
 }
 
+/* Moves a thread that has been on another memory node than its heap's for NUMA_AWAY_MS, at each of
+ * its ticks meanwhile, to a heap of that node. */
+static void thread_follow_node(struct thread *thread)
+{
+    if (hak__numa_look() == thread->heap->node || thread->apart || hak__knobs.heaps_max == 1) {
+        thread->away_ms = 0;
+    } else if (thread->away_ms == 0) {
+        thread->away_ms = thread->ticked_ms | 1;
+    } else if (thread->ticked_ms - thread->away_ms >= NUMA_AWAY_MS) {
+        thread->away_ms = 0;
+        hak__thread_move(thread);
+    }
+}
+
 static void thread_tell_listener(struct thread *thread)
 {
     tick_listener *listener = atomic_load_acquire(&hak__tick_listener);
@@ -65,6 +79,7 @@ static void thread_do_what_is_due(struct thread *thread)
         return; /* refused between two parts of the purge; a later look does the rest */
     }
     thread_tell_listener(thread);
+    thread_follow_node(thread);
     if (HAK_UNLIKELY(thread->waits >= CROWDED_WAITS)) {
         thread_move_if_crowded(thread);
     }

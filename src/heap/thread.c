@@ -128,6 +128,7 @@ static void thread_draw_from(struct thread *thread, struct heap *heap)
     lock_acquire(&hak__heaps_lock);
     hak__cache_start(&thread->cache, &heap->slabs);
     thread->forked = false;
+    thread->away_ms = 0;
     atomic_store_relaxed(&thread->epoch, shared_thread_epoch); /* reports read this and heap */
     atomic_store_relaxed(&thread->heap, heap);
     lock_release(&hak__heaps_lock);

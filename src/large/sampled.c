@@ -5,6 +5,7 @@
 #include "base/atomics.h"
 #include "base/list.h"
 #include "core/lock.h"
+#include "region/numa.h"
 #include "region/secure.h"
 #include "region/superslab.h"
 #include "region/window.h"
@@ -106,7 +107,8 @@ struct sampled_totals hak__sampled_totals(void)
 static struct sampled_slice *sampled_add_slice(uint32_t class_index)
 {
     size_t bytes = size_class_bytes(class_index);
-    struct slice_run run = hak__superslab_take(sampled_slices(bytes), 1);
+    struct slice_run run =
+        hak__superslab_take(hak__superslab_part_near(hak__numa_node), sampled_slices(bytes), 1);
     if (run.slice == SLICE_NONE) {
         return NULL;
     }

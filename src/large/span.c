@@ -6,6 +6,7 @@
 #include "core/diagnose.h"
 #include "os/os.h"
 #include "region/left.h"
+#include "region/numa.h"
 #include "region/secure.h"
 #include "region/superslab.h"
 #include "region/window.h"
@@ -313,7 +314,8 @@ struct span hak__span_allocate(struct span_cache *cache, struct counters *counte
         return (struct span){pointer, HAK_SECURE}; /* see span_wipe */
     }
     size_t alignment_slices = alignment <= SLICE_SIZE ? 1 : alignment >> SLICE_SHIFT;
-    struct slice_run run = hak__superslab_take(lead + slices, (uint32_t)alignment_slices);
+    struct slice_run run = hak__superslab_take(cache == NULL ? 0 : cache->part, lead + slices,
+                                               (uint32_t)alignment_slices);
     if (run.slice == SLICE_NONE) {
         return (struct span){NULL, false};
     }
@@ -410,7 +412,7 @@ void hak__span_free_taken(struct span_cache *cache, struct counters *counters, s
         return;
     }
     span_wipe(slice, slices);
-    if (cache == NULL || cache->slices + slices > SPAN_CACHE_SLICES ||
+    if (cache == NULL || cache->slices + slices > SPAN_CACHE_SLICES || numa_is_far(slice) ||
         left_may_be_in(slice, slices)) {
         hak__span_give(slice, slices);
         return;

@@ -59,6 +59,7 @@ struct span_cache {
     uint32_t slices;      /* in all entries; reports read it without the lock */
     uint16_t next_victim; /* the entry that the next free replaces if none is empty */
     uint16_t last;        /* the entry that the last free filled */
+    uint32_t part;        /* of the heap (region/superslab.h) */
     struct span_totals totals;
     struct span_rests rests[HAK_SECURE];
 };

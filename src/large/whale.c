@@ -54,7 +54,7 @@ static uint32_t whale_next_grave;
 uint64_t hak__whale_new_origin(void)
 {
     static uint64_t shared_origins;
-    return atomic_add_relaxed(&shared_origins, UINT64_C(1)) + 1;
+    return whale_origin_here(atomic_add_relaxed(&shared_origins, UINT64_C(1)) + 1);
 }
 
 /* True: realloc to `size` bytes may keep the whale as it is. */
@@ -148,10 +148,10 @@ static struct whale whale_grow(struct whale whale, size_t size, bool want_zero)
     bool grows = whale_needs_huge(whale.size, size);
     bool huge = grows && hak__whale_earns_huge(size, want_zero);
     size_t wanted = whale_wanted_size(size, huge);
-    size_t alignment = whale.origin == 0 ? 0 : whale_alignment(size);
+    size_t alignment = whale_is_joined(whale) ? 0 : whale_alignment(size);
     void *moved = (void *)whale.address;
     if (whale_remap(whale, wanted, alignment, &moved) != 0) {
-        if (whale.origin == 0) {
+        if (whale_is_joined(whale)) {
             return hak__whale_join_grow(whale, size);
         }
         if (wanted == size || whale_remap(whale, size, alignment, &moved) != 0) {
@@ -164,13 +164,15 @@ static struct whale whale_grow(struct whale whale, size_t size, bool want_zero)
     } else if (grows && whale.size >= 2 * HUGE_PAGE_SIZE) {
         hak__os_small(moved, wanted); /* else new pages are huge if the old ones are */
     }
-    if (whale.origin == 0) {
+    if (whale_is_joined(whale)) {
         atomic_add_relaxed(&hak__whale_joined_bytes, wanted - whale.size);
-        return (struct whale)WHALE_OF((uintptr_t)moved, wanted, 0);
+        return (struct whale)WHALE_OF((uintptr_t)moved, wanted, whale.origin);
     }
     /* It may have moved, or have other page sizes than its neighbours. So it is a mapping of its
      * own, and must not meet ranges of the old one. */
-    return (struct whale)WHALE_OF((uintptr_t)moved, wanted, hak__whale_new_origin());
+    uint64_t node = whale.origin >> ORIGIN_NUMBER_BITS << ORIGIN_NUMBER_BITS; /* as its pages */
+    uint64_t origin = hak__whale_new_origin() & ((UINT64_C(1) << ORIGIN_NUMBER_BITS) - 1);
+    return (struct whale)WHALE_OF((uintptr_t)moved, wanted, node | origin);
 }
 
 /* Bytes that the cache counts for a freed whale: its size; if it is sparse, its resident bytes, but

@@ -19,6 +19,7 @@
 #include "core/limits.h"
 #include "core/lock.h"
 #include "os/os.h"
+#include "region/numa.h"
 
 /* Bytes before and after each whale that belong to it and are closed (os/os.h): a page each in the
  * secure form. */
@@ -28,16 +29,25 @@
 struct whale {
     uintptr_t address; /* 0: no whale */
     size_t size;       /* bytes mapped, a multiple of the OS page: all are usable, but for slack */
-    uint64_t origin;   /* number of the mapping it is a part of; 0: joined from several mappings */
+    uint64_t origin;   /* number of the mapping it is a part of, 0: joined from several mappings;
+                          above it that of the memory node (region/numa.h) where it was made */
     size_t
         slack[HAK_SECURE]; /* of a live whale: bytes between the end of the request and its own */
 };
+
+#define ORIGIN_NUMBER_BITS 56u
 
 /* The initializer of a whale without slack. */
 #define WHALE_OF(start, bytes, number)                                                             \
     {                                                                                              \
         .address = (start), .size = (bytes), .origin = (number)                                    \
     }
+
+/* True: it was joined from several mappings. */
+HAK_INLINE bool whale_is_joined(struct whale whale)
+{
+    return whale.origin << (64 - ORIGIN_NUMBER_BITS) == 0;
+}
 
 /* Bytes that the program may use. */
 HAK_INLINE size_t whale_usable(const struct whale *whale)
@@ -89,8 +99,12 @@ HAK_HIDDEN bool hak__whale_cache_exceeds(void);
  * calloc. */
 HAK_HIDDEN bool hak__whale_earns_huge(size_t size, bool zeroed);
 
-/* A number that no other mapping has. Any thread. */
+/* The origin of a new mapping on the calling thread's memory node, and one with a number. */
 HAK_HIDDEN uint64_t hak__whale_new_origin(void);
+HAK_INLINE uint64_t whale_origin_here(uint64_t number)
+{
+    return (uint64_t)hak__numa_node << ORIGIN_NUMBER_BITS | number;
+}
 
 /* For reports. Waits for WHALES. */
 struct whale_totals {

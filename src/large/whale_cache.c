@@ -36,21 +36,10 @@ static size_t shared_slices_most = SIZE_MAX;
 
 /* --- the bound --- */
 
-static size_t slices_in_use(void)
-{
-    size_t claimed = hak__superslab_bytes_claimed(), free = hak__superslab_bytes_free();
-    return claimed > free ? claimed - free : 0; /* they are read at different moments */
-}
-
-static size_t bytes_in_use(void)
-{
-    return hak__whale_registry_totals().live_bytes + slices_in_use();
-}
-
 bool hak__whale_cache_exceeds(void)
 {
     size_t most = atomic_load_relaxed(&shared_slices_most);
-    return most != SIZE_MAX && slices_in_use() + hak__superslab_bytes_dirty() > most;
+    return most != SIZE_MAX && hak__superslab_bytes_touched() > most;
 }
 
 static void peak_note(size_t in_use, uint32_t now_ms)
@@ -69,10 +58,10 @@ static void peak_note(size_t in_use, uint32_t now_ms)
  * most knobs.whale_cache_bytes. 0 above the soft limit. Under WHALES. */
 static size_t cache_bound(uint32_t now_ms)
 {
-    size_t in_use = bytes_in_use();
-    peak_note(in_use, now_ms);
+    size_t whales = hak__whale_registry_totals().live_bytes;
+    peak_note(whales + hak__superslab_taken() * SLICE_SIZE, now_ms);
     size_t most = peak.now > peak.before ? peak.now : peak.before;
-    size_t others = in_use + hak__superslab_bytes_dirty();
+    size_t others = whales + hak__superslab_bytes_touched();
     if (most <= others || hak__os_mapped_bytes() > atomic_load_relaxed(&hak__knobs.limit)) {
         return 0;
     }
@@ -135,10 +124,17 @@ static bool range_clears(const struct whale_range *range, const struct range_wis
     return wish->want_zero && range->resident > WHALE_CLEAR_MAX;
 }
 
+/* It lies on the calling thread's memory node. */
+static bool range_is_near(const struct whale_range *range)
+{
+    return range->whale.origin >> ORIGIN_NUMBER_BITS == hak__numa_node;
+}
+
 static bool range_fits(const struct whale_range *range, const struct whale_range *best,
                        const struct range_wish *wish)
 {
-    return (best == NULL || range->whale.size < best->whale.size) && !range_clears(range, wish) &&
+    return (best == NULL || range->whale.size < best->whale.size) && range_is_near(range) &&
+           !range_clears(range, wish) &&
            range_place(range->whale, wish->size, wish->alignment) != 0;
 }
 
@@ -166,7 +162,7 @@ static bool range_has_more_units(const struct whale_range *range, const struct w
                                  const struct range_wish *wish)
 {
     (void)wish;
-    return range_units(range) > (best == NULL ? 0 : range_units(best));
+    return range_is_near(range) && range_units(range) > (best == NULL ? 0 : range_units(best));
 }
 
 /* The first bytes of a range can be the end of a joined whale. They must lie in one mapping. In a
@@ -175,8 +171,9 @@ static bool range_has_end(const struct whale_range *range, const struct whale_ra
                           const struct range_wish *wish)
 {
     uintptr_t unit_end = bits_align_up(range->whale.address + 1, HUGE_PAGE_SIZE);
-    return range->resident == range->whale.size && range->whale.size >= wish->size &&
-           (range->whale.origin != 0 || range->whale.address + wish->size <= unit_end) &&
+    return range_is_near(range) && range->resident == range->whale.size &&
+           range->whale.size >= wish->size &&
+           (!whale_is_joined(range->whale) || range->whale.address + wish->size <= unit_end) &&
            (best == NULL || range->whale.size < best->whale.size);
 }
 
@@ -205,8 +202,9 @@ static void cache_take_parts(struct whale_parts *taken, size_t size)
 static bool range_stretches(const struct whale_range *range, const struct whale_range *best,
                             const struct range_wish *wish)
 {
-    return (best == NULL || range->whale.size > best->whale.size) && range->whale.origin != 0 &&
-           range->whale.size < wish->size && !range_clears(range, wish);
+    return (best == NULL || range->whale.size > best->whale.size) && range_is_near(range) &&
+           !whale_is_joined(range->whale) && range->whale.size < wish->size &&
+           !range_clears(range, wish);
 }
 
 /* Takes the largest range of one mapping, which the caller stretches. False: it has less than half
@@ -407,7 +405,8 @@ size_t hak__whale_cache_trim(uint32_t age_ms)
         lock_acquire(&hak__whale_lock);
         uint32_t now = hak__os_clock_ms(); /* under the lock: no range is younger */
         if (age_ms == 0) { /* memory that goes back now does not count for the peak */
-            peak.now = peak.before = bytes_in_use();
+            peak.now = peak.before =
+                hak__whale_registry_totals().live_bytes + hak__superslab_taken() * SLICE_SIZE;
         }
         size_t bound = cache_bound(now);
         for (count = 0; hak__ranges.count != 0 && count < WHALE_DROP_MAX; count++) {
@@ -420,7 +419,7 @@ size_t hak__whale_cache_trim(uint32_t age_ms)
         size_t room = hak__ranges.count == 0         ? SIZE_MAX
                       : bound < hak__ranges.resident ? 0
                                                      : bound - hak__ranges.resident;
-        size_t slices = slices_in_use() + hak__superslab_bytes_dirty();
+        size_t slices = hak__superslab_bytes_touched();
         atomic_store_relaxed(&shared_slices_most,
                              room > SIZE_MAX - slices ? SIZE_MAX : slices + room);
         lock_release(&hak__whale_lock);

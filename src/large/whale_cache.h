@@ -45,7 +45,7 @@ HAK_HIDDEN extern size_t hak__whale_joined_bytes; /* relaxed */
 /* Subtracts a part of a joined whale that is unmapped, lost, or moved into another whale. */
 HAK_INLINE void whale_uncount(struct whale whale)
 {
-    if (whale.origin == 0) {
+    if (whale_is_joined(whale)) {
         atomic_sub_relaxed(&hak__whale_joined_bytes, whale.size);
     }
 }

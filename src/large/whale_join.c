@@ -27,7 +27,7 @@ static void join_unmap(uintptr_t address, size_t size, uint64_t origin)
 static void join_part(struct join *join, struct whale part, size_t at)
 {
     while (part.size != 0 && join->lost == 0) {
-        bool whole = part.origin != 0 || part.size < HUGE_PAGE_SIZE;
+        bool whole = !whale_is_joined(part) || part.size < HUGE_PAGE_SIZE;
         struct whale step = WHALE_OF(part.address, whole ? part.size : HUGE_PAGE_SIZE, part.origin);
         int error =
             hak__os_move((void *)step.address, step.size, (void *)(join->start + at), false);
@@ -90,7 +90,7 @@ struct whale hak__whale_join(const struct whale_parts *taken, size_t size, bool 
         hak__huge_ask((void *)(join.start + covered), end - covered, 0);
     }
     atomic_add_relaxed(&hak__whale_joined_bytes, size);
-    return (struct whale)WHALE_OF(join.start, size, 0);
+    return (struct whale)WHALE_OF(join.start, size, whale_origin_here(0));
 }
 
 struct whale hak__whale_join_grow(struct whale whale, size_t size)
@@ -116,5 +116,5 @@ struct whale hak__whale_join_grow(struct whale whale, size_t size)
     }
     hak__os_discard((void *)whale.address, whale.size);
     atomic_add_relaxed(&hak__whale_joined_bytes, size - whale.size);
-    return (struct whale)WHALE_OF(join.start, size, 0);
+    return (struct whale)WHALE_OF(join.start, size, whale.origin);
 }

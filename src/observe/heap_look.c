@@ -19,11 +19,7 @@ size_t hak__heap_look_count(void)
         return 0;
     }
     hak__inherited_settle();
-    size_t count = 0;
-    if (lock_acquire_soon(&hak__region_lock)) {
-        count = hak__superslabs.count;
-        lock_release(&hak__region_lock);
-    }
+    size_t count = atomic_load_relaxed(&hak__superslabs.count);
     hak__gate_leave();
     return count;
 }
@@ -162,10 +158,7 @@ static void look_decide(struct heap_look *look, const struct superslab *maps, ui
 static struct superslab look_copy_maps(size_t index)
 {
     struct superslab maps = {.state = SUPERSLAB_NEW};
-    if (lock_acquire_soon(&hak__region_lock)) {
-        maps = *superslab_at(index);
-        lock_release(&hak__region_lock);
-    }
+    (void)hak__superslab_copy(index, &maps);
     return maps;
 }
 

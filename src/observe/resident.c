@@ -94,27 +94,26 @@ struct look_run {
 static struct look_run look_next_run(struct look *look, size_t from, uint32_t most)
 {
     struct look_run run = {.first = from};
-    if (!lock_acquire_soon(&hak__region_lock)) {
-        look->refused = true;
-        return run;
-    }
-    size_t count = hak__superslabs.count;
+    size_t count = atomic_load_relaxed(&hak__superslabs.count);
     for (size_t index = from; index < count && run.count < most; index++) {
-        const struct superslab *superslab = superslab_at(index);
-        bool claimed = superslab->state == SUPERSLAB_CLAIMED && superslab->claimed != 0;
+        struct superslab superslab;
+        if (!hak__superslab_copy(index, &superslab)) {
+            look->refused = true;
+            break;
+        }
+        bool claimed = superslab.state == SUPERSLAB_CLAIMED && superslab.claimed != 0;
         if (!claimed && run.count != 0) {
             break;
         }
         if (claimed) {
             run.first = run.count == 0 ? index : run.first;
-            run.free[run.count++] = superslab->free;
-            run.slices += superslab->claimed;
+            run.free[run.count++] = superslab.free;
+            run.slices += superslab.claimed;
         }
-        if (claimed && superslab->claimed != SUPERSLAB_SLICES) {
+        if (claimed && superslab.claimed != SUPERSLAB_SLICES) {
             break;
         }
     }
-    lock_release(&hak__region_lock);
     return run;
 }
 
@@ -232,6 +231,10 @@ static void look_at_tables(struct look *look)
     if (hak__window_pair(1, &low, &high)) {
         *tables += look_range(look, low, (uintptr_t)hak__window.slabs); /* the room */
         *tables += look_at_slab_metadata(look, high);
+    }
+    for (uint32_t i = 0; i < superslab_parts(); i++) {
+        size_t bytes = hak__superslab_part_bytes(i, &low);
+        *tables += look_range(look, low, low + bytes);
     }
     const void *chunk = hak__metadata_newest();
     for (; chunk != NULL && !look->refused; chunk = hak__metadata_before(chunk)) {

@@ -54,6 +54,12 @@ HAK_HIDDEN void hak__os_ignore_filters(void);
 HAK_HIDDEN size_t hak__os_page_size(void);
 /* Bytes of RAM of the machine; 16 GiB if the kernel does not say. */
 HAK_HIDDEN uint64_t hak__os_ram_size(void);
+/* The memory node of the processor on which the calling thread runs, without a system call; 0 if
+ * only such a call could tell. */
+HAK_HIDDEN uint32_t hak__os_node(void);
+/* The function that tells; NULL: there is none. Tests put theirs here. */
+typedef long os_getcpu_function(unsigned *processor, unsigned *node, void *unused);
+HAK_HIDDEN extern os_getcpu_function *hak__os_getcpu;
 /* Processors that this process may run on, at least 1; 8,192 if the kernel does not say. */
 HAK_HIDDEN uint32_t hak__os_processors(void);
 struct os_container {

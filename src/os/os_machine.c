@@ -24,11 +24,41 @@
 
 #include "base/bits.h"
 #include "os/charge.h"
+#include "os/vdso.h"
 
 /* Of a set; the largest machines have fewer. */
 #define OS_PROCESSORS_MAX 8192u
 
 static size_t os_page = 4096;
+os_getcpu_function *hak__os_getcpu;
+
+/* Where the kernel writes on which processor a thread runs, and from Linux 6.3 on, on which memory
+ * node: <sys/rseq.h> of glibc 2.35. Other C libraries have none. */
+extern const ptrdiff_t __rseq_offset __attribute__((weak, visibility("default")));
+extern const unsigned __rseq_size __attribute__((weak, visibility("default"))); /* 0: it does not */
+#define OS_AT_RSEQ_FEATURE_SIZE 27u
+enum { RSEQ_PROCESSOR = 1, RSEQ_NODE = 5 }; /* in words of 4 bytes */
+
+static long os_getcpu_rseq(unsigned *processor, unsigned *node, void *unused)
+{
+    (void)unused;
+    const char *own = (const char *)__builtin_thread_pointer() + __rseq_offset;
+    const volatile uint32_t *words = (const volatile uint32_t *)(const void *)own;
+    *processor = words[RSEQ_PROCESSOR];
+    *node = words[RSEQ_NODE];
+    return 0;
+}
+
+/* The vDSO of aarch64 has no such function. */
+static void os_init_node(void)
+{
+    hak__os_getcpu = (os_getcpu_function *)(uintptr_t)hak__vdso_find("__vdso_getcpu");
+    if (hak__os_getcpu == NULL && &__rseq_size != NULL && __rseq_size != 0 &&
+        getauxval(OS_AT_RSEQ_FEATURE_SIZE) >= (RSEQ_NODE + 1) * sizeof(uint32_t)) {
+        hak__os_getcpu = os_getcpu_rseq;
+    }
+}
+
 void hak__os_init(void)
 {
     static bool done; /* never written twice, because other threads may be reading the values */
@@ -38,6 +68,7 @@ void hak__os_init(void)
     done = true;
     unsigned long page = getauxval(AT_PAGESZ);
     os_page = page != 0 ? (size_t)page : 4096;
+    os_init_node();
     hak__os_init_clock();
     hak__os_init_filter();
     hak__os_note_error_file();
@@ -46,6 +77,15 @@ void hak__os_init(void)
 size_t hak__os_page_size(void)
 {
     return os_page;
+}
+
+uint32_t hak__os_node(void)
+{
+    unsigned processor, node = 0;
+    if (hak__os_getcpu != NULL) {
+        hak__os_getcpu(&processor, &node, NULL);
+    }
+    return node;
 }
 
 uint64_t hak__os_ram_size(void)

@@ -44,8 +44,9 @@ bool hak__mappings_are_short(void)
 static bool mappings_follows(size_t first)
 {
     return first % SUPERSLAB_SLICES != 0 ||
-           (first != 0 && atomic_load_relaxed(&superslab_at(first / SUPERSLAB_SLICES - 1)->state) ==
-                              SUPERSLAB_CLAIMED);
+           (first != 0 && window_contains_slice(first - 1) &&
+            atomic_load_relaxed(&superslab_at(first / SUPERSLAB_SLICES - 1)->state) ==
+                SUPERSLAB_CLAIMED);
 }
 
 /* Extends a mapping where a new one was refused. 0: done, so it is not memory that is short. If the
@@ -78,7 +79,7 @@ bool hak__mappings_probe(void)
     size_t page = hak__os_page_size();
     uint64_t signals = hak__lock_block_signals();
     lock_acquire(&hak__growth_lock);
-    size_t first = hak__superslabs.frontier;
+    size_t first = hak__superslab_first.frontier;
     void *start = window_slice_address(first);
     int error = first * SLICE_SIZE == hak__window.size ? -EEXIST : hak__os_map_at(start, page);
     if (error == -ENOMEM && mappings_follows(first)) {

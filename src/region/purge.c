@@ -89,23 +89,30 @@ struct purge_work {
     bool split;     /* the superslab is split, so it may be joined */
 };
 
-/* Looks for slices to purge from superslab *next on, at up to PURGE_LOOKS superslabs. All other
- * free dirty slices of these superslabs become aged, so that the next pass purges them. *next
- * becomes the superslab to go on with; SIZE_MAX: there are no more. */
-static struct purge_work purge_take_next(size_t *next, bool everything)
+/* Where a pass goes on. */
+struct purge_place {
+    uint32_t part; /* at least the number of parts: it is at its end */
+    size_t from;   /* superslab, see hak__superslab_index_find */
+};
+
+/* Looks for slices to purge, at up to PURGE_LOOKS superslabs of a part. All other free dirty slices
+ * of these superslabs become aged, so that the next pass purges them. Moves *next on. */
+static struct purge_work purge_take_next(struct purge_place *next, bool everything)
 {
     struct purge_work work = {.index = SIZE_MAX};
-    if (!lock_acquire_soon(&hak__region_lock)) {
-        *next = SIZE_MAX; /* a later pass purges */
+    struct superslab_part *part = hak__superslab_parts[next->part];
+    if (!lock_acquire_soon(&part->lock)) {
+        *next = (struct purge_place){next->part + 1, 0}; /* a later pass purges */
         return work;
     }
+    HAK_ASSERT_FULL(next->from != 0 || hak__superslab_index_is_right(part));
     for (uint32_t looks = 0; looks < PURGE_LOOKS && work.index == SIZE_MAX; looks++) {
-        size_t index = hak__superslab_index_find(INDEX_DIRTY, 1, *next);
+        size_t index = hak__superslab_index_find(part, INDEX_DIRTY, 1, next->from);
         if (index == INDEX_NONE) {
-            *next = SIZE_MAX;
+            *next = (struct purge_place){next->part + 1, 0};
             break;
         }
-        *next = index + 1;
+        next->from = superslab_next(part, index);
         struct superslab *superslab = superslab_at(index);
         uint64_t free = superslab->free, dirty = free & superslab->dirty;
         uint64_t due = dirty & (everything ? ~UINT64_C(0) : superslab->aged);
@@ -117,13 +124,13 @@ static struct purge_work purge_take_next(size_t *next, bool everything)
         }
         superslab->aged = superslab->free & superslab->dirty;
     }
-    lock_release(&hak__region_lock);
+    lock_release(&part->lock);
     return work;
 }
 
 /* Purges slices of at most one superslab, and moves *next on as purge_take_next does. Returns the
  * bytes purged. Under PURGE. */
-static size_t purge_next(size_t *next, bool everything)
+static size_t purge_next(struct purge_place *next, bool everything)
 {
     struct purge_work work = purge_take_next(next, everything);
     if (work.index == SIZE_MAX) {
@@ -135,10 +142,11 @@ static size_t purge_next(size_t *next, bool everything)
     if (work.whole && work.split && failed == 0) {
         hak__superslab_join(work.index);
     }
-    if (lock_acquire_soon(&hak__region_lock)) {
+    struct lock *lock = &superslab_part_of(work.index)->lock;
+    if (lock_acquire_soon(lock)) {
         superslab_at(work.index)->dirty &= ~(stays_away ? work.due & ~failed : 0);
         hak__superslab_mark_free(work.index, work.taken);
-        lock_release(&hak__region_lock);
+        lock_release(lock);
     } else {
         hak__superslab_give_late(work.index, work.taken); /* they stay dirty */
     }
@@ -149,19 +157,14 @@ static size_t purge_next(size_t *next, bool everything)
  * the OS should not count as memory the process already has (hak__superslab_would_grow). */
 static void purge_forget_most(void)
 {
-    struct superslab_table *table = &hak__superslabs;
-    if (lock_acquire_soon(&hak__region_lock)) {
-        atomic_store_relaxed(&table->taken_most, table->claimed_slices - table->free_slices);
-        HAK_ASSERT_FULL(hak__superslab_index_is_right());
-        lock_release(&hak__region_lock);
-    }
+    atomic_store_relaxed(&hak__superslabs.taken_most, hak__superslab_taken());
 }
 
 size_t hak__superslab_purge(bool everything)
 {
     size_t purged = 0;
     purge_forget_most();
-    for (size_t next = 0; next != SIZE_MAX;) {
+    for (struct purge_place next = {0, 0}; next.part < superslab_parts();) {
         /* A fork that waits goes first. Without `everything` the pass only tries PURGE: if another
          * thread purges, the work is done anyway. */
         if (!hak__gate_let_pass()) {
@@ -178,13 +181,13 @@ size_t hak__superslab_purge(bool everything)
     return purged;
 }
 
-/* The superslab at which the pass in parts goes on; SIZE_MAX: no pass is under way. Written under
- * PURGE, read relaxed. */
-static size_t shared_purge_next = SIZE_MAX;
+/* Where the pass by and by goes on. Under PURGE. */
+static struct purge_place purge_place;
+static bool shared_purging; /* such a pass is under way. Written under PURGE, read relaxed */
 
 bool hak__superslab_purge_is_under_way(void)
 {
-    return atomic_load_relaxed(&shared_purge_next) != SIZE_MAX;
+    return atomic_load_relaxed(&shared_purging);
 }
 
 void hak__superslab_purge_part(bool begin, size_t bytes)
@@ -192,34 +195,35 @@ void hak__superslab_purge_part(bool begin, size_t bytes)
     if (!lock_try(&hak__purge_lock)) {
         return; /* another thread purges */
     }
-    size_t next = shared_purge_next;
-    for (size_t purged = 0; purged < bytes;) {
-        if (next == SIZE_MAX && !begin) {
-            break;
-        }
-        if (next == SIZE_MAX) {
+    bool purging = shared_purging;
+    for (size_t purged = 0; purged < bytes && (purging || begin);) {
+        if (!purging) {
             purge_forget_most();
-            next = 0;
+            purge_place = (struct purge_place){0, 0};
             begin = false;
         }
-        purged += SLICE_SIZE + purge_next(&next, false); /* looking takes time, too */
+        purged += SLICE_SIZE + purge_next(&purge_place, false); /* looking takes time, too */
+        purging = purge_place.part < superslab_parts();
     }
-    atomic_store_relaxed(&shared_purge_next, next);
+    atomic_store_relaxed(&shared_purging, purging);
     lock_release(&hak__purge_lock);
 }
 
-/* Takes the next wholly free superslab from `next` on out of the free map. INDEX_NONE: there is
- * none. */
-static size_t release_take_next(size_t next)
+/* Takes the next wholly free superslab out of the free map, and moves *next on. INDEX_NONE: the part
+ * has none. */
+static size_t release_take_next(struct purge_place *next)
 {
-    if (!lock_acquire_soon(&hak__region_lock)) {
-        return INDEX_NONE;
+    struct superslab_part *part = hak__superslab_parts[next->part];
+    size_t index = INDEX_NONE;
+    if (lock_acquire_soon(&part->lock)) {
+        index = hak__superslab_index_find(part, INDEX_FREE, SUPERSLAB_SLICES, next->from);
+        if (index != INDEX_NONE) {
+            hak__superslab_mark_taken(index, ~UINT64_C(0));
+            next->from = superslab_next(part, index);
+        }
+        lock_release(&part->lock);
     }
-    size_t index = hak__superslab_index_find(INDEX_FREE, SUPERSLAB_SLICES, next);
-    if (index != INDEX_NONE) {
-        hak__superslab_mark_taken(index, ~UINT64_C(0));
-    }
-    lock_release(&hak__region_lock);
+    *next = index == INDEX_NONE ? (struct purge_place){next->part + 1, 0} : *next;
     return index;
 }
 
@@ -241,7 +245,8 @@ static size_t release_one(size_t index)
     hak__huge_unwatch(start);
     bool unmapped = hak__os_unmap(start, SUPERSLAB_SIZE) == 0;
     hak__window_purge_tables(index * SUPERSLAB_SLICES, SUPERSLAB_SLICES);
-    if (!lock_acquire_soon(&hak__region_lock)) {
+    struct lock *lock = &superslab_part_of(index)->lock;
+    if (!lock_acquire_soon(lock)) {
         release_undo(index, unmapped);
         return 0;
     }
@@ -254,7 +259,7 @@ static size_t release_one(size_t index)
     } else { /* the kernel refuses if it would have to split a mapping and there are too many */
         hak__superslab_mark_free(index, ~UINT64_C(0));
     }
-    lock_release(&hak__region_lock);
+    lock_release(lock);
     return unmapped ? SUPERSLAB_SIZE : 0;
 }
 
@@ -263,13 +268,10 @@ size_t hak__superslab_release(size_t bytes)
     size_t released = 0;
     purge_forget_most();
     lock_acquire(&hak__growth_lock);
-    for (size_t next = 0; released < bytes && !hak__mappings_are_short();) {
-        size_t index = release_take_next(next);
-        if (index == INDEX_NONE) {
-            break;
-        }
-        next = index + 1;
-        released += release_one(index);
+    for (struct purge_place next = {0, 0};
+         next.part < superslab_parts() && released < bytes && !hak__mappings_are_short();) {
+        size_t index = release_take_next(&next);
+        released += index == INDEX_NONE ? 0 : release_one(index);
     }
     lock_release(&hak__growth_lock);
     return released;

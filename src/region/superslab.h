@@ -14,8 +14,15 @@
  * ones; an aligned run may be a higher one. Dirty slices go out first because a resident page costs
  * nothing, and the first touch of any other page costs a microsecond (docs/design/region.md).
  *
- * Locks: REGION guards every map, state and sum. GROWTH serialises claims and releases, and is
- * taken before REGION. PURGE guards a purge pass. Callers hold at most a heap's lock.
+ * Parts: the superslabs belong to parts, each with its own index, sums and REGION lock, so that
+ * many processors do not share them. The first PART_HEAPS_LONE heaps have part 0, and each
+ * PART_HEAPS further ones another. A part gets addresses in groups of superslabs. A request gets
+ * free slices of its heap's part, else dirty ones of another part of its memory node (numa.h), else
+ * new memory, else what any part has. The secure form has a part for each node.
+ *
+ * Locks: REGION guards every map, state and sum of its part; nobody holds two of these locks.
+ * GROWTH serialises claims, releases and the making of parts, and is taken before REGION. PURGE
+ * guards a purge pass. Callers hold at most a heap's lock.
  */
 #ifndef HAK_REGION_SUPERSLAB_H
 #define HAK_REGION_SUPERSLAB_H
@@ -41,8 +48,9 @@ struct superslab {
     uint64_t aged;
     uint16_t state;   /* this and `claimed` are read relaxed without a lock */
     uint16_t claimed; /* slices, from the first on */
-    uint16_t huge;    /* 1: it may have huge pages */
-    uint16_t split;   /* 1: it has small pages, because a part of its huge page was purged */
+    uint8_t huge;     /* 1: it may have huge pages */
+    uint8_t split;    /* 1: it has small pages, because a part of its huge page was purged */
+    uint16_t part;    /* written before the superslab is claimed; relaxed */
 };
 
 HAK_STATIC_ASSERT(sizeof(struct superslab) == 32, "two superslabs' maps are a cache line");
@@ -51,11 +59,14 @@ HAK_STATIC_ASSERT(sizeof(struct superslab) == 32, "two superslabs' maps are a ca
  * Doubled: searches compare twice the bytes at each level. Halved: large heaps need more levels. */
 #define SUPERSLAB_GROUP 64u
 
+#define GROUP_SLICES ((size_t)SUPERSLAB_GROUP * SUPERSLAB_SLICES)
+
 /* Adjacent superslabs and their part of the index (superslab_index.h). */
 struct superslab_group {
     unsigned char index[INDEX_KINDS][SUPERSLAB_GROUP] __attribute__((aligned(HAK_CACHE_LINE)));
     unsigned char upper[INDEX_KINDS][SUPERSLAB_GROUP];
-    struct superslab superslabs[SUPERSLAB_GROUP];
+    size_t number; /* among the groups of its part, if that has a list of them */
+    struct superslab superslabs[SUPERSLAB_GROUP] __attribute__((aligned(HAK_CACHE_LINE)));
 };
 
 #define SLICE_NONE SIZE_MAX
@@ -70,11 +81,11 @@ struct slice_run {
  * the other groups lie below that group. */
 HAK_HIDDEN void hak__superslab_tables(struct superslab_group *groups_end);
 
-/* Takes `count` (1 to SUPERSLAB_SLICES) adjacent slices of one superslab. SLICE_NONE: no memory, or
- * refused. The number of the first
- * one is a multiple of `alignment` (slices, a power of two up to SUPERSLAB_SLICES). Claims more
- * memory if no free run fits. The owner words stay 0. Any thread; it holds no lock but a heap's. */
-HAK_HIDDEN struct slice_run hak__superslab_take(uint32_t count, uint32_t alignment);
+/* Takes `count` (1 to SUPERSLAB_SLICES) adjacent slices of one superslab, of this part if it can.
+ * SLICE_NONE: no memory, or refused. The number of the first one is a multiple of `alignment`
+ * (slices, a power of two up to SUPERSLAB_SLICES). Claims more memory if no free run fits. The
+ * owner words stay 0. Any thread; it holds no lock but a heap's. */
+HAK_HIDDEN struct slice_run hak__superslab_take(uint32_t part, uint32_t count, uint32_t alignment);
 
 /* Gives back slices of one superslab, which are then free and dirty. The caller has set their owner
  * words to 0, and nobody uses the slices. Any thread. */
@@ -89,9 +100,14 @@ HAK_HIDDEN bool hak__superslab_take_exact(size_t slice, uint32_t count);
  */
 HAK_HIDDEN struct slice_run hak__superslab_take_run(size_t superslabs);
 HAK_HIDDEN void hak__superslab_give_run(size_t slice, size_t superslabs);
-/* Maps a released superslab again, for a run of `count` slices. False: there is none, an error, or
- * refused. Under GROWTH. */
-HAK_HIDDEN bool hak__superslab_reclaim(uint32_t count);
+/* Maps a released superslab of the node again (of any: NODE_ANY), for a run of `count` slices.
+ * False: there is none, an error, or refused. Under GROWTH. */
+#define NODE_ANY UINT32_MAX
+HAK_HIDDEN bool hak__superslab_reclaim(uint32_t node, uint32_t count);
+/* Maps slices at the part's frontier, enough for `count` at `alignment`. False: no memory. Under
+ * GROWTH. */
+HAK_HIDDEN bool hak__superslab_advance(struct superslab_part *part, uint32_t count,
+                                       uint32_t alignment);
 /* Makes newly claimed slices [first, first + count) of one superslab free. False: refused; the
  * slices are unmapped again. Under GROWTH. */
 HAK_HIDDEN bool hak__superslab_publish(size_t first, uint32_t count);
@@ -100,8 +116,8 @@ HAK_HIDDEN bool hak__superslab_publish(size_t first, uint32_t count);
  * (hak__superslab_lock refuses, as beside a fork), and slices that become free are put on a
  * lock-free stack. They are free after the next settle.
  *
- * Takes REGION for an operation that needs slices. False: refused. */
-HAK_HIDDEN bool hak__superslab_lock(void);
+ * Takes a part's REGION for an operation that needs slices. False: refused. */
+HAK_HIDDEN bool hak__superslab_lock(struct lock *lock);
 /* Lets the next settle mark slices of one superslab free. Nobody uses them. Any thread. */
 HAK_HIDDEN void hak__superslab_give_late(size_t index, uint64_t mask);
 /* Marks the waiting slices free, if REGION can be had. The caller is inside the gate. */
@@ -109,19 +125,22 @@ HAK_HIDDEN void hak__superslab_settle(void);
 /* True: there is something to settle. A hint. */
 HAK_HIDDEN bool hak__superslab_waits(void);
 
-/* Bytes of claimed slices; of free dirty ones; of free ones. Hints: relaxed reads, no lock. */
+/* Bytes of claimed slices; of free dirty ones; of free ones: relaxed reads, no lock. The last two
+ * read a line of each part, which others write. */
 HAK_HIDDEN size_t hak__superslab_bytes_claimed(void);
 HAK_HIDDEN size_t hak__superslab_bytes_dirty(void);
 HAK_HIDDEN size_t hak__superslab_bytes_free(void);
-/* As the first, without what a fork's child has from its parent. */
+/* Claimed bytes without what a fork's child has from its parent. */
 HAK_HIDDEN size_t hak__superslab_bytes_grown(void);
-/* Bytes of claimed slices without the free clean ones. A hint as well. */
+/* Bytes of claimed slices without the free clean ones. A hint, wrong by up to PART_UNTOLD slices a
+ * part if there are several. */
 HAK_HIDDEN size_t hak__superslab_bytes_touched(void);
 /* superslab_has_grown is false until they have grown by so many bytes. Any thread. */
 HAK_HIDDEN void hak__superslab_set_growth(size_t bytes);
 
 /* In fork's child, before it has two threads: memory claimed so far is shared with the parent, and
- * is no part of the heap that huge.h's rule 2 asks for. A small child gets small pages. */
+ * is no part of the heap that huge.h's rule 2 asks for. A small child gets small pages. Its heaps
+ * have parts as if they were the first. */
 HAK_HIDDEN void hak__superslab_inherit(void);
 
 /* Tells how many bytes live whales have, for the peak below. Under WHALES. */
@@ -170,33 +189,79 @@ HAK_HIDDEN bool hak__superslab_split(size_t index);
  * again, if they come quickly. Under PURGE. */
 HAK_HIDDEN void hak__superslab_join(size_t index);
 
-/* Used by the files of region/ and by fork. */
-HAK_HIDDEN extern struct lock hak__region_lock;
+/* Used by the files of region/. */
 HAK_HIDDEN extern struct lock hak__growth_lock;
 HAK_HIDDEN extern struct lock hak__purge_lock;
+
+struct superslab_part {
+    /* written whenever slices change hands */
+    struct lock lock;     /* REGION */
+    uint32_t index_level; /* see superslab_index.c */
+    size_t free_slices;   /* this and the next: relaxed readers */
+    size_t dirty_free_slices;
+    size_t dirty_free_noted; /* dirty free slices when freed_much last grew, or the least since */
+    size_t count;     /* its superslabs up to the highest one claimed, by the index's numbers */
+    uint32_t *groups; /* its groups, rising. NULL: all groups. Written under GROWTH and REGION */
+    uint32_t groups_count;
+    uint16_t number; /* of the part */
+    uint16_t node;
+    /* the sums of all parts know of so many */
+    size_t free_told __attribute__((aligned(HAK_CACHE_LINE)));
+    size_t dirty_free_told;
+    uint64_t random;     /* secure form */
+    size_t aligned_next; /* superslab at which step 3 of superslab_find_aligned goes on */
+    size_t frontier;     /* slice at which it claims next; under GROWTH */
+};
+
+/* Heaps that share a part. Half: twice the parts, each of which has part of a superslab to spare.
+ * Twice: their lock is saturated by half as many processors (docs/design/scale.md). */
+#define PART_HEAPS (HAK_TINY_LIMITS || HAK_TSAN ? 1u : 4u)
+/* Heaps of part 0. Twice: 16 processors share a lock. Half: a machine of 8 processors has part of a
+ * second superslab to spare. */
+#define PART_HEAPS_LONE (HAK_TINY_LIMITS || HAK_TSAN ? 1u : 8u)
+/* Half: 8 processors of 256 share a lock. Twice: 512 bytes more. */
+#define PARTS_MAX 64u
+/* Slices of a part that the sums of all parts need not know of. Twice: the sums are wrong by twice
+ * as much. Half: parts write to them twice as often. */
+#define PART_UNTOLD (HAK_TINY_LIMITS ? 0u : 16u)
+
+HAK_HIDDEN extern struct superslab_part *hak__superslab_parts[PARTS_MAX];
+HAK_HIDDEN extern struct superslab_part hak__superslab_first; /* part 0 */
+
+/* The part for a new heap whose threads run on the memory node `node`. Makes one if it is time for
+ * it and there is memory. Under HEAPS. */
+HAK_HIDDEN uint32_t hak__superslab_part_for(uint32_t node);
+/* A part of the node, for memory of no heap; 0 if it has none. Any thread. */
+HAK_HIDDEN uint32_t hak__superslab_part_near(uint32_t node);
+/* Bytes of the part's own mapping, for its group list, which begins at *place. 0: it has none. */
+HAK_HIDDEN size_t hak__superslab_part_bytes(uint32_t number, uintptr_t *place);
+/* If there are several parts: gives the part the next group that none has. False: no memory. Under
+ * GROWTH. */
+HAK_HIDDEN bool hak__superslab_add_group(struct superslab_part *part);
+/* If there are several parts: the end of the part's groups, in slices. Under GROWTH. */
+HAK_HIDDEN size_t hak__superslab_end(const struct superslab_part *part);
 
 struct superslab_table {
     /* read by every slow path, and seldom written */
     struct superslab_group *groups_end;
-    size_t frontier;       /* slices claimed or skipped so far */
-    size_t count;          /* superslabs up to and including the highest one claimed so far */
-    size_t claimed_count;  /* superslabs in state CLAIMED; relaxed readers */
-    size_t released_count; /* relaxed readers */
-    size_t aligned_next;   /* superslab at which step 3 of superslab_find_aligned goes on */
-    size_t claimed_slices;
-    uint32_t freed_much; /* see superslab_freed_much; relaxed */
-    uint32_t grown;      /* see superslab_has_grown; relaxed */
-    /* this line is written whenever slices change hands */
+    uint32_t parts_count;    /* written under GROWTH */
+    uint32_t groups_count;   /* groups that parts have; if there are several parts */
+    uint32_t freed_much;     /* see superslab_freed_much; relaxed */
+    uint32_t grown;          /* see superslab_has_grown; relaxed */
+    size_t count;            /* superslabs up to and including the highest one claimed so far */
+    size_t claimed_count;    /* superslabs in state CLAIMED; relaxed readers */
+    size_t released_count;   /* relaxed readers */
+    size_t claimed_slices;   /* this and those above are written under GROWTH */
+    size_t inherited_slices; /* in fork's child: claimed at the fork */
+    /* of all parts, if there are several; else unused; relaxed */
     size_t free_slices __attribute__((aligned(HAK_CACHE_LINE)));
     size_t dirty_free_slices;
-    size_t dirty_free_noted; /* dirty free slices when freed_much last grew, or the least since */
-    size_t growth_due;       /* touched bytes at which `grown` is set; relaxed */
-    size_t taken_most;       /* peak of slices in use since the last purge; relaxed readers */
-    size_t whale_bytes;      /* of live whales (large/whale_registry.c); relaxed */
-    size_t peak_bytes;       /* the most bytes in slices in use and live whales; relaxed */
-    uint64_t peak_ms;        /* when that was; 0: unknown; relaxed */
-    size_t split_count;      /* superslabs that are split; under REGION, relaxed readers */
-    size_t inherited_slices; /* in fork's child: claimed at the fork */
+    size_t growth_due;  /* touched bytes at which `grown` is set; relaxed */
+    size_t taken_most;  /* peak of slices in use since the last purge; relaxed */
+    size_t whale_bytes; /* of live whales (large/whale_registry.c); relaxed */
+    size_t peak_bytes;  /* the most bytes in slices in use and live whales; relaxed */
+    uint64_t peak_ms;   /* when that was; 0: unknown; relaxed */
+    size_t split_count; /* superslabs that are split; relaxed */
 };
 HAK_HIDDEN extern struct superslab_table hak__superslabs;
 
@@ -209,6 +274,28 @@ HAK_INLINE struct superslab_group *superslab_group(size_t number)
 HAK_INLINE struct superslab *superslab_at(size_t index)
 {
     return &superslab_group(index / SUPERSLAB_GROUP)->superslabs[index % SUPERSLAB_GROUP];
+}
+
+/* The number of parts. acquire: pairs with the release in part_make. Any thread. */
+HAK_INLINE uint32_t superslab_parts(void)
+{
+    return atomic_load_acquire(&hak__superslabs.parts_count);
+}
+
+/* The part of a superslab. Any thread. */
+HAK_INLINE struct superslab_part *superslab_part_of(size_t index)
+{
+    return hak__superslab_parts[atomic_load_relaxed(&superslab_at(index)->part)];
+}
+
+/* The part's next superslab; SIZE_MAX: its last group ends here. Under its REGION. */
+HAK_INLINE size_t superslab_next(const struct superslab_part *part, size_t index)
+{
+    if (part->groups == NULL || (index + 1) % SUPERSLAB_GROUP != 0) {
+        return index + 1;
+    }
+    size_t number = superslab_group(index / SUPERSLAB_GROUP)->number + 1;
+    return number < part->groups_count ? (size_t)part->groups[number] * SUPERSLAB_GROUP : SIZE_MAX;
 }
 
 /* A number that grows when FREED_MUCH_SLICES more slices are free and dirty, and when a whale of at
@@ -239,6 +326,12 @@ HAK_INLINE bool superslab_has_slice(size_t slice)
            slice % SUPERSLAB_SLICES < atomic_load_relaxed(&superslab->claimed);
 }
 
+/* Changes the part's sums of free slices, which wrap. Under its REGION. */
+HAK_HIDDEN void hak__superslab_add_free(struct superslab_part *part, size_t free, size_t dirty);
+/* Slices that are not free. A hint as well. Any thread. */
+HAK_HIDDEN size_t hak__superslab_taken(void);
+/* Copies the superslab's maps. False: a stopped thread has the lock. Any thread. */
+HAK_HIDDEN bool hak__superslab_copy(size_t index, struct superslab *copy);
 /* Sets the state and the number of claimed slices. Under GROWTH and REGION. */
 HAK_HIDDEN void hak__superslab_set_state(size_t index, enum superslab_state state,
                                          uint32_t claimed);

@@ -15,21 +15,37 @@
 HAK_STATIC_ASSERT(WINDOW_SIZE_MAX / SUPERSLAB_SIZE >> 6 * (INDEX_LEVEL_TOP + 1) < INDEX_FANOUT,
                   "no node of level 1 lies there");
 
-static uint32_t index_level; /* the highest level in use; if it is not the top, it has one node */
+/* A part's number of a superslab. */
+static size_t index_number(const struct superslab_part *part, size_t index)
+{
+    size_t group = index / SUPERSLAB_GROUP;
+    group = part->groups == NULL ? group : superslab_group(group)->number;
+    return group * SUPERSLAB_GROUP + index % SUPERSLAB_GROUP;
+}
 
-/* The first byte of a node. */
-static unsigned char *index_node(enum superslab_index kind, uint32_t level, size_t node)
+/* The group that the part's group `number` is. */
+static size_t index_group(const struct superslab_part *part, size_t number)
+{
+    return part->groups == NULL ? number : part->groups[number];
+}
+
+/* The first byte of a node. part->index_level is the highest level in use; if it is not the top, it
+ * has one node. */
+static unsigned char *index_node(const struct superslab_part *part, enum superslab_index kind,
+                                 uint32_t level, size_t node)
 {
     if (level == 0) {
-        return superslab_group(node)->index[kind];
+        return superslab_group(index_group(part, node))->index[kind];
     }
-    return superslab_group(level == INDEX_LEVEL_TOP ? node + 1 : node * INDEX_FANOUT)->upper[kind];
+    size_t number = level == INDEX_LEVEL_TOP ? node + 1 : node * INDEX_FANOUT;
+    return superslab_group(index_group(part, number))->upper[kind];
 }
 
 /* The byte with the number `at` of a level. */
-static unsigned char *index_entry(enum superslab_index kind, uint32_t level, size_t at)
+static unsigned char *index_entry(const struct superslab_part *part, enum superslab_index kind,
+                                  uint32_t level, size_t at)
 {
-    return index_node(kind, level, at / INDEX_FANOUT) + at % INDEX_FANOUT;
+    return index_node(part, kind, level, at / INDEX_FANOUT) + at % INDEX_FANOUT;
 }
 
 /* The position of the first byte of a node, from `from` on, that is at least `least`; INDEX_FANOUT:
@@ -65,13 +81,13 @@ static uint32_t index_maximum(const unsigned char *node)
  * the search goes on in the next node. At a lower level it climbs to the byte that is the next
  * node's maximum. If that byte is the first of its own node, it climbs again. False: there is no
  * further node. */
-static bool index_go_on(uint32_t *level, size_t *at)
+static bool index_go_on(const struct superslab_part *part, uint32_t *level, size_t *at)
 {
     if (*level == INDEX_LEVEL_TOP) {
-        return *at << 6 * INDEX_LEVEL_TOP < hak__superslabs.count;
+        return *at << 6 * INDEX_LEVEL_TOP < part->count;
     }
     do {
-        if (*level == index_level) {
+        if (*level == part->index_level) {
             return false;
         }
         *at /= INDEX_FANOUT;
@@ -80,25 +96,26 @@ static bool index_go_on(uint32_t *level, size_t *at)
     return true;
 }
 
-size_t hak__superslab_index_find(enum superslab_index kind, uint32_t least, size_t from)
+size_t hak__superslab_index_find(const struct superslab_part *part, enum superslab_index kind,
+                                 uint32_t least, size_t from)
 {
-    if (from >= hak__superslabs.count) {
+    size_t at = from == 0 || from == SIZE_MAX ? from : index_number(part, from);
+    if (at >= part->count) {
         return INDEX_NONE;
     }
-    uint32_t level = from == 0 ? index_level : 0;
-    for (size_t at = from;;) {
+    for (uint32_t level = at == 0 ? part->index_level : 0;;) {
         size_t node = at / INDEX_FANOUT;
-        size_t found = index_scan(index_node(kind, level, node), least, at % INDEX_FANOUT);
+        size_t found = index_scan(index_node(part, kind, level, node), least, at % INDEX_FANOUT);
         if (found == INDEX_FANOUT) {
             at = (node + 1) * INDEX_FANOUT;
-            if (!index_go_on(&level, &at)) {
+            if (!index_go_on(part, &level, &at)) {
                 return INDEX_NONE;
             }
             continue;
         }
         at = node * INDEX_FANOUT + found;
         if (level == 0) {
-            return at;
+            return index_group(part, node) * SUPERSLAB_GROUP + found;
         }
         at *= INDEX_FANOUT;
         level--;
@@ -107,21 +124,22 @@ size_t hak__superslab_index_find(enum superslab_index kind, uint32_t least, size
 
 void hak__superslab_index_set(enum superslab_index kind, size_t index, uint32_t value)
 {
-    size_t at = index;
+    const struct superslab_part *part = superslab_part_of(index);
+    size_t at = index_number(part, index);
     for (uint32_t level = 0;; level++) {
-        unsigned char *entry = index_entry(kind, level, at);
+        unsigned char *entry = index_entry(part, kind, level, at);
         uint32_t before = *entry;
         *entry = (unsigned char)value;
-        if (before == value || level == index_level) {
+        if (before == value || level == part->index_level) {
             return;
         }
         size_t node = at / INDEX_FANOUT;
-        uint32_t maximum = *index_entry(kind, level + 1, node);
+        uint32_t maximum = *index_entry(part, kind, level + 1, node);
         if (value < before) {
             if (before < maximum) {
                 return;
             }
-            value = index_maximum(index_node(kind, level, node));
+            value = index_maximum(index_node(part, kind, level, node));
         } else if (value <= maximum) {
             return;
         }
@@ -131,13 +149,17 @@ void hak__superslab_index_set(enum superslab_index kind, size_t index, uint32_t 
 
 void hak__superslab_index_reach(size_t index)
 {
-    while (index_level != INDEX_LEVEL_TOP && index >> 6 * (index_level + 1) != 0) {
+    struct superslab_part *part = superslab_part_of(index);
+    size_t at = index_number(part, index);
+    while (part->index_level != INDEX_LEVEL_TOP && at >> 6 * (part->index_level + 1) != 0) {
         for (uint32_t kind = 0; kind < INDEX_KINDS; kind++) {
-            const unsigned char *below = index_node(kind, index_level, 0);
-            *index_entry(kind, index_level + 1, 0) = (unsigned char)index_maximum(below);
+            const unsigned char *below = index_node(part, kind, part->index_level, 0);
+            *index_entry(part, kind, part->index_level + 1, 0) =
+                (unsigned char)index_maximum(below);
         }
-        index_level++;
+        part->index_level++;
     }
+    part->count = at >= part->count ? at + 1 : part->count;
     if (index >= hak__superslabs.count) {
         atomic_store_relaxed(&hak__superslabs.count,
                              index + 1); /* reports read it without the lock */
@@ -161,13 +183,14 @@ void hak__superslab_index_maps(size_t index)
 void hak__superslab_index_grown(size_t index, uint64_t mask)
 {
     const struct superslab *superslab = superslab_at(index);
+    struct superslab_group *group = superslab_group(index / SUPERSLAB_GROUP);
     HAK_ASSERT((mask & ~(superslab->free & superslab->dirty)) == 0);
     uint32_t run = bits_run_around(superslab->free, mask);
-    if (run > *index_entry(INDEX_FREE, 0, index)) {
+    if (run > group->index[INDEX_FREE][index % SUPERSLAB_GROUP]) {
         hak__superslab_index_set(INDEX_FREE, index, run);
     }
     run = bits_run_around(superslab->free & superslab->dirty, mask);
-    if (run > *index_entry(INDEX_DIRTY, 0, index)) {
+    if (run > group->index[INDEX_DIRTY][index % SUPERSLAB_GROUP]) {
         hak__superslab_index_set(INDEX_DIRTY, index, run);
     }
 }
@@ -175,33 +198,35 @@ void hak__superslab_index_grown(size_t index, uint64_t mask)
 static bool index_superslab_is_right(size_t index)
 {
     const struct superslab *superslab = superslab_at(index);
-    uint32_t free_run = bits_longest_run(superslab->free);
-    return *index_entry(INDEX_FREE, 0, index) == free_run &&
-           *index_entry(INDEX_DIRTY, 0, index) == index_dirty_value(superslab, free_run) &&
-           *index_entry(INDEX_RELEASED, 0, index) == (superslab->state == SUPERSLAB_RELEASED);
+    const struct superslab_group *group = superslab_group(index / SUPERSLAB_GROUP);
+    uint32_t free_run = bits_longest_run(superslab->free), at = index % SUPERSLAB_GROUP;
+    return group->index[INDEX_FREE][at] == free_run &&
+           group->index[INDEX_DIRTY][at] == index_dirty_value(superslab, free_run) &&
+           group->index[INDEX_RELEASED][at] == (superslab->state == SUPERSLAB_RELEASED);
 }
 
-static bool index_node_is_right(uint32_t level, size_t node)
+static bool index_node_is_right(const struct superslab_part *part, uint32_t level, size_t node)
 {
     bool right = true;
     for (uint32_t kind = 0; kind < INDEX_KINDS; kind++) {
-        right &=
-            *index_entry(kind, level + 1, node) == index_maximum(index_node(kind, level, node));
+        right &= *index_entry(part, kind, level + 1, node) ==
+                 index_maximum(index_node(part, kind, level, node));
     }
     return right;
 }
 
-bool hak__superslab_index_is_right(void)
+bool hak__superslab_index_is_right(const struct superslab_part *part)
 {
-    size_t count = hak__superslabs.count;
+    size_t count = part->count;
     bool right = true;
-    for (size_t index = 0; index < count; index++) {
-        right &= index_superslab_is_right(index);
+    for (size_t at = 0; at < count; at++) {
+        right &= index_superslab_is_right(index_group(part, at / INDEX_FANOUT) * INDEX_FANOUT +
+                                          at % INDEX_FANOUT);
     }
-    for (uint32_t level = 0; level < index_level; level++) {
+    for (uint32_t level = 0; level < part->index_level; level++) {
         count = (count + INDEX_FANOUT - 1) / INDEX_FANOUT;
         for (size_t node = 0; node < count; node++) {
-            right &= index_node_is_right(level, node);
+            right &= index_node_is_right(part, level, node);
         }
     }
     return right;

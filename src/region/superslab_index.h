@@ -13,7 +13,10 @@
  * each 512 GiB of heap. A change climbs only while a maximum changes. A heap up to 128 MiB has one
  * level and no climb.
  *
- * Locks: the caller holds REGION. The functions only compute and cannot fail.
+ * Each part (superslab.h) has an index of its own, which numbers the part's superslabs without the
+ * others. Callers use the ordinary numbers.
+ *
+ * Locks: the caller holds the part's REGION. The functions only compute and cannot fail.
  */
 #ifndef HAK_REGION_SUPERSLAB_INDEX_H
 #define HAK_REGION_SUPERSLAB_INDEX_H
@@ -29,13 +32,17 @@ enum superslab_index {
 
 #define INDEX_NONE SIZE_MAX
 
-/* The lowest superslab from `from` on whose byte is at least `least` (1 to 64), or INDEX_NONE. */
-HAK_HIDDEN size_t hak__superslab_index_find(enum superslab_index kind, uint32_t least, size_t from);
+struct superslab_part;
+
+/* The part's lowest superslab from `from` on whose byte is at least `least` (1 to 64), or
+ * INDEX_NONE. 0 is its first one, and SIZE_MAX none. */
+HAK_HIDDEN size_t hak__superslab_index_find(const struct superslab_part *part,
+                                            enum superslab_index kind, uint32_t least, size_t from);
 
 /* Sets the superslab's byte, and the maxima above it. */
 HAK_HIDDEN void hak__superslab_index_set(enum superslab_index kind, size_t index, uint32_t value);
 
-/* Makes the index cover superslabs up to and including `index`. */
+/* Makes the part's index cover its superslabs up to and including `index`. Under GROWTH, too. */
 HAK_HIDDEN void hak__superslab_index_reach(size_t index);
 
 /* Computes the superslab's bytes of both INDEX_FREE and INDEX_DIRTY from its maps. */
@@ -44,8 +51,8 @@ HAK_HIDDEN void hak__superslab_index_maps(size_t index);
 /* The same, quicker: for slices that have just become free and dirty. `mask` is one run of them. */
 HAK_HIDDEN void hak__superslab_index_grown(size_t index, uint64_t mask);
 
-/* True if all bytes agree with the maps and all maxima with the level below. Slow: for assertion
- * level 2 and tests. */
-HAK_HIDDEN bool hak__superslab_index_is_right(void);
+/* True if all the part's bytes agree with the maps and all maxima with the level below. Slow: for
+ * assertion level 2 and tests. */
+HAK_HIDDEN bool hak__superslab_index_is_right(const struct superslab_part *part);
 
 #endif

@@ -7,14 +7,14 @@
 #include "region/superslab.h"
 #include "region/window.h"
 
-bool hak__superslab_lock(void)
+bool hak__superslab_lock(struct lock *lock)
 {
-    if (lock_acquire_soon(&hak__region_lock)) {
+    if (lock_acquire_soon(lock)) {
         return true;
     }
     /* The next block will have a mapping of its own: no more than one a millisecond. */
-    hak__os_wait_ms(&hak__region_lock.shared_state, 2, 1);
-    return lock_try(&hak__region_lock) || hak__gate_refuse();
+    hak__os_wait_ms(&lock->shared_state, 2, 1);
+    return lock_try(lock) || hak__gate_refuse();
 }
 
 /* Slices that became free while REGION was stuck. Lies in the slab metadata of the first one. */
@@ -47,15 +47,20 @@ bool hak__superslab_waits(void)
 
 void hak__superslab_settle(void)
 {
-    if (!hak__superslab_waits() || !lock_try(&hak__region_lock)) {
-        return; /* a later settle does it, too */
+    if (!hak__superslab_waits()) {
+        return;
     }
     /* acquire: pairs with the release in hak__superslab_give_late */
     struct superslab_late *late = atomic_exchange_acquire(&shared_late, NULL);
     while (late != NULL) {
         struct superslab_late *next = late->next;
-        hak__superslab_mark_free(late->index, late->mask);
+        struct lock *lock = &superslab_part_of(late->index)->lock;
+        if (lock_try(lock)) {
+            hak__superslab_mark_free(late->index, late->mask);
+            lock_release(lock);
+        } else { /* a later settle does it */
+            hak__superslab_give_late(late->index, late->mask);
+        }
         late = next;
     }
-    lock_release(&hak__region_lock);
 }

@@ -18,21 +18,18 @@
 void hak__superslab_set_pages(size_t index, enum superslab_pages pages)
 {
     struct superslab *superslab = superslab_at(index);
-    size_t others = hak__superslabs.split_count - superslab->split;
+    size_t before = superslab->split;
     superslab->huge = pages == SUPERSLAB_HUGE;
     superslab->split = pages == SUPERSLAB_SPLIT;
-    atomic_store_relaxed(&hak__superslabs.split_count, others + superslab->split);
+    if (superslab->split != before) { /* a counter that may fall */
+        atomic_add_relaxed(&hak__superslabs.split_count, (size_t)superslab->split - before);
+    }
 }
 
 /* Each split superslab may cost two mappings, and Linux allows a process 65,530 by default. */
 static bool superslab_may_split(void)
 {
     return atomic_load_relaxed(&hak__superslabs.split_count) < SPLIT_SUPERSLABS_MAX;
-}
-
-void hak__superslab_inherit(void)
-{
-    hak__superslabs.inherited_slices = hak__superslabs.claimed_slices;
 }
 
 void hak__superslab_choose_pages(size_t first, uint32_t claimed, uint32_t count)
@@ -55,19 +52,21 @@ void hak__superslab_choose_pages(size_t first, uint32_t claimed, uint32_t count)
     if (!huge && whole) {
         hak__huge_watch(kind, start, SUPERSLAB_SIZE, bytes);
     }
-    if (lock_acquire_soon(&hak__region_lock)) { /* else the slices cannot be published either */
+    struct lock *lock = &superslab_part_of(first / SUPERSLAB_SLICES)->lock;
+    if (lock_acquire_soon(lock)) { /* else the slices cannot be published either */
         hak__superslab_set_pages(first / SUPERSLAB_SLICES, huge ? SUPERSLAB_HUGE : SUPERSLAB_SMALL);
-        lock_release(&hak__region_lock);
+        lock_release(lock);
     }
 }
 
 bool hak__superslab_split(size_t index)
 {
-    if (!lock_acquire_soon(&hak__region_lock)) {
+    struct lock *lock = &superslab_part_of(index)->lock;
+    if (!lock_acquire_soon(lock)) {
         return false;
     }
     bool huge = superslab_at(index)->huge != 0;
-    lock_release(&hak__region_lock);
+    lock_release(lock);
     if (!huge) {
         return true;
     }
@@ -76,11 +75,11 @@ bool hak__superslab_split(size_t index)
         return false;
     }
     /* after the call: while `huge` is set, a thread that takes a slice makes all slices dirty */
-    if (!lock_acquire_soon(&hak__region_lock)) {
+    if (!lock_acquire_soon(lock)) {
         return false;
     }
     hak__superslab_set_pages(index, SUPERSLAB_SPLIT);
-    lock_release(&hak__region_lock);
+    lock_release(lock);
     return true;
 }
 
@@ -90,10 +89,11 @@ void hak__superslab_join(size_t index)
     if (!hak__huge_is_quick() || hak__os_huge(start, SUPERSLAB_SIZE) != 0) {
         return;
     }
-    if (!lock_acquire_soon(&hak__region_lock)) {
+    struct lock *lock = &superslab_part_of(index)->lock;
+    if (!lock_acquire_soon(lock)) {
         hak__os_small(start, SUPERSLAB_SIZE);
         return;
     }
     hak__superslab_set_pages(index, SUPERSLAB_HUGE);
-    lock_release(&hak__region_lock);
+    lock_release(lock);
 }

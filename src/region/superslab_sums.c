@@ -4,13 +4,29 @@
 
 #include "os/os.h"
 
+bool hak__superslab_copy(size_t index, struct superslab *copy)
+{
+    struct lock *lock = &superslab_part_of(index)->lock;
+    if (!lock_acquire_soon(lock)) {
+        return false;
+    }
+    *copy = *superslab_at(index);
+    lock_release(lock);
+    return true;
+}
+
+size_t hak__superslab_taken(void)
+{
+    size_t claimed = atomic_load_relaxed(&hak__superslabs.claimed_slices);
+    size_t free = atomic_load_relaxed(superslab_parts() == 1 ? &hak__superslab_first.free_slices
+                                                             : &hak__superslabs.free_slices);
+    return claimed > free ? claimed - free : 0; /* they are read at different moments */
+}
+
 void hak__superslab_note_peak(void)
 {
     struct superslab_table *table = &hak__superslabs;
-    size_t claimed = atomic_load_relaxed(&table->claimed_slices);
-    size_t free = atomic_load_relaxed(&table->free_slices);
-    size_t taken = claimed > free ? claimed - free : 0; /* they are read at different moments */
-    size_t bytes = taken * SLICE_SIZE + atomic_load_relaxed(&table->whale_bytes);
+    size_t bytes = hak__superslab_taken() * SLICE_SIZE + atomic_load_relaxed(&table->whale_bytes);
     size_t peak = atomic_load_relaxed(&table->peak_bytes);
     while (bytes > peak) {
         if (atomic_cas_acquire(&table->peak_bytes, &peak, bytes)) {
@@ -58,17 +74,28 @@ size_t hak__superslab_bytes_grown(void)
 
 size_t hak__superslab_bytes_dirty(void)
 {
-    return atomic_load_relaxed(&hak__superslabs.dirty_free_slices) * SLICE_SIZE;
+    size_t slices = 0;
+    for (uint32_t i = 0; i < superslab_parts(); i++) {
+        slices += atomic_load_relaxed(&hak__superslab_parts[i]->dirty_free_slices);
+    }
+    return slices * SLICE_SIZE;
+}
+
+size_t hak__superslab_bytes_free(void)
+{
+    size_t slices = 0;
+    for (uint32_t i = 0; i < superslab_parts(); i++) {
+        slices += atomic_load_relaxed(&hak__superslab_parts[i]->free_slices);
+    }
+    return slices * SLICE_SIZE;
 }
 
 size_t hak__superslab_bytes_touched(void)
 {
-    const struct superslab_table *table = &hak__superslabs;
-    size_t claimed = atomic_load_relaxed(&table->claimed_slices);
-    size_t free = atomic_load_relaxed(&table->free_slices);
-    size_t dirty = atomic_load_relaxed(&table->dirty_free_slices);
-    size_t clean = free > dirty ? free - dirty : 0; /* they are read at different moments */
-    return claimed > clean ? (claimed - clean) * SLICE_SIZE : 0;
+    size_t dirty =
+        atomic_load_relaxed(superslab_parts() == 1 ? &hak__superslab_first.dirty_free_slices
+                                                   : &hak__superslabs.dirty_free_slices);
+    return (hak__superslab_taken() + dirty) * SLICE_SIZE;
 }
 
 void hak__superslab_set_growth(size_t bytes)
@@ -76,9 +103,4 @@ void hak__superslab_set_growth(size_t bytes)
     struct superslab_table *table = &hak__superslabs;
     atomic_store_relaxed(&table->growth_due, hak__superslab_bytes_touched() + bytes);
     atomic_store_relaxed(&table->grown, 0u);
-}
-
-size_t hak__superslab_bytes_free(void)
-{
-    return atomic_load_relaxed(&hak__superslabs.free_slices) * SLICE_SIZE;
 }

@@ -151,6 +151,8 @@ int hak__window_grow_tables(size_t slice_count)
 bool hak__window_give_spare(size_t slice_count)
 {
     bool given = false;
+    size_t limit = hak__window.shared_limit; /* of the part that has claimed farthest */
+    slice_count = slice_count > limit ? slice_count : limit;
     for (int i = 0; i < PAIR_COUNT; i++) {
         struct table_pair *pair = &window_pairs[i];
         size_t below = table_sides(i, slice_count).below;
@@ -200,9 +202,13 @@ static size_t pair_bytes(const struct table_pair *pair)
 
 size_t hak__window_table_bytes(void)
 {
-    size_t slabs = pair_bytes(&window_pairs[PAIR_SLABS]);
+    size_t slabs = pair_bytes(&window_pairs[PAIR_SLABS]), parts = 0;
+    uintptr_t place;
+    for (uint32_t i = 0; i < superslab_parts(); i++) {
+        parts += hak__superslab_part_bytes(i, &place);
+    }
     slabs -= slabs == 0 ? 0 : window_room_bytes + atomic_load_relaxed(&window_skipped_bytes);
-    return pair_bytes(&window_pairs[PAIR_SLICES]) + slabs +
+    return parts + pair_bytes(&window_pairs[PAIR_SLICES]) + slabs +
            (HAK_SECURE ? pair_bytes(&window_pairs[PAIR_COUNT - 1]) : 0);
 }
 

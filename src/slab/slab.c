@@ -45,7 +45,7 @@ static struct object_list slab_take_remote(struct slab_set *set, struct slab *sl
 static struct slab *slab_new(struct slab_set *set, uint32_t class_index)
 {
     const struct size_class *size_class = &hak__size_classes[class_index];
-    struct slice_run run = hak__superslab_take(size_class->slab_slices, 1);
+    struct slice_run run = hak__superslab_take(set->part, size_class->slab_slices, 1);
     if (run.slice == SLICE_NONE) {
         return NULL;
     }

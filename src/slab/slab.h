@@ -120,6 +120,7 @@ struct slab_set {
     uint32_t shared_pending;  /* A: about how many slabs were pushed since the last drain */
     uint32_t shared_patience; /* if so many are pending, other threads drain; relaxed */
     uint32_t shared_threads;  /* that draw from the heap; relaxed */
+    uint32_t part;            /* from which it takes slices (region/superslab.h) */
     struct counters counters;
     /* [class]: the first slab that has objects to give. Other threads read it relaxed. */
     struct slab *partial[CLASS_COUNT];

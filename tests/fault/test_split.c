@@ -10,7 +10,7 @@ TEST_WITH(a_part_that_may_come_again, unit_save_knobs, unit_restore_knobs)
     hak__knobs.huge_threshold = 0;
     hak__huge_page_us_max = UINT64_MAX;
     unit_set_evidence(HUGE_SPANS, true);
-    size_t slice = hak__superslab_take(SUPERSLAB_SLICES, 1).slice;
+    size_t slice = hak__superslab_take(0, SUPERSLAB_SLICES, 1).slice;
     assert_int_not_equal(slice, SLICE_NONE);
     struct superslab *superslab = superslab_at(slice / SUPERSLAB_SLICES);
     SKIP_IF(superslab->huge == 0); /* a kernel without them */

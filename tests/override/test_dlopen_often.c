@@ -2,8 +2,8 @@
 /* test_dlopen_often.c: a library with an allocator in it is loaded and closed 1,000 times, hakmem
  * itself and one that was linked with libhakmem.a, by a program that was not started on it. It
  * refuses to be unloaded rather than crash in a thread's exit hook (mimalloc #147, #809), and each
- * round leaves nothing: no mapping, no thread-specific key, no memory. Threads that used it end after
- * the dlclose, and fork still works.
+ * round leaves nothing: no mapping, no thread-specific key, no memory. Threads that used it end
+ * after the dlclose, and fork still works.
  *
  * ctest: preload-only no-qemu
  */

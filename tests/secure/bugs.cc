@@ -2,8 +2,8 @@
 /* bugs.cc: programs with one bug each, and the sentence with which the secure form of hakmem ends
  * each of them. The first sentence before a bug is its title in tables.
  *
- *   bugs LIBRARY NAME   runs itself with LIBRARY preloaded; passes if that ends by a signal with the
- *                       bug's report
+ *   bugs LIBRARY NAME   runs itself with LIBRARY preloaded; passes if that ends by a signal with
+ *                       the bug's report
  *   bugs --bug NAME     only has the bug, under whatever allocator serves it: the lab compares
  *                       allocators in this way. Status 0: nothing has happened; 3: harm was done,
  *                       as it noticed itself; 4: it had no memory.
@@ -414,8 +414,8 @@ BUG(write_after_free, "freed object was written")
     }
 }
 
-/* A block is freed, has a new owner, and is freed again through the old pointer. It came back within
- * 335 rounds in 30 runs. Above the 56 bits of an address stands the tag. */
+/* A block is freed, has a new owner, and is freed again through the old pointer. It came back
+ * within 335 rounds in 30 runs. Above the 56 bits of an address stands the tag. */
 BUG(tags_free_of_new_owner, "its memory tag has changed")
 {
     unsigned char *old = make(80);

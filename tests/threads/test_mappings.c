@@ -7,8 +7,8 @@
  */
 #include "threads.h"
 
-/* Level 2 claims address space in small pieces on purpose. */
-#define MAPPINGS_MAX (HAK_LEVEL >= 2 ? 400 : 100)
+/* Level 2 claims address space in small pieces on purpose, for each heap in a part of its own. */
+#define MAPPINGS_MAX (HAK_LEVEL >= 2 ? 500 : 100)
 
 struct node {
     struct node *next;

@@ -32,7 +32,8 @@ static inline size_t held_count(size_t *all)
 static inline bool others_are_free(void)
 {
     return !is_held(&hak__heaps_lock) && !is_held(&hak__purge_lock) && !is_held(&hak__whale_lock) &&
-           !is_held(&hak__growth_lock) && !is_held(&hak__region_lock) && hak__lock_own.held == 0;
+           !is_held(&hak__growth_lock) && !is_held(&hak__superslab_first.lock) &&
+           hak__lock_own.held == 0;
 }
 
 static inline bool none_is_held(void)

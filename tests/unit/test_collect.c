@@ -273,7 +273,7 @@ TEST_WITH_KNOBS(reclaim)
     bool unmap = false;
     hak__knobs.whale_cache_bytes = 16 * MIB;
     thread_join(thread_start(reclaim_as_a_thread, &unmap));
-    size_t slice = hak__superslab_take(SUPERSLAB_SLICES, 1).slice; /* a whole one to unmap */
+    size_t slice = hak__superslab_take(0, SUPERSLAB_SLICES, 1).slice; /* a whole one to unmap */
     hak__superslab_give(slice, SUPERSLAB_SLICES);
     unmap = true;
     thread_join(thread_start(reclaim_as_a_thread, &unmap));

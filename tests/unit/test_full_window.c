@@ -21,7 +21,7 @@ TEST(mappings_count_as_short_and_no_address_is_left)
     mappings_add_whales(MAPPINGS_MAX);
     char *spans[64];
     size_t count = 0;
-    hak__window.size = bits_align_up(hak__superslabs.frontier, SUPERSLAB_SLICES) * SLICE_SIZE;
+    hak__window.size = bits_align_up(hak__superslab_first.frontier, SUPERSLAB_SLICES) * SLICE_SIZE;
     while (count < COUNT_OF(spans) && is_in_window(spans[count] = hak_malloc(3 * MIB))) {
         count++; /* what was free in the window */
     }

@@ -37,12 +37,12 @@ TEST(most_in_use_since_memory_went_back)
     for (int way = 0; way < WAYS; way++) {
         grow_by_what_is_in_use();
         assert_true(hak__superslab_would_grow(1));
-        size_t slice = hak__superslab_take(4, 1).slice;
+        size_t slice = hak__superslab_take(0, 4, 1).slice;
         assert_true(hak__superslab_would_grow(1));
         hak__superslab_give(slice, 4);
         assert_false(hak__superslab_would_grow(4));
         assert_true(hak__superslab_would_grow(5));
-        slice = hak__superslab_take(3, 1).slice; /* less than once were */
+        slice = hak__superslab_take(0, 3, 1).slice; /* less than once were */
         assert_false(hak__superslab_would_grow(1));
         assert_true(hak__superslab_would_grow(2));
         hak__superslab_give(slice, 3);
@@ -235,7 +235,7 @@ TEST(whom_a_thread_waits_for)
     static size_t slices[SLICES_MAX];
     struct lender lender;
     lender_create(&lender);
-    hak__superslab_give(hak__superslab_take(1, 1).slice, 1);
+    hak__superslab_give(hak__superslab_take(0, 1, 1).slice, 1);
     lender_is_next(&lender);
     lock_acquire(&lender.thread->heap->lock);
     assert_int_equal(lender_ask(&lender).count, 0);
@@ -244,7 +244,7 @@ TEST(whom_a_thread_waits_for)
     uint32_t count = 0;
     while (hak__superslab_bytes_free() != 0) {
         REQUIRE(count < SLICES_MAX);
-        slices[count++] = hak__superslab_take(1, 1).slice;
+        slices[count++] = hak__superslab_take(0, 1, 1).slice;
     }
     lender_is_next(&lender);
     lock_acquire(&lender.thread->heap->lock);

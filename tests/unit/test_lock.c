@@ -243,7 +243,7 @@ TEST(order_of_ranks)
     }
     assert_int_equal(hak__heaps_lock.rank, LOCK_RANK_HEAPS);
     assert_int_equal(hak__growth_lock.rank, LOCK_RANK_GROWTH);
-    assert_int_equal(hak__region_lock.rank, LOCK_RANK_REGION);
+    assert_int_equal(hak__superslab_first.lock.rank, LOCK_RANK_REGION);
 }
 
 static void acquire_rising(void *argument)

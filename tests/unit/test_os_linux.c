@@ -427,4 +427,25 @@ OS_TEST(filter)
     assert_int_equal(hak__os_unmap(place, 2 * size), 0);
 }
 
+/* Without a system call. */
+TEST(processor_and_node)
+{
+    unsigned processor, node, now[2];
+    cpu_set_t before, one;
+    SKIP_IF(hak__os_getcpu == NULL);
+    REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
+    for (unsigned i = 0; i < CPU_SETSIZE; i++) {
+        CPU_ZERO(&one);
+        CPU_SET(i, &one);
+        if (CPU_ISSET(i, &before) && sched_setaffinity(0, sizeof one, &one) == 0) {
+            REQUIRE(getcpu(&processor, &node) == 0);
+            hak__os_getcpu(&now[0], &now[1], NULL);
+            assert_int_equal(now[0], processor);
+            assert_int_equal(now[1], node);
+            assert_int_equal(hak__os_node(), node);
+        }
+    }
+    REQUIRE(sched_setaffinity(0, sizeof before, &before) == 0);
+}
+
 TESTS(setup)

@@ -12,7 +12,7 @@ static int setup(void **state)
 
 static size_t take(uint32_t count)
 {
-    struct slice_run run = hak__superslab_take(count, 1);
+    struct slice_run run = hak__superslab_take(0, count, 1);
     REQUIRE(run.slice != SLICE_NONE);
     return run.slice;
 }
@@ -72,11 +72,11 @@ PURGE_TEST(a_purged_slice_is_handed_out_as_zeroed)
     fill(slice, 2, 'x');
     hak__superslab_give(slice, 2);
     assert_int_equal(hak__superslab_purge(true), 2 * SLICE_SIZE); /* at once */
-    struct slice_run run = hak__superslab_take(2, 1);
+    struct slice_run run = hak__superslab_take(0, 2, 1);
     assert_true(run.zeroed);
     assert_int_equal(nonzero_offset(window_slice_address(run.slice), 2 * SLICE_SIZE), SIZE_MAX);
     hak__superslab_give(run.slice, 2);
-    run = hak__superslab_take(2, 1);
+    run = hak__superslab_take(0, 2, 1);
     assert_false(run.zeroed);
     hak__superslab_give(run.slice, 2);
 }
@@ -140,7 +140,7 @@ PURGE_TEST(a_failed_purge)
     assert_int_equal(hak__superslab_bytes_dirty(), 2 * SLICE_SIZE);
     assert_int_equal(hak__superslab_bytes_free(), free_bytes);
     assert_int_equal(bytes[SLICE_SIZE], 'x');
-    struct slice_run run = hak__superslab_take(2, 1);
+    struct slice_run run = hak__superslab_take(0, 2, 1);
     assert_int_equal(run.slice, slice);
     assert_false(run.zeroed);
     munlock(bytes + SLICE_SIZE, hak__os_page_size());
@@ -158,7 +158,7 @@ static void *use_slices(void *argument)
     uint64_t random = (uintptr_t)argument;
     for (size_t round = 0; round < (SUPPORT_SLOW ? 2000 : 20000); round++) {
         uint32_t count = 1 + (uint32_t)random_below(&random, 3);
-        struct slice_run run = hak__superslab_take(count, 1);
+        struct slice_run run = hak__superslab_take(0, count, 1);
         REQUIRE(run.slice != SLICE_NONE);
         uint64_t *words = window_slice_address(run.slice);
         size_t last = count * SLICE_SIZE / sizeof *words - 1;
@@ -244,7 +244,7 @@ static void *hold_purge_lock(void *argument)
  * (gperftools #1547): its pass is left out. This hangs where it waits. */
 PURGE_TEST(a_pass_waits_for_nobody)
 {
-    struct slice_run run = hak__superslab_take(3, 1);
+    struct slice_run run = hak__superslab_take(0, 3, 1);
     assert_true(run.slice != SLICE_NONE);
     hak__superslab_give(run.slice, 3);
     assert_int_equal(pthread_barrier_init(&lock_turn, NULL, 2), 0);

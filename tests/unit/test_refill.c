@@ -114,7 +114,7 @@ static void refill_without_memory(void *argument)
     REQUIRE(getrlimit(RLIMIT_AS, &limit) == 0);
     limit.rlim_cur = address_space_bytes();
     REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
-    while (hak__superslab_take(1, 1).slice != SLICE_NONE) {
+    while (hak__superslab_take(0, 1, 1).slice != SLICE_NONE) {
     }
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         REQUIRE(unit_cache_refill(cache, class_index) == NULL);

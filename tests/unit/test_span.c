@@ -183,7 +183,7 @@ SPAN_TEST(trimming_twice_empties)
 /* A superslab of our own with only [first, first + 4) taken, as a span. */
 static size_t span_alone(size_t *superslab)
 {
-    *superslab = hak__superslab_take(SUPERSLAB_SLICES, 1).slice;
+    *superslab = hak__superslab_take(0, SUPERSLAB_SLICES, 1).slice;
     assert_int_not_equal(*superslab, SLICE_NONE);
     hak__superslab_give(*superslab + 40, 4);
     hak__superslab_purge(true);
@@ -256,8 +256,8 @@ SPAN_TEST(growth_moves_down_to_the_start)
 
 SPAN_TEST(resize_is_refused)
 {
-    size_t superslab = hak__superslab_take(SUPERSLAB_SLICES, 1).slice;
-    size_t next = hak__superslab_take(SUPERSLAB_SLICES, 1).slice;
+    size_t superslab = hak__superslab_take(0, SUPERSLAB_SLICES, 1).slice;
+    size_t next = hak__superslab_take(0, SUPERSLAB_SLICES, 1).slice;
     hak__superslab_give(next, SUPERSLAB_SLICES);
     hak__superslab_give(superslab, SUPERSLAB_SLICES);
     struct span span = hak__span_allocate(&cache, &counters, SPAN_SIZE_MAX, SPAN_SIZE_MAX);

@@ -148,7 +148,7 @@ TEST(a_hole_in_the_tables)
     const size_t hole = 400 * SUPERSLAB_SIZE;
     hak_trim(0);
     struct hak_summary before = summary_now();
-    size_t next = bits_align_up(hak__superslabs.frontier, SUPERSLAB_SLICES);
+    size_t next = bits_align_up(hak__superslab_first.frontier, SUPERSLAB_SLICES);
     void *foreign = unit_occupy((uintptr_t)window_slice_address(next + 2 * SUPERSLAB_SLICES), hole);
     size_t skipped = hak__superslabs.count;
     for (size_t i = 0; i < COUNT; i++) {
@@ -156,7 +156,7 @@ TEST(a_hole_in_the_tables)
         memset(blocks[i], 1, 16 * KIB);
     }
     REQUIRE_SIZE(hak__superslabs.count, >=, skipped);
-    REQUIRE_SIZE(hak__superslabs.frontier, >, next + hole / SLICE_SIZE);
+    REQUIRE_SIZE(hak__superslab_first.frontier, >, next + hole / SLICE_SIZE);
     struct hak_summary after = summary_now();
     require_grown(blocks_of(&before), blocks_of(&after), COUNT * 16 * KIB);
     require_grown(before.not_hakmem, after.not_hakmem, 0);

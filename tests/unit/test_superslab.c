@@ -37,7 +37,7 @@ static void model_start(void)
 {
     REQUIRE_SIZE(hak__superslabs.count, <=, MODEL_SLICES / SUPERSLAB_SLICES);
     memset(model, ABSENT, sizeof model);
-    for (size_t slice = 0; slice < hak__superslabs.frontier; slice++) {
+    for (size_t slice = 0; slice < hak__superslab_first.frontier; slice++) {
         model[slice] = actual_state(slice);
     }
 }
@@ -45,8 +45,8 @@ static void model_start(void)
 /* Slices between two frontiers: claimed (clean and free before `run` took its part) or skipped. */
 static void model_extend(size_t from, struct run run)
 {
-    REQUIRE_SIZE(hak__superslabs.frontier, <=, MODEL_SLICES);
-    for (size_t slice = from; slice < hak__superslabs.frontier; slice++) {
+    REQUIRE_SIZE(hak__superslab_first.frontier, <=, MODEL_SLICES);
+    for (size_t slice = from; slice < hak__superslab_first.frontier; slice++) {
         bool taken_now = slice >= run.slice && slice < run.slice + run.count;
         model[slice] = taken_now || actual_state(slice) != TAKEN ? FREE_CLEAN : TAKEN;
     }
@@ -55,7 +55,7 @@ static void model_extend(size_t from, struct run run)
 /* The lowest fitting run by the definition: dirty ones first. */
 static size_t model_find(uint32_t count, uint32_t alignment, bool dirty_only)
 {
-    for (size_t first = 0; first < hak__superslabs.frontier; first += alignment) {
+    for (size_t first = 0; first < hak__superslab_first.frontier; first += alignment) {
         bool fits = first % SUPERSLAB_SLICES + count <= SUPERSLAB_SLICES;
         for (size_t i = first; fits && i < first + count; i++) {
             fits = model[i] == FREE_DIRTY || (!dirty_only && model[i] == FREE_CLEAN);
@@ -91,7 +91,7 @@ static void model_give(struct run run)
 static void model_check_sums(void)
 {
     size_t free_count = 0, dirty_count = 0;
-    for (size_t i = 0; i < hak__superslabs.frontier; i++) {
+    for (size_t i = 0; i < hak__superslab_first.frontier; i++) {
         free_count += model[i] == FREE_CLEAN || model[i] == FREE_DIRTY;
         dirty_count += model[i] == FREE_DIRTY;
     }
@@ -119,18 +119,18 @@ static void run_check_marks(struct run run)
 
 static struct run take(uint32_t count, uint32_t alignment)
 {
-    size_t frontier = hak__superslabs.frontier;
+    size_t frontier = hak__superslab_first.frontier;
     size_t expected = model_find(count, alignment, true);
     expected = expected == SLICE_NONE ? model_find(count, alignment, false) : expected;
-    struct slice_run taken = hak__superslab_take(count, alignment);
+    struct slice_run taken = hak__superslab_take(0, count, alignment);
     struct run run = {taken.slice, count};
     assert_int_not_equal(run.slice, SLICE_NONE);
     if (expected == SLICE_NONE) { /* it had to claim */
-        assert_true(hak__superslabs.frontier > frontier);
+        assert_true(hak__superslab_first.frontier > frontier);
         model_extend(frontier, run);
         expected = model_find(count, alignment, false);
     } else {
-        assert_int_equal(hak__superslabs.frontier, frontier);
+        assert_int_equal(hak__superslab_first.frontier, frontier);
     }
     assert_int_equal(run.slice, expected);
     assert_int_equal(run.slice % alignment, 0);
@@ -214,7 +214,7 @@ TEST(random_runs_against_a_model)
 
 TEST(take_exact_at_the_borders)
 {
-    struct slice_run run = hak__superslab_take(SUPERSLAB_SLICES, 1);
+    struct slice_run run = hak__superslab_take(0, SUPERSLAB_SLICES, 1);
     assert_int_not_equal(run.slice, SLICE_NONE);
     assert_int_equal(run.slice % SUPERSLAB_SLICES, 0);
     assert_false(hak__superslab_take_exact(run.slice + 1, 1));
@@ -231,7 +231,7 @@ TEST(take_exact_at_the_borders)
  */
 static void skip_a_stranger(size_t offset)
 {
-    size_t index = (hak__superslabs.frontier + SUPERSLAB_SLICES - 1) / SUPERSLAB_SLICES;
+    size_t index = (hak__superslab_first.frontier + SUPERSLAB_SLICES - 1) / SUPERSLAB_SLICES;
     size_t slice = index * SUPERSLAB_SLICES + offset;
     char *stranger = unit_occupy((uintptr_t)window_slice_address(slice), hak__os_page_size());
     memset(stranger, 's', hak__os_page_size());
@@ -239,12 +239,12 @@ static void skip_a_stranger(size_t offset)
     size_t count = 0;
     do {
         assert_true(count < COUNT_OF(taken));
-        struct slice_run run = hak__superslab_take(8, 1);
+        struct slice_run run = hak__superslab_take(0, 8, 1);
         assert_int_not_equal(run.slice, SLICE_NONE);
         assert_true(slice < run.slice || slice >= run.slice + 8);
         taken[count] = (struct run){run.slice, 8};
         run_mark(taken[count++]);
-    } while (hak__superslabs.frontier <= (index + 1) * SUPERSLAB_SLICES);
+    } while (hak__superslab_first.frontier <= (index + 1) * SUPERSLAB_SLICES);
     assert_int_equal(stranger[0], 's');
     assert_int_equal(stranger[hak__os_page_size() - 1], 's');
     assert_int_equal(window_owner(slice), OWNER_NOBODY);
@@ -267,16 +267,16 @@ static void take_near_a_limit(void *argument)
 {
     struct rlimit limit;
     while (hak__superslab_bytes_free() != 0) {
-        REQUIRE(hak__superslab_take(1, 1).slice != SLICE_NONE);
+        REQUIRE(hak__superslab_take(0, 1, 1).slice != SLICE_NONE);
     }
     size_t claimed = hak__superslab_bytes_claimed();
     REQUIRE(getrlimit(RLIMIT_AS, &limit) == 0);
     limit.rlim_cur = address_space_bytes() + 20 * SLICE_SIZE;
     REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
     errno = ERRNO_UNTOUCHED;
-    REQUIRE(hak__superslab_take(SUPERSLAB_SLICES / 2, 1).slice == SLICE_NONE);
+    REQUIRE(hak__superslab_take(0, SUPERSLAB_SLICES / 2, 1).slice == SLICE_NONE);
     size_t count = 0;
-    for (struct slice_run run; (run = hak__superslab_take(4, 1)).slice != SLICE_NONE; count++) {
+    for (struct slice_run run; (run = hak__superslab_take(0, 4, 1)).slice != SLICE_NONE; count++) {
         REQUIRE(run.zeroed && errno == ERRNO_UNTOUCHED);
         memset(window_slice_address(run.slice), 'x', 4 * SLICE_SIZE);
     }
@@ -303,7 +303,7 @@ static size_t whole_superslabs(void)
 
 static size_t take_whole(bool *zeroed)
 {
-    struct slice_run run = hak__superslab_take(SUPERSLAB_SLICES, SUPERSLAB_SLICES);
+    struct slice_run run = hak__superslab_take(0, SUPERSLAB_SLICES, SUPERSLAB_SLICES);
     assert_int_not_equal(run.slice, SLICE_NONE);
     *zeroed = run.zeroed;
     return run.slice;
@@ -326,9 +326,9 @@ TEST(release_and_reclaim)
     assert_false(unit_is_mapped((uintptr_t)window_slice_address(freed + SUPERSLAB_SLICES - 1)));
     assert_int_equal(hak__superslab_release(SIZE_MAX), 0);
     for (size_t i = 0; i < whole; i++) { /* the addresses come back, the contents do not */
-        size_t frontier = hak__superslabs.frontier;
+        size_t frontier = hak__superslab_first.frontier;
         size_t slice = take_whole(&zeroed);
-        assert_int_equal(hak__superslabs.frontier, frontier);
+        assert_int_equal(hak__superslab_first.frontier, frontier);
         assert_true(zeroed);
         assert_int_equal(nonzero_offset(window_slice_address(slice), SUPERSLAB_SIZE), SIZE_MAX);
         hak__superslab_give(slice, SUPERSLAB_SLICES);
@@ -365,7 +365,7 @@ TEST(reclaim_gives_up_what_somebody_else_took)
 static void pass_a_reservation(size_t offset)
 {
     const size_t size = (size_t)64 << 30;
-    size_t index = (hak__superslabs.frontier + SUPERSLAB_SLICES - 1) / SUPERSLAB_SLICES;
+    size_t index = (hak__superslab_first.frontier + SUPERSLAB_SLICES - 1) / SUPERSLAB_SLICES;
     char *place = (char *)window_slice_address(index * SUPERSLAB_SLICES + offset);
     char *reservation =
         mmap(place, size, PROT_NONE,
@@ -376,7 +376,7 @@ static void pass_a_reservation(size_t offset)
     size_t claimed = hak__superslab_bytes_claimed();
     struct run run;
     do {
-        run = (struct run){hak__superslab_take(8, 1).slice, 8};
+        run = (struct run){hak__superslab_take(0, 8, 1).slice, 8};
         assert_int_not_equal(run.slice, SLICE_NONE);
         run_mark(run);
     } while (run.slice < index * SUPERSLAB_SLICES + offset);
@@ -410,7 +410,7 @@ TEST(nothing_is_reserved_for_a_fork)
     char name[32];
     support_read_file("/proc/sys/vm/overcommit_memory", smaps, sizeof smaps);
     SKIP_IF(SUPPORT_SANITIZED || smaps[0] == '2'); /* which reserves for everything */
-    size_t slice = hak__superslab_take(1, 1).slice;
+    size_t slice = hak__superslab_take(0, 1, 1).slice;
     support_read_file("/proc/self/smaps", smaps, sizeof smaps);
     uintptr_t address = (uintptr_t)window_slice_address(slice), low = 0, high = 0;
     for (char *line = strtok(smaps, "\n"); line != NULL; line = strtok(NULL, "\n")) {

@@ -40,9 +40,10 @@ static void random_step(uint64_t *random)
     expected[kind][index] = (unsigned char)value;
     uint32_t least = 1 + (uint32_t)random_below(random, VALUE_MAX);
     size_t from = random_below(random, hak__superslabs.count + 3);
-    assert_int_equal(hak__superslab_index_find(kind, least, from),
+    assert_int_equal(hak__superslab_index_find(&hak__superslab_first, kind, least, from),
                      expected_find(kind, least, from));
-    assert_int_equal(hak__superslab_index_find(kind, least, 0), expected_find(kind, least, 0));
+    assert_int_equal(hak__superslab_index_find(&hak__superslab_first, kind, least, 0),
+                     expected_find(kind, least, 0));
 }
 
 static void clear(uint64_t *random)
@@ -57,7 +58,7 @@ static void clear(uint64_t *random)
             hak__superslab_index_set(kind, index, 0);
             expected[kind][index] = 0;
         }
-        assert_int_equal(hak__superslab_index_find(kind, 1, 0), INDEX_NONE);
+        assert_int_equal(hak__superslab_index_find(&hak__superslab_first, kind, 1, 0), INDEX_NONE);
     }
 }
 
@@ -67,7 +68,8 @@ TEST(searches_at_every_height)
     static const size_t counts[] = {1, 63, 64, 65, 1000, 4095, 4096, 4097, 8192, SUPERSLABS};
     uint64_t random = 3;
     assert_int_equal(hak__superslabs.count, 0);
-    assert_int_equal(hak__superslab_index_find(INDEX_FREE, 1, 0), INDEX_NONE);
+    assert_int_equal(hak__superslab_index_find(&hak__superslab_first, INDEX_FREE, 1, 0),
+                     INDEX_NONE);
     for (size_t i = 0; i < COUNT_OF(counts); i++) {
         reach(counts[i]);
         for (size_t step = 0; step < STEPS / COUNT_OF(counts); step++) {
@@ -79,12 +81,15 @@ TEST(searches_at_every_height)
     }
     for (size_t index = 0; index < SUPERSLABS; index++) { /* each by itself */
         hak__superslab_index_set(INDEX_FREE, index, VALUE_MAX);
-        assert_int_equal(hak__superslab_index_find(INDEX_FREE, VALUE_MAX, 0), index);
-        assert_int_equal(hak__superslab_index_find(INDEX_FREE, 1, index), index);
-        assert_int_equal(hak__superslab_index_find(INDEX_FREE, 1, index + 1), INDEX_NONE);
+        assert_int_equal(hak__superslab_index_find(&hak__superslab_first, INDEX_FREE, VALUE_MAX, 0),
+                         index);
+        assert_int_equal(hak__superslab_index_find(&hak__superslab_first, INDEX_FREE, 1, index),
+                         index);
+        assert_int_equal(hak__superslab_index_find(&hak__superslab_first, INDEX_FREE, 1, index + 1),
+                         INDEX_NONE);
         hak__superslab_index_set(INDEX_FREE, index, 0);
     }
-    assert_true(hak__superslab_index_is_right()); /* nothing is claimed */
+    assert_true(hak__superslab_index_is_right(&hak__superslab_first)); /* nothing is claimed */
 }
 
 static uint64_t map_of(size_t index, bool dirty_only)
@@ -122,13 +127,13 @@ static void take_or_give(uint64_t *random, size_t i)
     uint32_t count = 1 + (uint32_t)random_size(random, 6) % SUPERSLAB_SLICES;
     size_t best = first_fit(count, 1, true);
     best = best != SLICE_NONE ? best : first_fit(count, 1, false);
-    size_t frontier = hak__superslabs.frontier;
-    runs[i].slice = hak__superslab_take(count, 1).slice;
+    size_t frontier = hak__superslab_first.frontier;
+    runs[i].slice = hak__superslab_take(0, count, 1).slice;
     runs[i].count = count;
     REQUIRE(runs[i].slice != SLICE_NONE);
     if (best != SLICE_NONE) {
         assert_int_equal(runs[i].slice, best);
-        assert_int_equal(hak__superslabs.frontier, frontier);
+        assert_int_equal(hak__superslab_first.frontier, frontier);
     }
 }
 
@@ -144,7 +149,7 @@ TEST(first_fit)
             unit_set_evidence(HUGE_SLABS, true); /* the next, although nothing is touched */
             unit_set_evidence(HUGE_SPANS, step % 800 == 0);
             hak__superslab_purge(step % 1200 == 0);
-            assert_true(hak__superslab_index_is_right());
+            assert_true(hak__superslab_index_is_right(&hak__superslab_first));
         }
         if (step % 5000 == 0) {
             hak__superslab_release(8 * SUPERSLAB_SIZE);
@@ -155,17 +160,19 @@ TEST(first_fit)
             take_or_give(&random, i);
         }
     }
-    assert_true(hak__superslab_index_is_right());
+    assert_true(hak__superslab_index_is_right(&hak__superslab_first));
     hak__superslab_release(SIZE_MAX);
-    assert_true(hak__superslab_index_is_right());
-    assert_int_equal(hak__superslab_index_find(INDEX_FREE, SUPERSLAB_SLICES, 0), INDEX_NONE);
+    assert_true(hak__superslab_index_is_right(&hak__superslab_first));
+    assert_int_equal(
+        hak__superslab_index_find(&hak__superslab_first, INDEX_FREE, SUPERSLAB_SLICES, 0),
+        INDEX_NONE);
 }
 
 /* Whole superslabs in which two slices are free, at an odd slice or an even one. */
 static void make_holes(size_t *slices, size_t count, size_t odd)
 {
     for (size_t i = 0; i < count; i++) {
-        slices[i] = hak__superslab_take(SUPERSLAB_SLICES, 1).slice;
+        slices[i] = hak__superslab_take(0, SUPERSLAB_SLICES, 1).slice;
         REQUIRE(slices[i] != SLICE_NONE);
     }
     for (size_t i = 0; i < count; i++) {
@@ -179,19 +186,19 @@ TEST(aligned_runs)
     enum { WRONG = 3 * ALIGNED_LOOKS, RIGHT = 5 };
     static size_t wrong[WRONG], right[RIGHT];
     while (hak__superslab_bytes_free() != 0) {
-        hak__superslab_take(1, 1);
+        hak__superslab_take(0, 1, 1);
     }
     make_holes(wrong, WRONG, 1);
     make_holes(right, RIGHT, 0);
-    size_t frontier = hak__superslabs.frontier, found = 0;
+    size_t frontier = hak__superslab_first.frontier, found = 0;
     while (found < RIGHT) { /* at most a search more for each ALIGNED_LOOKS that lie wrongly */
-        size_t slice = hak__superslab_take(2, 2).slice;
+        size_t slice = hak__superslab_take(0, 2, 2).slice;
         assert_int_equal(slice % 2, 0);
         found += slice == right[found] + 10;
-        assert_true(hak__superslabs.frontier - frontier <= 8 * SUPERSLAB_SLICES);
+        assert_true(hak__superslab_first.frontier - frontier <= 8 * SUPERSLAB_SLICES);
     }
     for (size_t i = 0; i < WRONG; i++) {
-        assert_int_equal(hak__superslab_take(2, 1).slice, wrong[i] + 11);
+        assert_int_equal(hak__superslab_take(0, 2, 1).slice, wrong[i] + 11);
     }
 }
 

@@ -21,7 +21,7 @@ static int huge_setup(void **state)
     REQUIRE_SIZE(hak__superslabs.released_count, >=, STOCK);
     for (leftovers_count = 0; hak__superslab_bytes_free() != 0; leftovers_count++) {
         REQUIRE(leftovers_count < LEFTOVERS_MAX);
-        leftovers[leftovers_count] = hak__superslab_take(1, 1).slice;
+        leftovers[leftovers_count] = hak__superslab_take(0, 1, 1).slice;
     }
     hak__knobs.huge_threshold = 0;
     claimed_count = 0;
@@ -49,7 +49,7 @@ static int huge_teardown(void **state)
 static bool claim(uint32_t count, size_t touched)
 {
     size_t before = hak__superslab_bytes_claimed();
-    struct slice_run run = hak__superslab_take(count, 1);
+    struct slice_run run = hak__superslab_take(0, count, 1);
     REQUIRE(run.slice != SLICE_NONE && run.slice % SUPERSLAB_SLICES == 0);
     REQUIRE_SIZE(hak__superslab_bytes_claimed() - before, ==, SUPERSLAB_SIZE);
     REQUIRE(count == SUPERSLAB_SLICES ||
@@ -108,12 +108,12 @@ static bool kernel_shows_huge_pages(void)
  * huge in it, nor when the second half is there. */
 TEST(the_first_half_has_no_room_for_one)
 {
-    assert_int_equal(hak__superslabs.frontier, 0); /* the first test */
-    assert_int_equal(hak__superslab_take(1, 1).slice, 0);
+    assert_int_equal(hak__superslab_first.frontier, 0); /* the first test */
+    assert_int_equal(hak__superslab_take(0, 1, 1).slice, 0);
     assert_int_equal(hak__os_calls[OS_CALL_SMALL], 0);
     assert_true(hak__superslab_bytes_claimed() <= SUPERSLAB_SIZE / 2);
     do {
-        REQUIRE(hak__superslab_take(1, 1).slice != SLICE_NONE);
+        REQUIRE(hak__superslab_take(0, 1, 1).slice != SLICE_NONE);
     } while (hak__superslab_bytes_claimed() < SUPERSLAB_SIZE);
     assert_int_not_equal(hak__os_calls[OS_CALL_SMALL], 0);
     if (kernel_shows_huge_pages()) {
@@ -295,9 +295,9 @@ TEST_WITH_KNOBS(huge_pages_are_dirty_as_a_whole)
 {
     hak__knobs.huge_threshold = 0;
     unit_set_evidence(HUGE_SPANS, true);
-    size_t slice, frontier = hak__superslabs.frontier;
+    size_t slice, frontier = hak__superslab_first.frontier;
     do { /* until one is claimed for it */
-        slice = hak__superslab_take(SUPERSLAB_SLICES, 1).slice;
+        slice = hak__superslab_take(0, SUPERSLAB_SLICES, 1).slice;
         assert_int_not_equal(slice, SLICE_NONE);
     } while (slice < frontier);
     const struct superslab *superslab = superslab_at(slice / SUPERSLAB_SLICES);

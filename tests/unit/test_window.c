@@ -86,12 +86,12 @@ TEST(owner_words_of_untouched_slices_are_0)
 
 TEST(the_limit_follows_claims)
 {
-    struct slice_run run = hak__superslab_take(1, 1);
+    struct slice_run run = hak__superslab_take(0, 1, 1);
     assert_int_not_equal(run.slice, SLICE_NONE);
     assert_true(window_contains_slice(run.slice));
     assert_true(window_limit_seen() > run.slice);
     size_t limit = window_limit_seen();
-    assert_int_equal(limit, hak__superslabs.frontier);
+    assert_int_equal(limit, hak__superslab_first.frontier);
     hak__superslab_give(run.slice, 1);
     assert_int_equal(window_limit_seen(), limit); /* grows only */
     char on_stack;

@@ -99,9 +99,11 @@ def counted(library: Path, workload: str, threads: int, turns: int, turn_ns: int
 def locks_of(library: Path) -> dict[str, str]:
     """The process's locks among the symbols of hakmem, and where they are. Others have none that is known."""
     done = subprocess.run(["nm", str(library)], capture_output=True, text=True, check=False)
-    words = [line.split() for line in done.stdout.splitlines()]
-    return {one[2].removeprefix("hak__").removesuffix("_lock"): one[0] for one in words
-            if len(one) == 3 and one[1] in "bd" and one[2].endswith("_lock") and library.name.startswith("libhakmem")}
+    words = [line.split() for line in done.stdout.splitlines() if library.name.startswith("libhakmem")]
+    found = {one[2].removeprefix("hak__").removesuffix("_lock"): one[0] for one in words
+             if len(one) == 3 and one[1] in "bd" and one[2].endswith("_lock")}
+    # REGION of part 0, which begins with it; those of other parts are in memory that comes later
+    return found | {"region": one[0] for one in words if one[2:] == ["hak__superslab_first"]}
 
 
 def cycles(counts: dict[str, int]) -> float:

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/* numa.c: see numa.h. */
+#include "region/numa.h"
+
+#include "core/knobs.h"
+#include "os/os.h"
+#include "region/superslab.h"
+
+bool hak__numa_several;
+HAK_TLS uint8_t hak__numa_node;
+
+#define NUMA_UNKNOWN UINT32_MAX
+static uint32_t shared_numa_first = NUMA_UNKNOWN; /* the kernel's number of the first node */
+
+uint32_t hak__numa_node_of(size_t slice)
+{
+    return superslab_part_of(slice / SUPERSLAB_SLICES)->node;
+}
+
+uint32_t hak__numa_look(void)
+{
+    uint32_t node = hak__os_node(), first = atomic_load_relaxed(&shared_numa_first);
+    if (HAK_UNLIKELY(first == NUMA_UNKNOWN) &&
+        atomic_cas_acquire(&shared_numa_first, &first, node)) {
+        first = node;
+    }
+    uint32_t own = hak__knobs.numa ? (node ^ first) % NUMA_NODES_MAX : 0;
+    if (HAK_UNLIKELY(own != 0) && !atomic_load_relaxed(&hak__numa_several)) {
+        atomic_store_relaxed(&hak__numa_several, true);
+    }
+    hak__numa_node = (uint8_t)own;
+    return own;
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT */
+/* superslab_claim.c: claims slices: maps them, or maps released ones again, chooses their pages and
+ * publishes them. See superslab.h. */
+#include "region/superslab.h"
+
+#include <errno.h>
+
+#include "base/bits.h"
+#include "os/os.h"
+#include "region/mappings.h"
+#include "region/window.h"
+
+/* Slices of a claim: a whole superslab, which is the most. Half of that would double the number of
+ * mmap calls and prevent huge pages. At assertion level 2 a quarter, to test superslabs that are
+ * partly claimed. */
+#define CLAIM_SLICES (HAK_TINY_LIMITS ? SUPERSLAB_SLICES / 4 : SUPERSLAB_SLICES)
+/* Slices of the first claim: half a superslab, because many programs need no more. No page in it
+ * can be huge, so it needs no madvise (docs/decisions/0064). Doubled: each process makes that call.
+ * Halved: programs that use more than 512 KiB need a second claim. */
+#define CLAIM_FIRST (CLAIM_SLICES < SUPERSLAB_SLICES / 2 ? CLAIM_SLICES : SUPERSLAB_SLICES / 2)
+
+bool hak__superslab_publish(size_t first, uint32_t count)
+{
+    size_t index = first / SUPERSLAB_SLICES;
+    uint32_t offset = (uint32_t)(first % SUPERSLAB_SLICES);
+    struct lock *lock = &superslab_part_of(index)->lock;
+    if (!hak__superslab_lock(lock)) {
+        hak__os_discard(window_slice_address(first), count * SLICE_SIZE);
+        return false;
+    }
+    struct superslab_table *table = &hak__superslabs;
+    hak__superslab_index_reach(index);
+    hak__superslab_set_state(index, SUPERSLAB_CLAIMED, offset + count);
+    atomic_store_relaxed(&table->claimed_slices, table->claimed_slices + count);
+    hak__superslab_mark_free(index, bits_mask(offset, count));
+    size_t limit = first + count;
+    if (limit > hak__window.shared_limit) {
+        /* release: pairs with the acquire in window_contains_slice; the tables already exist */
+        atomic_store_release(&hak__window.shared_limit, limit);
+    }
+    lock_release(lock);
+    return true;
+}
+
+/* A released superslab of the node, or of any. INDEX_NONE: there is none, or refused. */
+static size_t superslab_find_released(uint32_t node)
+{
+    size_t index = INDEX_NONE;
+    for (uint32_t i = 0; i < superslab_parts() && index == INDEX_NONE; i++) {
+        struct superslab_part *part = hak__superslab_parts[i];
+        if (node != NODE_ANY && part->node != node) {
+            continue;
+        }
+        if (!hak__superslab_lock(&part->lock)) {
+            break;
+        }
+        index = hak__superslab_index_find(part, INDEX_RELEASED, 1, 0);
+        lock_release(&part->lock);
+    }
+    return index;
+}
+
+bool hak__superslab_reclaim(uint32_t node, uint32_t count)
+{
+    struct superslab_table *table = &hak__superslabs;
+    while (table->released_count != 0) {
+        size_t index = superslab_find_released(node);
+        if (index == INDEX_NONE) {
+            return false;
+        }
+        size_t first = index * SUPERSLAB_SLICES;
+        int error = hak__mappings_claim(first, SUPERSLAB_SLICES);
+        if (error == 0) {
+            hak__superslab_choose_pages(first, SUPERSLAB_SLICES, count);
+            bool published = hak__superslab_publish(first, SUPERSLAB_SLICES);
+            atomic_store_relaxed(&table->released_count, table->released_count - published);
+            return published;
+        }
+        struct lock *lock = &superslab_part_of(index)->lock;
+        if (error != -EEXIST || !hak__superslab_lock(lock)) {
+            return false;
+        }
+        hak__superslab_set_state(index, SUPERSLAB_LOST, 0);
+        lock_release(lock);
+        atomic_store_relaxed(&table->released_count, table->released_count - 1);
+    }
+    return false;
+}
+
+/* True if another mapping lies in the superslab's addresses: tries to map it. Under GROWTH. */
+static bool superslab_is_foreign(size_t index)
+{
+    void *start = window_slice_address(index * SUPERSLAB_SLICES);
+    int error = hak__os_map_at(start, SUPERSLAB_SIZE);
+    if (error == 0) {
+        hak__os_discard(start, SUPERSLAB_SIZE);
+    }
+    return error == -EEXIST;
+}
+
+/* Finds the end of a foreign mapping that lies in superslab `taken`, by steps that double and then
+ * halve. Returns a free superslab that follows a taken one, or the window's end if it finds none.
+ * Free superslabs before the result are never used, which costs addresses only. Under GROWTH. */
+static size_t superslab_behind(size_t taken)
+{
+    size_t end = hak__window.size / SUPERSLAB_SIZE, step = 1;
+    while (taken + step < end && superslab_is_foreign(taken + step)) {
+        taken += step;
+        step *= 2;
+    }
+    size_t free = taken + step < end ? taken + step : end;
+    while (free - taken > 1) {
+        size_t middle = taken + (free - taken) / 2;
+        if (superslab_is_foreign(middle)) {
+            taken = middle;
+        } else {
+            free = middle;
+        }
+    }
+    return free;
+}
+
+/* Maps slices at the frontier, and the tables that describe them. 0 or -errno. Under GROWTH. */
+static int superslab_claim(size_t first, uint32_t count)
+{
+    int error = hak__mappings_claim(first, count);
+    if (error == 0 && (error = hak__window_grow_tables(first + count)) != 0) {
+        hak__os_discard(window_slice_address(first), count * SLICE_SIZE);
+        error = -ENOMEM; /* not -EEXIST, which would concern the slices */
+    }
+    return error;
+}
+
+/* Makes sure that the part's frontier lies in a group of its own. False: no memory. */
+static bool part_reach(struct superslab_part *part)
+{
+    if (part->groups == NULL || part->frontier < hak__superslab_end(part)) {
+        return true;
+    }
+    if (!hak__superslab_add_group(part)) {
+        return false;
+    }
+    part->frontier = hak__superslab_end(part) - GROUP_SLICES;
+    return true;
+}
+
+/* Lets nobody claim before `behind`: another mapping is there, from the frontier on. */
+static void part_skip(struct superslab_part *part, size_t behind)
+{
+    struct superslab_table *table = &hak__superslabs;
+    size_t end = part->groups == NULL ? SIZE_MAX : hak__superslab_end(part);
+    part->frontier = behind < end ? behind : end;
+    if (behind > end && behind / GROUP_SLICES > table->groups_count) {
+        table->groups_count = (uint32_t)(behind / GROUP_SLICES); /* no part gets those groups */
+    }
+    hak__window_skip(behind); /* it covers all groups of parts, if there are several */
+}
+
+bool hak__superslab_advance(struct superslab_part *part, uint32_t count, uint32_t alignment)
+{
+    for (;;) {
+        if (!part_reach(part)) {
+            return false;
+        }
+        size_t first = part->frontier;
+        uint32_t offset = (uint32_t)(first % SUPERSLAB_SLICES);
+        uint32_t left = SUPERSLAB_SLICES - offset;
+        uint32_t needed = (uint32_t)(bits_align_up(offset, alignment) - offset) + count;
+        if (needed > left) { /* only in a partly claimed superslab, whose end is then never used */
+            part->frontier = first + left;
+            continue;
+        }
+        if ((first + left) * SLICE_SIZE > hak__window.size) {
+            return false;
+        }
+        uint32_t claim = first == 0 ? CLAIM_FIRST : CLAIM_SLICES < left ? CLAIM_SLICES : left;
+        uint32_t page = (uint32_t)((hak__os_page_size() + SLICE_SIZE - 1) / SLICE_SIZE);
+        needed = (uint32_t)bits_align_up(needed, page); /* an OS page may be two slices */
+        claim = claim < needed ? needed : claim;
+        int error = superslab_claim(first, claim);
+        if (error != 0 && error != -EEXIST &&
+            needed < claim) { /* near a limit: only what is needed */
+            claim = needed;
+            error = superslab_claim(first, claim);
+        }
+        if (error != 0 && error != -EEXIST && !hak__mappings_are_short() &&
+            hak__window_give_spare(first + claim)) {
+            error = superslab_claim(first, claim);
+        }
+        if (error == -EEXIST) { /* another mapping is there: skip the superslab */
+            size_t behind = superslab_behind(first / SUPERSLAB_SLICES) * SUPERSLAB_SLICES;
+            if (behind * SLICE_SIZE == hak__window.size) { /* the rest of the window is taken */
+                part->frontier = first + left;
+                return false;
+            }
+            part_skip(part, behind);
+            continue;
+        }
+        if (error != 0) {
+            return false;
+        }
+        hak__superslab_choose_pages(first, claim, count);
+        bool published = hak__superslab_publish(first, claim);
+        part->frontier += published ? claim : 0;
+        return published;
+    }
+}

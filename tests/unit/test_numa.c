@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: MIT */
+/* test_numa.c: region/numa and what depends on it, with threads on nodes that the test names: whose
+ * slices, heaps, spans and huge allocations go to whom. tests/numa has a kernel with nodes.
+ *
+ * ctest: no-qemu
+ */
+#include "heaps.h"
+
+#include "large/whale_cache.h"
+
+enum { FIRST = 2, OTHER = 5, THIRD = 0, NODES = 3 };
+static const unsigned nodes[NODES] = {FIRST, OTHER, THIRD};
+
+static _Thread_local unsigned node_now = FIRST;
+static unsigned looks, flips;
+
+static long named_node(unsigned *processor, unsigned *node, void *unused)
+{
+    *processor = 0;
+    *node = flips != 0 && looks++ % 2 == 0 ? OTHER : node_now;
+    return 0;
+}
+
+static void go(unsigned node)
+{
+    node_now = node;
+    assert_int_equal(hak__numa_look(), node ^ FIRST);
+}
+
+static int start(void **state)
+{
+    REQUIRE(unit_start(state) == 0);
+    hak__os_getcpu = named_node;
+    hak__knobs.heaps_max = hak__knobs.heaps_crowded_max = 3;
+    return 0;
+}
+
+static size_t take(uint32_t count)
+{
+    uint32_t part = hak__superslab_part_near(hak__numa_node);
+    if (hak__superslab_parts[part]->node != hak__numa_node) {
+        part = hak__superslab_part_for(hak__numa_node);
+    }
+    size_t slice = hak__superslab_take(part, count, 1).slice;
+    REQUIRE(slice != SLICE_NONE);
+    return slice;
+}
+
+/* What runs first: nothing differs as long as all threads are on one node, whichever that is. */
+TEST(one_node)
+{
+    uint64_t maps = hak__os_calls[OS_CALL_MAP];
+    assert_int_equal(hak__numa_look(), 0);
+    struct thread *thread = adopt();
+    hak__thread_park(thread);
+    assert_false(hak__numa_several);
+    assert_int_equal(take(1) / SUPERSLAB_SLICES, 0);
+    assert_true(hak__os_calls[OS_CALL_MAP] <= maps + 1);
+}
+
+TEST_WITH_KNOBS(switched_off)
+{
+    hak__knobs.numa = false;
+    node_now = OTHER;
+    assert_int_equal(hak__numa_look(), 0);
+    assert_false(hak__numa_several);
+    hak__knobs.numa = true;
+    go(OTHER);
+    assert_true(hak__numa_several);
+    go(FIRST);
+}
+
+enum { RUNS = 300, LENGTH = 40 }; /* five groups for each node: a superslab has room for one run */
+static size_t runs[NODES][RUNS];
+
+static void require_own(size_t number)
+{
+    for (size_t other = 0; other < NODES; other++) {
+        go(nodes[other]);
+        for (size_t i = 0; i < RUNS; i++) {
+            assert_int_equal(numa_is_far(runs[number][i]), other != number);
+        }
+    }
+}
+
+/* Nodes claim groups of their own, and get their freed slices back, but no others. */
+TEST(slices_stay_on_their_node)
+{
+    for (size_t i = 0; i < NODES * RUNS; i++) {
+        go(nodes[i % NODES]);
+        runs[i % NODES][i / NODES] = take(LENGTH);
+    }
+    for (size_t number = 0; number < NODES; number++) {
+        require_own(number);
+    }
+    size_t claimed = hak__superslab_bytes_claimed();
+    for (size_t round = 0; round < NODES; round++) { /* one node has free slices, and no other */
+        for (size_t i = 0; i < RUNS; i++) {
+            hak__superslab_give(runs[round][i], LENGTH);
+        }
+        for (size_t number = 0; number < NODES; number++) {
+            go(nodes[number]);
+            size_t slice = take(LENGTH);
+            assert_false(numa_is_far(slice));
+            assert_true(number != round || hak__superslab_bytes_claimed() == claimed);
+            claimed = hak__superslab_bytes_claimed();
+            hak__superslab_give(slice, LENGTH);
+        }
+        go(nodes[round]);
+        for (size_t i = 0; i < RUNS; i++) {
+            runs[round][i] = take(LENGTH);
+        }
+        require_own(round);
+        assert_true(hak__superslab_bytes_claimed() == claimed);
+    }
+    for (uint32_t i = 0; i < superslab_parts(); i++) {
+        assert_true(hak__superslab_index_is_right(hak__superslab_parts[i]));
+    }
+    for (size_t i = 0; i < NODES * RUNS; i++) {
+        hak__superslab_give(runs[i % NODES][i / NODES], LENGTH);
+    }
+    hak__superslab_release(SIZE_MAX);
+    go(OTHER); /* maps its own again */
+    assert_false(numa_is_far(take(LENGTH)));
+    go(FIRST);
+}
+
+/* Whole superslabs side by side, more than the rest of a group. */
+TEST(long_runs)
+{
+    for (size_t i = 0; i < 2 * NODES; i++) {
+        go(nodes[i % NODES]);
+        size_t count = 70, slice = hak__superslab_take_run(count).slice;
+        REQUIRE(slice != SLICE_NONE);
+        for (size_t j = 0; j < count; j++) {
+            assert_false(numa_is_far(slice + j * SUPERSLAB_SLICES));
+        }
+        assert_false(numa_is_far(take(1)));
+    }
+    go(FIRST);
+}
+
+/* Addresses that belong to somebody else: the frontier goes past them, and past other nodes. */
+TEST(foreign_addresses)
+{
+    for (size_t i = 0; i < NODES; i++) {
+        go(nodes[i]);
+        const struct superslab_part *part =
+            hak__superslab_parts[hak__superslab_part_near(hak__numa_node)];
+        size_t first = part->frontier < hak__superslab_end(part)
+                           ? part->frontier
+                           : hak__superslabs.groups_count * GROUP_SLICES;
+        size_t bytes = (GROUP_SLICES - first % GROUP_SLICES) * SLICE_SIZE;
+        void *foreign = unit_occupy((uintptr_t)window_slice_address(first), bytes);
+        size_t before = hak__superslab_bytes_claimed();
+        while (hak__superslab_bytes_claimed() == before) {
+            assert_false(numa_is_far(take(SUPERSLAB_SLICES)));
+        }
+        REQUIRE(munmap(foreign, bytes) == 0);
+    }
+    for (uint32_t i = 0; i < superslab_parts(); i++) {
+        assert_true(hak__superslab_index_is_right(hak__superslab_parts[i]));
+    }
+    go(FIRST);
+}
+
+TEST(without_memory_any_node_helps)
+{
+    go(OTHER);
+    size_t slice = take(SUPERSLAB_SLICES);
+    hak__superslab_give(slice, SUPERSLAB_SLICES);
+    go(FIRST);
+    hak__os_set_limit(hak__os_mapped_bytes());
+    for (size_t far = 0; far == 0;) {
+        far = numa_is_far(take(1));
+    }
+    hak__os_set_limit(UINT64_MAX);
+    assert_false(numa_is_far(take(SUPERSLAB_SLICES)));
+}
+
+TEST(heaps_by_node)
+{
+    go(FIRST);
+    struct thread *first = adopt();
+    go(OTHER);
+    struct thread *other = adopt(), *another = adopt();
+    assert_ptr_not_equal(first->heap, other->heap);
+    assert_ptr_not_equal(other->heap, another->heap);
+    struct thread *third = adopt(); /* there are three heaps with threads */
+    assert_true(third->heap == other->heap || third->heap == another->heap);
+    go(THIRD);
+    struct thread *last = adopt(); /* the first one of its node */
+    assert_int_equal(last->heap->node, THIRD ^ FIRST);
+    assert_int_equal(heaps_count(), 4);
+
+    go(OTHER);
+    uint32_t class_index = size_class_of(2000); /* objects that heaps lend, and others' bins keep */
+    void *object = thread_allocate(other, class_index);
+    void *kept = thread_allocate(other, class_index);
+    go(FIRST);
+    first->cache.bins[class_index].room = 1;
+    assert_false(remote_keep(&first->cache, class_index, object));
+    first->cache.bins[class_index].room = 0;
+    thread_free(other, class_index, object);
+    hak__thread_flush(other);
+    assert_int_equal(hak__heap_borrow(first->heap, class_index, 1).count, 0);
+    struct object_list list = hak__heap_borrow(another->heap, class_index, 1);
+    assert_int_equal(list.count, 1);
+    thread_free(other, class_index, list.head);
+    thread_free(other, class_index, kept);
+
+    struct thread *all[] = {first, other, another, third, last};
+    for (size_t i = 0; i < COUNT_OF(all); i++) {
+        hak__thread_park(all[i]);
+    }
+    go(OTHER);
+    other = adopt();
+    assert_int_equal(other->heap->node, OTHER ^ FIRST); /* not the idle ones of others */
+    assert_int_equal(heaps_count(), 4);
+    hak__thread_park(other);
+    go(FIRST);
+}
+
+/* A freed span is kept for threads of its node only. */
+TEST(spans)
+{
+    go(OTHER);
+    struct thread *thread = adopt();
+    keep_a_span(thread);
+    assert_true(thread->heap->spans.slices != 0);
+    lock_acquire(&thread->heap->lock);
+    hak__span_cache_trim(&thread->heap->spans, true);
+    go(FIRST);
+    struct span span = hak__span_allocate(NULL, &thread->cache.counters, MIB, SLICE_SIZE);
+    REQUIRE(span.pointer != NULL);
+    go(OTHER);
+    hak__span_free(&thread->heap->spans, &thread->cache.counters, window_slice_of(span.pointer));
+    assert_int_equal(thread->heap->spans.slices, 0);
+    lock_release(&thread->heap->lock);
+    hak__thread_park(thread);
+    go(FIRST);
+}
+
+static void *whale(size_t size)
+{
+    void *pointer = hak__whale_allocate(size, hak__os_page_size(), false).pointer;
+    REQUIRE(pointer != NULL);
+    return pointer;
+}
+
+static size_t cached_bytes(void)
+{
+    return hak__whale_totals().cached_bytes;
+}
+
+/* So much more was in use lately: that bounds what is kept. */
+static void raise_peak(size_t superslabs)
+{
+    static size_t slices[100];
+    for (size_t i = 0; i < superslabs; i++) {
+        slices[i] = take(SUPERSLAB_SLICES);
+    }
+    hak__whale_cache_trim(0);
+    for (size_t i = 0; i < superslabs; i++) {
+        hak__superslab_give(slices[i], SUPERSLAB_SLICES);
+    }
+    hak__superslab_purge(true);
+}
+
+/* Freed huge allocations too, also if they have grown, or were joined from several. */
+TEST_WITH_KNOBS(huge_allocations)
+{
+    enum { PARTS = 4 };
+    void *parts[PARTS];
+    hak__knobs.purge_delay_ms = UINT32_MAX;
+    hak__knobs.huge_threshold = UINT64_MAX;
+    raise_peak(100);
+    for (size_t i = 0; i < PARTS; i++) {
+        parts[i] = memset(whale(8 * MIB), 1, 8 * MIB);
+    }
+    parts[0] = hak__whale_resize(parts[0], 10 * MIB);
+    REQUIRE(parts[0] != NULL);
+    for (size_t i = 0; i < PARTS; i++) {
+        hak__whale_free(parts[i]);
+    }
+    size_t cached = cached_bytes();
+    assert_int_equal(cached, 34 * MIB);
+    go(OTHER);
+    void *small = whale(4 * MIB), *large = whale(30 * MIB); /* no part, nor joined */
+    assert_int_equal(cached_bytes(), cached);
+    assert_int_equal(hak__whale_joined_bytes, 0);
+    go(FIRST);
+    void *joined = memset(whale(24 * MIB), 1, 24 * MIB);
+    assert_int_equal(hak__whale_joined_bytes, 24 * MIB);
+    hak__whale_free(joined);
+    assert_int_equal(cached_bytes(), cached);
+    go(OTHER);
+    void *other = whale(20 * MIB);
+    assert_int_equal(cached_bytes(), cached);
+    hak__whale_free(small);
+    hak__whale_free(large);
+    hak__whale_free(other);
+    go(FIRST);
+    hak__whale_free(whale(24 * MIB));
+    assert_int_equal(hak__whale_joined_bytes, 24 * MIB); /* the same */
+    hak__whale_cache_trim(0);
+}
+
+static void allocate_until_looked(unsigned count)
+{
+    for (unsigned from = looks; looks - from < count;) {
+        hak_free(hak_malloc(3000));
+    }
+}
+
+/* A thread that stays away moves to a heap of its node; one that comes back does not. */
+TEST_WITH_KNOBS(threads_follow)
+{
+    hak__knobs.purge_delay_ms = 8; /* a tick each 4 ms */
+    go(FIRST);
+    hak_free(hak_malloc(1));
+    struct heap *heap = hak__thread->heap;
+    flips = 1;
+    allocate_until_looked(20);
+    flips = 0;
+    assert_ptr_equal(hak__thread->heap, heap);
+    node_now = OTHER;
+    while (hak__thread->heap->node != (OTHER ^ FIRST)) {
+        hak_free(hak_malloc(3000));
+    }
+    void *block = hak_malloc(3000);
+    assert_false(numa_is_far(window_slice_of(block)));
+    hak_free(block);
+    node_now = FIRST;
+    while (hak__thread->heap->node != 0) {
+        hak_free(hak_malloc(3000));
+    }
+}
+
+TESTS(start)

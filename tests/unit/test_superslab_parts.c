@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: MIT */
+/* test_superslab_parts.c: region/superslab_parts: several parts of the superslabs, each with a lock,
+ * an index and addresses of its own.
+ *
+ * ctest: no-qemu no-secure
+ */
+#include "unit.h"
+
+enum { PARTS = 4, RUNS = 500, STEPS = SUPPORT_SLOW ? 4000 : 20000, SLICES = 64 * 64 * 64 };
+
+struct run {
+    size_t slice;
+    uint32_t count; /* 0: none */
+};
+
+static struct run runs[RUNS];
+static bool taken[SLICES];
+
+static int start_parts(void **state)
+{
+    (void)unit_start(state);
+    uint32_t part = 0;
+    for (uint32_t heaps = 0; part != PARTS - 1; heaps++) {
+        part = hak__superslab_part_for(0);
+        REQUIRE(part < PARTS);
+        REQUIRE(heaps >= PART_HEAPS_LONE || part == 0);
+    }
+    REQUIRE_SIZE(superslab_parts(), ==, PARTS);
+    return 0;
+}
+
+static struct slice_run take(uint32_t part, uint32_t count, uint32_t alignment)
+{
+    struct slice_run run = hak__superslab_take(part, count, alignment);
+    assert_int_not_equal(run.slice, SLICE_NONE);
+    assert_int_equal(run.slice % alignment, 0);
+    REQUIRE_SIZE(run.slice + count, <=, SLICES);
+    for (size_t i = run.slice; i < run.slice + count; i++) {
+        assert_false(taken[i]);
+        assert_true(superslab_has_slice(i));
+        taken[i] = true;
+    }
+    return run;
+}
+
+static void give(size_t slice, uint32_t count)
+{
+    memset(taken + slice, false, count);
+    hak__superslab_give(slice, count);
+}
+
+/* The sums, the index and the groups of all parts. */
+static void check_parts(void)
+{
+    size_t free = 0, dirty = 0, slices_free = 0, slices_dirty = 0;
+    for (size_t i = 0; i < hak__superslabs.count; i++) {
+        const struct superslab *superslab = superslab_at(i);
+        slices_free += bits_count(superslab->free);
+        slices_dirty += bits_count(superslab->free & superslab->dirty);
+        assert_true(superslab->state == SUPERSLAB_NEW || superslab->part < PARTS);
+    }
+    for (uint32_t i = 0; i < PARTS; i++) {
+        const struct superslab_part *part = hak__superslab_parts[i];
+        free += part->free_slices;
+        dirty += part->dirty_free_slices;
+        assert_true(hak__superslab_index_is_right(part));
+        for (uint32_t number = 0; number < part->groups_count; number++) {
+            assert_int_equal(superslab_group(part->groups[number])->number, number);
+            assert_int_equal(superslab_at(part->groups[number] * SUPERSLAB_GROUP)->part, i);
+        }
+    }
+    assert_int_equal(free, slices_free);
+    assert_int_equal(dirty, slices_dirty);
+    size_t wrong = (size_t)PARTS * PART_UNTOLD * SLICE_SIZE;
+    REQUIRE_SIZE(hak__superslab_bytes_free() + wrong, >=, free * SLICE_SIZE);
+    REQUIRE_SIZE(hak__superslab_bytes_free(), <=, free * SLICE_SIZE + wrong);
+    REQUIRE_SIZE(hak__superslab_bytes_dirty() + wrong, >=, dirty * SLICE_SIZE);
+    REQUIRE_SIZE(hak__superslab_bytes_dirty(), <=, dirty * SLICE_SIZE + wrong);
+}
+
+TEST(random_runs)
+{
+    uint64_t random = 7;
+    for (int step = 0; step < STEPS; step++) {
+        struct run *run = &runs[random_below(&random, RUNS)];
+        if (run->count != 0) {
+            give(run->slice, run->count);
+            run->count = 0;
+        } else {
+            run->count = 1 + (uint32_t)random_below(&random, random_below(&random, 64) + 1);
+            uint32_t alignment = 1u << random_below(&random, random_below(&random, 6) + 1);
+            run->slice = take((uint32_t)random_below(&random, PARTS), run->count, alignment).slice;
+        }
+        if (random_below(&random, 500) == 0) {
+            (void)hak__superslab_purge(random_below(&random, 2) != 0);
+        }
+        if (random_below(&random, 500) == 0) {
+            (void)hak__superslab_release(random_below(&random, 8) * SUPERSLAB_SIZE);
+        }
+        if (step % 1000 == 0) {
+            check_parts();
+        }
+    }
+    for (int i = 0; i < RUNS; i++) {
+        if (runs[i].count != 0) {
+            give(runs[i].slice, runs[i].count);
+        }
+        runs[i].count = 0;
+    }
+    check_parts();
+}
+
+/* Before the process grows, a part takes what another has to spare. */
+TEST(dirty_slices_of_another_part_before_new_memory)
+{
+    (void)hak__superslab_purge(true);
+    size_t slice = take(1, SUPERSLAB_SLICES, 1).slice, count = 0;
+    static size_t slices[SLICES / SUPERSLAB_SLICES];
+    while (hak__superslab_parts[2]->free_slices != 0) {
+        REQUIRE(count < COUNT_OF(slices));
+        slices[count++] = take(2, 1, 1).slice;
+    }
+    give(slice, SUPERSLAB_SLICES);
+    size_t claimed = hak__superslab_bytes_claimed();
+    assert_int_equal(take(2, SUPERSLAB_SLICES, 1).slice, slice);
+    assert_int_equal(hak__superslab_bytes_claimed(), claimed);
+    give(slice, SUPERSLAB_SLICES);
+    while (count != 0) {
+        give(slices[--count], 1);
+    }
+    check_parts();
+}
+
+TEST(all_goes_back_from_all_parts)
+{
+    static size_t slices[PARTS * 70];
+    for (uint32_t i = 0; i < COUNT_OF(slices); i++) { /* more than a group each */
+        slices[i] = take(i % PARTS, SUPERSLAB_SLICES, 1).slice;
+    }
+    for (uint32_t i = 0; i < COUNT_OF(slices); i++) {
+        give(slices[i], SUPERSLAB_SLICES);
+    }
+    for (uint32_t i = 0; i < PARTS; i++) {
+        REQUIRE_SIZE(hak__superslab_parts[i]->dirty_free_slices, !=, 0);
+        REQUIRE_SIZE(hak__superslab_parts[i]->groups_count, >=, 1);
+    }
+    (void)hak__superslab_purge(true);
+    for (uint32_t i = 0; i < PARTS; i++) {
+        assert_int_equal(hak__superslab_parts[i]->dirty_free_slices, 0);
+    }
+    size_t claimed = hak__superslab_bytes_claimed();
+    REQUIRE_SIZE(hak__superslab_release(SIZE_MAX), >=, PARTS * SUPERSLAB_SIZE);
+    for (uint32_t i = 0; i < COUNT_OF(slices); i++) { /* of any part; none is new */
+        slices[i] = take(3, SUPERSLAB_SLICES, 1).slice;
+    }
+    REQUIRE_SIZE(hak__superslab_bytes_claimed(), <=, claimed);
+    for (uint32_t i = 0; i < COUNT_OF(slices); i++) {
+        give(slices[i], SUPERSLAB_SLICES);
+    }
+    check_parts();
+}
+
+/* More adjacent superslabs than a group has. */
+TEST(long_runs)
+{
+    enum { LONG = 3 * SUPERSLAB_GROUP / 2 };
+    for (int i = 0; i < 3; i++) {
+        struct slice_run run = hak__superslab_take_run(LONG);
+        assert_int_not_equal(run.slice, SLICE_NONE);
+        REQUIRE_SIZE(run.slice + LONG * SUPERSLAB_SLICES, <=, SLICES);
+        for (size_t index = 0; index < LONG; index++) {
+            const struct superslab *superslab = superslab_at(run.slice / SUPERSLAB_SLICES + index);
+            assert_int_equal(superslab->state, SUPERSLAB_CLAIMED);
+            assert_int_equal(superslab->free, 0);
+            assert_false(taken[run.slice + index * SUPERSLAB_SLICES]);
+        }
+        check_parts();
+        size_t other = take(0, 1, 1).slice;
+        REQUIRE(other < run.slice || other >= run.slice + LONG * SUPERSLAB_SLICES);
+        give(other, 1);
+        hak__superslab_give_run(run.slice, LONG);
+        check_parts();
+    }
+}
+
+/* The next group is somebody else's, all of it and more. */
+TEST(a_stranger_in_the_next_groups)
+{
+    size_t group = hak__superslabs.groups_count, count = 0;
+    static size_t slices[SLICES / SUPERSLAB_SLICES];
+    char *stranger = unit_occupy((uintptr_t)window_slice_address(group * GROUP_SLICES),
+                                 3 * SUPERSLAB_GROUP * SUPERSLAB_SIZE / 2);
+    size_t behind = (group + 1) * GROUP_SLICES + GROUP_SLICES / 2;
+    do {
+        REQUIRE(count < COUNT_OF(slices));
+        size_t slice = slices[count++] = take(1, SUPERSLAB_SLICES, 1).slice;
+        REQUIRE(slice < group * GROUP_SLICES || slice >= behind);
+    } while (slices[count - 1] < behind);
+    munmap(stranger, 3 * SUPERSLAB_GROUP * SUPERSLAB_SIZE / 2);
+    while (count != 0) {
+        give(slices[--count], SUPERSLAB_SLICES);
+    }
+    check_parts();
+}
+
+/* No addresses are left: a part takes what others have, and then there is no memory. */
+TEST(the_end_of_the_window)
+{
+    size_t size = hak__window.size, count = 0;
+    hak__window.size = hak__superslabs.groups_count * GROUP_SLICES * SLICE_SIZE;
+    static size_t slices[SLICES / SUPERSLAB_SLICES];
+    for (size_t slice; (slice = hak__superslab_take(2, SUPERSLAB_SLICES, 1).slice) != SLICE_NONE;) {
+        REQUIRE(count < COUNT_OF(slices));
+        slices[count++] = slice;
+    }
+    for (uint32_t i = 0; i < PARTS; i++) {
+        assert_int_equal(
+            hak__superslab_index_find(hak__superslab_parts[i], INDEX_FREE, SUPERSLAB_SLICES, 0),
+            INDEX_NONE);
+    }
+    hak__window.size = size;
+    assert_int_not_equal(slices[count++] = hak__superslab_take(2, SUPERSLAB_SLICES, 1).slice,
+                         SLICE_NONE);
+    while (count != 0) {
+        hak__superslab_give(slices[--count], SUPERSLAB_SLICES);
+    }
+    check_parts();
+}
+
+/* PARTS_MAX parts are the most; then heaps share them. */
+TEST(parts_are_bounded)
+{
+    bool used[PARTS_MAX] = {false};
+    for (uint32_t heaps = 0; heaps < 3 * PARTS_MAX * PART_HEAPS; heaps++) {
+        uint32_t part = hak__superslab_part_for(0);
+        REQUIRE(part < PARTS_MAX);
+        used[part] = true;
+    }
+    assert_int_equal(superslab_parts(), PARTS_MAX);
+    for (uint32_t i = 0; i < PARTS_MAX; i++) {
+        assert_true(used[i]);
+        assert_int_equal(hak__superslab_take(i, 1, 1).slice == SLICE_NONE, false);
+    }
+}
+
+TESTS(start_parts)
