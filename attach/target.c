@@ -16,19 +16,27 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-static char *target_file(pid_t pid, const char *name, size_t size)
+#define STATUS_SIZE 8192
+
+/* Reads the start of a file. False: nothing was read, and `text` is empty. */
+static bool read_text(const char *path, char *text, size_t size)
 {
-    char path[64];
-    char *text = calloc(1, size);
-    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
     int file = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t got = file >= 0 && text != NULL ? read(file, text, size - 1) : -1;
+    ssize_t got = file >= 0 ? read(file, text, size - 1) : -1;
     int error = errno;
     if (file >= 0) {
         close(file);
     }
+    text[got > 0 ? got : 0] = '\0';
     errno = error;
-    return got > 0 ? text : NULL;
+    return got > 0;
+}
+
+static bool target_file(pid_t pid, const char *name, char *text, size_t size)
+{
+    char path[96];
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
+    return read_text(path, text, size);
 }
 
 /* The number after a name in /proc/PID/status; -1: there is none. */
@@ -45,23 +53,18 @@ void target_ended(pid_t pid)
 
 void target_changed(pid_t pid)
 {
-    char *status = target_file(pid, "status", 8192);
-    if (status == NULL) {
+    char status[STATUS_SIZE];
+    if (!target_file(pid, "status", status, sizeof status)) {
         target_ended(pid);
     }
-    free(status);
     refuse(STATUS_CANNOT, "process %d has ended or started another program meanwhile", (int)pid);
 }
 
 static long yama_scope(void)
 {
-    char text[16] = "";
-    int file = open("/proc/sys/kernel/yama/ptrace_scope", O_RDONLY | O_CLOEXEC);
-    ssize_t got = file >= 0 ? read(file, text, sizeof text - 1) : 0;
-    if (file >= 0) {
-        close(file);
-    }
-    return got > 0 ? strtol(text, NULL, 10) : 0;
+    char text[16];
+    (void)read_text("/proc/sys/kernel/yama/ptrace_scope", text, sizeof text);
+    return strtol(text, NULL, 10);
 }
 
 /* True: its files in /proc are root's although the process is not, as the kernel makes them for
@@ -76,8 +79,8 @@ static bool is_protected(pid_t pid)
 
 void target_refused(pid_t pid, int error)
 {
-    char *status = target_file(pid, "status", 8192);
-    if (error == ESRCH || error == ENOENT || status == NULL) {
+    char status[STATUS_SIZE];
+    if (!target_file(pid, "status", status, sizeof status) || error == ESRCH || error == ENOENT) {
         target_ended(pid);
     }
     long tracer = status_number(status, "\nTracerPid:");
@@ -122,17 +125,10 @@ void target_refused(pid_t pid, int error)
            (int)pid, strerror(error));
 }
 
-static long thread_filters(const char *name, bool *is_strict)
+static long thread_filters(const char *path, bool *is_strict)
 {
-    char path[64];
-    snprintf(path, sizeof path, "%s/status", name);
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    char text[8192] = "";
-    ssize_t got = file >= 0 ? read(file, text, sizeof text - 1) : 0;
-    if (file >= 0) {
-        close(file);
-    }
-    long mode = got > 0 ? status_number(text, "\nSeccomp:") : 0;
+    char text[STATUS_SIZE];
+    long mode = read_text(path, text, sizeof text) ? status_number(text, "\nSeccomp:") : 0;
     long count = status_number(text, "\nSeccomp_filters:"); /* of Linux 5.9 */
     *is_strict = mode == 1;
     return mode != 2 ? 0 : count >= 0 ? count : 1;
@@ -140,11 +136,11 @@ static long thread_filters(const char *name, bool *is_strict)
 
 enum filtered target_filtered(pid_t pid, pid_t tid)
 {
-    char name[64];
+    char path[64];
     bool is_strict, own_is_strict;
-    snprintf(name, sizeof name, "/proc/%d/task/%d", (int)pid, (int)tid);
-    long count = thread_filters(name, &is_strict),
-         own = thread_filters("/proc/self", &own_is_strict);
+    snprintf(path, sizeof path, "/proc/%d/task/%d/status", (int)pid, (int)tid);
+    long count = thread_filters(path, &is_strict);
+    long own = thread_filters("/proc/self/status", &own_is_strict);
     return is_strict ? FILTERED_ENDS : count > own ? FILTERED_UNKNOWN : FILTERED_HARMLESS;
 }
 
@@ -156,10 +152,8 @@ static bool shares_memory(pid_t pid, long parent)
 
 void target_check(pid_t pid)
 {
-    char *status = target_file(pid, "status", 8192);
-    unsigned char head[5] = {0};
-    char path[64];
-    if (status == NULL) {
+    char status[STATUS_SIZE], head[6] = "";
+    if (!target_file(pid, "status", status, sizeof status)) {
         refuse(STATUS_NO_PROCESS, "there is no process %d", (int)pid);
     }
     long group = status_number(status, "\nTgid:");
@@ -189,16 +183,10 @@ void target_check(pid_t pid)
     if (shares_memory(pid, status_number(status, "\nPPid:"))) {
         refuse(STATUS_CANNOT, "process %d is about to start another program; try again", (int)pid);
     }
-    snprintf(path, sizeof path, "/proc/%d/exe", (int)pid);
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0 && (errno == EACCES || errno == EPERM)) {
+    if (!target_file(pid, "exe", head, sizeof head) && (errno == EACCES || errno == EPERM)) {
         target_refused(pid, errno);
     }
-    ssize_t got = file >= 0 ? read(file, head, sizeof head) : 0;
-    if (file >= 0) {
-        close(file);
-    }
-    if (got == sizeof head && head[4] == 1) {
+    if (head[0] == 0x7f && head[4] == 1) {
         refuse(STATUS_CANNOT, "process %d is a 32-bit program, which hakmem cannot serve",
                (int)pid);
     }
@@ -334,47 +322,37 @@ enum doing target_call(const struct mapping *code, long number, uint64_t second)
 /* What a thread does now, by /proc. */
 static enum doing task_doing(const struct target *target, pid_t tid)
 {
-    char name[64];
+    char name[64], text[256];
     pid_t pid = target->pid;
     snprintf(name, sizeof name, "task/%d/comm", (int)tid);
-    char *text = target_file(pid, name, 64);
-    enum doing doing = DOING_NOTHING_GOOD;
     /* ended, or hakmem's own, of which none is a main thread */
-    if (text == NULL || strcmp(text, "hakmem-observe\n") == 0 ||
+    if (!target_file(pid, name, text, sizeof text) || strcmp(text, "hakmem-observe\n") == 0 ||
         strcmp(text, "hakmem-profile\n") == 0 || (tid != pid && strcmp(text, "hakmem\n") == 0)) {
-        free(text);
-        return doing;
+        return DOING_NOTHING_GOOD;
     }
-    free(text);
     snprintf(name, sizeof name, "task/%d/syscall", (int)tid);
-    text = target_file(pid, name, 256);
-    if (text == NULL) {
+    if (!target_file(pid, name, text, sizeof text)) {
         if (errno == EACCES || errno == EPERM) {
             target_refused(pid, errno);
         }
         /* This kernel has no such file: any thread may be in any call. */
         return errno == ENOENT ? DOING_RUN : DOING_NOTHING_GOOD;
     }
-    if (strncmp(text, "running", 7) == 0) {
-        doing = DOING_RUN;
-    } else if (isdigit((unsigned char)text[0])) {
+    if (isdigit((unsigned char)text[0])) {
         unsigned long second = 0, pc = 0; /* of: number, six arguments, stack, pc */
         sscanf(text, "%*s %*s %lx %*s %*s %*s %*s %*s %lx", &second, &pc);
-        doing = target_call(target_mapping(target, pc), strtol(text, NULL, 10), second);
+        return target_call(target_mapping(target, pc), strtol(text, NULL, 10), second);
     }
-    free(text);
-    return doing;
+    return strncmp(text, "running", 7) == 0 ? DOING_RUN : DOING_NOTHING_GOOD;
 }
 
 bool target_task_ends(pid_t pid, pid_t tid)
 {
-    char name[64];
+    char name[64], text[512];
     snprintf(name, sizeof name, "task/%d/stat", (int)tid);
-    char *text = target_file(pid, name, 512);
-    const char *state = text != NULL ? strrchr(text, ')') : NULL;
-    bool ends = state == NULL || state[1] == '\0' || strchr("ZX", state[2]) != NULL;
-    free(text);
-    return ends;
+    (void)target_file(pid, name, text, sizeof text);
+    const char *state = strrchr(text, ')');
+    return state == NULL || state[1] == '\0' || strchr("ZX", state[2]) != NULL;
 }
 
 static int by_doing(const void *a, const void *b)

@@ -42,7 +42,8 @@ const char *words_value(char ***words, const char *option);
 /* --install and --no-install, which the launcher has obeyed already. */
 bool words_skip(const char *word);
 
-/* A new string. Ends the process if there is no memory. */
+/* A new string. Ends the process if there is no memory. No string is freed: the process soon ends,
+ * or becomes the program. */
 char *words_join(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* At most 60 bytes of the text; what is not printable is a question mark. A new string. */

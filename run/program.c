@@ -54,7 +54,6 @@ static char *find_in_path(const char *name)
         if (is_file(file) && may_execute(file)) {
             return file;
         }
-        free(file);
         folder = folder[length] != 0 ? folder + length + 1 : NULL;
     }
     return NULL;
@@ -209,7 +208,6 @@ static void check_script(const char *file, char *line, int depth)
         words_die(STATUS_NOT_FOUND, "%s needs %s, which is not in PATH", file, word);
     }
     check_file(found, depth + 1);
-    free(found);
 }
 
 /* False: a text without a first line that names its interpreter. What cannot be read is none. */

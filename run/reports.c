@@ -32,23 +32,20 @@ static char *expand(const char *name, bool *has_pid)
     *has_pid = false;
     while (*name != 0) {
         int length = (int)strcspn(name, "%");
-        char *longer = NULL;
         if (length != 0) {
-            longer = words_join("%s%.*s", expanded, length, name);
+            expanded = words_join("%s%.*s", expanded, length, name);
             name += length;
         } else if (name[1] == 'p') {
-            longer = words_join("%s%d", expanded, (int)getpid());
+            expanded = words_join("%s%d", expanded, (int)getpid());
             *has_pid = true;
             name += 2;
         } else if (name[1] == '%') {
-            longer = words_join("%s%%", expanded);
+            expanded = words_join("%s%%", expanded);
             name += 2;
         } else {
             words_refuse("after %% in the name of a report file comes p, for the process id, or "
                          "another %%");
         }
-        free(expanded);
-        expanded = longer;
     }
     return expanded;
 }
@@ -70,7 +67,6 @@ static char *absolute_pattern(const char *name)
         }
     }
     memmove(to, name, strlen(name) + 1);
-    free(folder);
     return pattern;
 }
 
@@ -102,8 +98,6 @@ bool reports_set_file(const char *name)
         close(descriptor);
     }
     settings_add("stats_file", pattern);
-    free(pattern);
-    free(expanded);
     return has_pid;
 }
 
@@ -133,6 +127,4 @@ void reports_set_heap_map(const char *name)
         words_refuse("the name of the heap map must be shorter than %d bytes", MAP_NAME_SIZE);
     }
     setenv("HAKMEM_HEAP_MAP_FILE", file, 1);
-    free(folder);
-    free(file);
 }

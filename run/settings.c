@@ -28,16 +28,13 @@ static size_t settings_count;
 
 static void add(const char *name, const char *value, const char *where)
 {
-    char *variable = words_join("HAKMEM_%s", name), *large = words_large(variable);
     settings = realloc(settings, (settings_count + 1) * sizeof *settings);
     if (settings == NULL) {
         words_die(STATUS_FAILED, "out of memory");
     }
     settings[settings_count++] =
         (struct setting){words_join("%s", name), words_join("%s", value), where};
-    setenv(large, value, 1);
-    free(variable);
-    free(large);
+    setenv(words_large(words_join("HAKMEM_%s", name)), value, 1);
 }
 
 void settings_add(const char *name, const char *value)
@@ -58,11 +55,8 @@ static size_t name_length(const char *text)
 /* The option's name in small letters; the variable's name means the same. A new string. */
 static char *option_name(const char *text, size_t length)
 {
-    char *name = words_join("%.*s", (int)length, text), *small = words_small(name), *plain;
-    plain = words_join("%s", strncmp(small, "hakmem_", 7) == 0 ? small + 7 : small);
-    free(name);
-    free(small);
-    return plain;
+    char *small = words_small(words_join("%.*s", (int)length, text));
+    return strncmp(small, "hakmem_", 7) == 0 ? small + 7 : small;
 }
 
 /* Options that the command has flags for. */
@@ -94,7 +88,6 @@ void settings_set(const char *setting)
     name = option_name(setting, length);
     check_name(name, "");
     add(name, setting + length + 1, "");
-    free(name);
 }
 
 /* --- profile files, which `./hakmem compare` reads as well --- */
@@ -122,7 +115,6 @@ static bool read_line(const char *file, unsigned number, char *line, bool is_tex
     }
     text += strspn(text, " \t\r\v\f");
     if (is_text && (*text == 0 || *text == '#')) {
-        free(shown);
         return false;
     }
     length = name_length(text);
@@ -130,14 +122,12 @@ static bool read_line(const char *file, unsigned number, char *line, bool is_tex
         isspace((unsigned char)text[length + 1])) {
         words_refuse("the profile %s, line %u: '%s' is not NAME=VALUE", file, number, shown);
     }
-    free(shown);
     name = option_name(text, length);
     if (!is_given(name, given)) {
         where = words_join("the profile %s, line %u: ", file, number);
         check_name(name, where);
         add(name, text + length + 1, where);
     }
-    free(name);
     return true;
 }
 
@@ -164,7 +154,6 @@ void settings_read(const char *file)
         number++;
         count += read_line(file, number, line, strlen(line) == (size_t)length, given);
     }
-    free(line);
     fclose(stream);
     if (count == 0) {
         words_refuse("the profile %s holds no setting", file);
@@ -189,10 +178,9 @@ static const char *name_to_ask(const char *name)
  * takes it. A new string. */
 static char *question(const struct setting *setting)
 {
-    char *variable = words_join("HAKMEM_%s", name_to_ask(setting->name));
-    char *large = words_large(variable);
+    char *variable = words_large(words_join("HAKMEM_%s", name_to_ask(setting->name)));
     char *words[] = {words_join("/proc/self/exe"), words_join("--nothing"), NULL};
-    char *environment[] = {words_join("%s=%s", large, setting->value),
+    char *environment[] = {words_join("%s=%s", variable, setting->value),
                            words_join("LD_PRELOAD=%s", launch.library), NULL};
     char *said = words_capture(words, environment, true), *why = NULL, *found;
     if (said != NULL && strncmp(said, "hakmem: HAKMEM_", 15) == 0 &&
@@ -200,13 +188,6 @@ static char *question(const struct setting *setting)
         found += strlen(" ignored: ");
         why = words_join("%.*s", (int)strcspn(found, "\n"), found);
     }
-    for (size_t i = 0; i < 2; i++) {
-        free(words[i]);
-        free(environment[i]);
-    }
-    free(said);
-    free(variable);
-    free(large);
     return why;
 }
 

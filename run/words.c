@@ -153,17 +153,14 @@ char *words_large(const char *text)
 
 char *words_absolute(const char *name)
 {
-    char *folder, *whole;
+    char *folder = name[0] != '/' ? get_current_dir_name() : NULL;
     if (name[0] == '/') {
         return words_join("%s", name);
     }
-    folder = get_current_dir_name();
     if (folder == NULL) {
         words_die(STATUS_FAILED, "the current folder has no name: %s", strerror(errno));
     }
-    whole = words_join("%s/%s", folder, name);
-    free(folder);
-    return whole;
+    return words_join("%s/%s", folder, name);
 }
 
 /* --- programs that are asked --- */
@@ -201,9 +198,5 @@ char *words_capture(char *const words[], char *const environment[], bool errors)
     text[length] = 0;
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
-        return text;
-    }
-    free(text);
-    return NULL;
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? text : NULL;
 }

@@ -6,6 +6,7 @@
 #define _GNU_SOURCE 1
 
 #include "base/exponential.c"
+#include "base/mapped.c"
 #include "base/text.c"
 
 #include "os/cgroup.c"
@@ -14,14 +15,12 @@
 #include "os/os_file.c"
 #include "os/os_filter.c"
 #include "os/os_guard.c"
-#include "os/os_left.c"
 #include "os/os_machine.c"
 #include "os/os_map.c"
 #include "os/os_memory.c"
 #include "os/os_pages.c"
 #include "os/os_remap.c"
 #include "os/os_share.c"
-#include "os/os_signal.c"
 #include "os/os_threads.c"
 #include "os/vdso.c"
 

@@ -35,8 +35,8 @@
  *
  * Frame MODULES: lines "START-END ADDRESS PATH" (hexadecimal) of executable mappings. ADDRESS is
  * that of the start in the file's program headers. The lines hold for the frames that follow.
- * Behind them lines "build-id ID PATH" of these files, if they have one. Frame END: trace_end; the
- * process ended in order. */
+ * Among them are lines "build-id ID PATH" of these files, if they have one. Frame END: trace_end;
+ * the process ended in order. */
 #ifndef TRACE_FORMAT_H
 #define TRACE_FORMAT_H
 

@@ -5,7 +5,6 @@
 #include "output.h"
 
 #include <errno.h>
-#include <elf.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/fs.h>
@@ -19,15 +18,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "build_ids.h"
 #include "lock.h"
+#include "modules.h"
 
-#define MODULES_MAX 512
 #define ATTEMPTS_MAX 1000
-
-struct range {
-    uint64_t start, end;
-};
 
 static char output_name[PATH_MAX]; /* written once, before `shared_made` is set */
 static uint64_t output_parent;     /* pid of the process that forked this one */
@@ -35,10 +29,8 @@ static _Atomic bool shared_made;   /* the file is there, with a header */
 static _Atomic bool shared_failed;
 static _Atomic uint32_t shared_opening; /* lock of who makes the file */
 static _Atomic uint32_t shared_listing;
-static struct range ranges[MODULES_MAX]; /* what the file knows; under shared_listing */
-static uint32_t range_count;
-static char *maps_text;        /* TRACE_MODULES_MAX bytes for /proc/self/maps and the payload */
-static uint64_t maps_checksum; /* of the modules that the file knows */
+static char *modules_text; /* TRACE_MODULES_MAX bytes for the payload, and as many for the maps */
+static uint64_t modules_checksum; /* of the modules that the file knows */
 /* A page that fork fills with zeros. NULL: not there yet. */
 static _Atomic(uint32_t *) shared_mark;
 
@@ -311,144 +303,36 @@ bool output_is_foreign(void)
 
 /* --- modules --- */
 
-static bool is_known(uint64_t site)
-{
-    for (uint32_t i = 0; i < range_count; i++) {
-        if (site - ranges[i].start < ranges[i].end - ranges[i].start) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static uint64_t read_hex(const char **at)
-{
-    uint64_t value = 0;
-    for (;; (*at)++) {
-        unsigned digit = (unsigned char)**at;
-        digit = digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : digit - '0';
-        if (digit > 15) {
-            return value;
-        }
-        value = value << 4 | digit;
-    }
-}
-
-/* Skips `count` fields and the spaces behind them. */
-static const char *skip_fields(const char *at, unsigned count)
-{
-    while (count-- != 0) {
-        at += strcspn(at, " \n");
-        at += strspn(at, " ");
-    }
-    return at;
-}
-
-/* The address that tools know a file's code by, which linkers may choose apart from its offset in
- * the file. `head` is where the file begins in the memory that `descriptor` reads: other threads
- * may unmap it meanwhile. */
-static uint64_t address_in_file(int descriptor, uint64_t head, uint64_t offset)
-{
-    Elf64_Ehdr header;
-    Elf64_Phdr segment;
-    if (head == 0 ||
-        syscall(SYS_pread64, descriptor, &header, sizeof header, head) != sizeof header ||
-        memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) {
-        return offset;
-    }
-    for (uint32_t i = 0; i < header.e_phnum; i++) {
-        uint64_t place = head + header.e_phoff + i * sizeof segment;
-        if (syscall(SYS_pread64, descriptor, &segment, sizeof segment, place) != sizeof segment) {
-            return offset;
-        }
-        uint64_t end = segment.p_offset + segment.p_filesz;
-        if (segment.p_type == PT_LOAD && (segment.p_flags & PF_X) != 0 && offset < end &&
-            offset + (uint64_t)sysconf(_SC_PAGESIZE) > segment.p_offset) {
-            return segment.p_vaddr + offset - segment.p_offset;
-        }
-    }
-    return offset;
-}
-
-static char *put_hex(char *to, uint64_t value)
-{
-    int shift = 60;
-    while (shift > 0 && value >> shift == 0) {
-        shift -= 4;
-    }
-    for (; shift >= 0; shift -= 4) {
-        *to++ = "0123456789abcdef"[value >> shift & 15];
-    }
-    return to;
-}
-
-/* Turns the lines of /proc/self/maps into those of a MODULES frame, in place; fills `ranges`. */
-static uint32_t keep_modules(char *text)
-{
-    char *to = text;
-    int memory = (int)os_open("/proc/self/mem", O_RDONLY);
-    uint64_t head = 0;
-    range_count = 0;
-    for (const char *line = text, *after; *line != 0; line = after) {
-        size_t length = strcspn(line, "\n");
-        const char *at = line, *rights = skip_fields(line, 1);
-        const char *offset = skip_fields(rights, 1), *path = skip_fields(offset, 3);
-        uint64_t start = read_hex(&at), end;
-        after = line + length + (line[length] == '\n');
-        at++;
-        end = read_hex(&at);
-        const char *digits = offset;
-        uint64_t file_offset = read_hex(&digits);
-        head = file_offset == 0 ? start : head; /* the mappings of a file follow each other */
-        if (rights[2] != 'x' || *path != '/' || range_count == MODULES_MAX) {
-            continue;
-        }
-        ranges[range_count++] = (struct range){start, end};
-        /* What is kept of a line is shorter than the line, so nothing unread is written over. */
-        size_t range_bytes = (size_t)(at - line), path_bytes = (size_t)(line + length - path);
-        memmove(to, line, range_bytes);
-        to += range_bytes;
-        *to++ = ' ';
-        to = put_hex(to, address_in_file(memory, head, file_offset));
-        *to++ = ' ';
-        memmove(to, path, path_bytes);
-        to += path_bytes;
-        *to++ = '\n';
-    }
-    if (memory >= 0) {
-        syscall(SYS_close, memory);
-    }
-    return (uint32_t)(to - text);
-}
-
 /* False: the file knows them already. */
 static bool list_modules(struct encoder *encoder)
 {
+    char *maps;
     long length;
     uint64_t checksum;
-    if (maps_text == NULL) {
-        char *text = mmap(NULL, TRACE_MODULES_MAX, PROT_READ | PROT_WRITE,
+    if (modules_text == NULL) {
+        char *text = mmap(NULL, 2 * TRACE_MODULES_MAX, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (text == MAP_FAILED) {
             return false;
         }
-        maps_text = text;
+        modules_text = text;
     }
-    length = read_file("/proc/self/maps", maps_text, TRACE_MODULES_MAX - 1);
+    maps = modules_text + TRACE_MODULES_MAX;
+    length = read_file("/proc/self/maps", maps, TRACE_MODULES_MAX - 1);
     if (length <= 0) {
         return false;
     }
-    maps_text[length] = 0;
-    length = (long)build_ids_append(maps_text, keep_modules(maps_text), TRACE_MODULES_MAX);
-    checksum = trace_checksum(0, maps_text, (size_t)length);
-    if (checksum == maps_checksum) {
+    maps[length] = 0;
+    length = modules_list(modules_text, maps);
+    checksum = trace_checksum(0, modules_text, (size_t)length);
+    if (checksum == modules_checksum) {
         return false;
     }
     if (output_append(encoder->output,
-                      encode_frame(encoder, FRAME_MODULES, maps_text, (uint32_t)length))) {
-        maps_checksum = checksum;
+                      encode_frame(encoder, FRAME_MODULES, modules_text, (uint32_t)length))) {
+        modules_checksum = checksum;
     } else {
-        range_count = 0; /* the next frame tries again */
+        modules_forget(); /* the next frame tries again */
     }
     return true;
 }
@@ -460,7 +344,7 @@ bool output_modules(struct encoder *encoder)
         return false;
     }
     for (uint32_t i = 0; i < encoder->shape_count; i++) {
-        if (!is_known(trace_site(encoder->shapes[i]))) {
+        if (!modules_have(trace_site(encoder->shapes[i]))) {
             written = list_modules(encoder);
             break; /* a site that is still in no module is generated code */
         }
@@ -475,8 +359,8 @@ void output_forked(void)
 {
     output_parent = (uint64_t)syscall(SYS_getppid);
     atomic_store(&shared_made, false);
-    range_count = 0;
-    maps_checksum = 0;
+    modules_forget();
+    modules_checksum = 0;
     output_start();
     atomic_store(&shared_opening, 0);
     atomic_store(&shared_listing, 0);

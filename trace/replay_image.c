@@ -42,11 +42,7 @@ static void *grow(void *memory, size_t *room, size_t needed, size_t size)
 {
     if (needed > *room) {
         *room = *room < 256 ? 256 : 2 * *room;
-        memory = realloc(memory, *room * size);
-        if (memory == NULL) {
-            fprintf(stderr, "hakmem: replay: not enough memory for this trace\n");
-            exit(125);
-        }
+        memory = need_memory(realloc(memory, *room * size));
     }
     return memory;
 }
@@ -244,11 +240,7 @@ static bool write_all(int descriptor, const void *data, size_t bytes)
 static bool write_image(int descriptor, const struct maker *maker, uint64_t peak_bytes)
 {
     size_t head = sizeof(struct replay_image) + maker->threads * sizeof(struct op_list);
-    struct replay_image *image = calloc(1, head);
-    bool fine = image != NULL;
-    if (!fine) {
-        return false;
-    }
+    struct replay_image *image = need_memory(calloc(1, head));
     *image = (struct replay_image){
         .bytes = head,
         .threads = maker->threads,
@@ -264,7 +256,7 @@ static bool write_image(int descriptor, const struct maker *maker, uint64_t peak
         image->lists[i] = (struct op_list){image->bytes, list->count, list->slots};
         image->bytes += list->count * sizeof(struct op);
     }
-    fine = write_all(descriptor, image, head);
+    bool fine = write_all(descriptor, image, head);
     for (uint32_t i = 0; i < maker->threads && fine; i++) {
         const struct list *list = &maker->lists[maker->order[i]];
         fine = write_all(descriptor, list->ops, list->count * sizeof(struct op));
@@ -277,17 +269,13 @@ int image_make(const struct trace_file *file)
 {
     size_t threads = (size_t)file->threads + 1;
     struct maker maker = {
-        .lists = calloc(threads, sizeof(struct list)),
-        .order = calloc(threads, sizeof(uint32_t)),
-        .ended = calloc(threads, sizeof(uint32_t)),
+        .lists = need_memory(calloc(threads, sizeof(struct list))),
+        .order = need_memory(calloc(threads, sizeof(uint32_t))),
+        .ended = need_memory(calloc(threads, sizeof(uint32_t))),
     };
     bool damaged = false;
     uint64_t peak_call, peak_bytes;
     int descriptor = -STATUS_CANNOT;
-    if (maker.lists == NULL || maker.order == NULL || maker.ended == NULL) {
-        fprintf(stderr, "hakmem: replay: not enough memory for this trace\n");
-        exit(125);
-    }
     peak_call = count_steps(&maker, file, &damaged);
     peak_bytes = damaged ? 0 : add_steps(&maker, file, peak_call);
     if (damaged) {

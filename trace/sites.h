@@ -16,9 +16,9 @@ void sites_read(struct sites *sites, const struct trace_file *file);
  * is in no module. `text` has `room` bytes. */
 void site_name(const struct sites *sites, uint64_t site, char *text, size_t room);
 /* Prints the build ids of the files of these names, `count` with `room` bytes each. */
-void sites_print_ids(const struct trace_file *file, const char *names, size_t count, size_t room);
+void sites_print_ids(const struct sites *sites, const char *names, size_t count, size_t room);
 /* Prints them as records of JSON, as profiles of hakmem have mappings of code. */
-void sites_print_mappings(const struct sites *sites, const struct trace_file *file);
+void sites_print_mappings(const struct sites *sites);
 void sites_free(struct sites *sites);
 
 #endif

@@ -54,10 +54,7 @@ struct site_row *site_find(struct site_table *table, uint64_t site)
     struct site_row *row;
     if (2 * (table->count + 1) > table->room) {
         size_t room = table->room == 0 ? 1024 : 2 * table->room;
-        struct site_row *rows = calloc(room, sizeof *rows);
-        if (rows == NULL) {
-            return NULL;
-        }
+        struct site_row *rows = need_memory(calloc(room, sizeof *rows));
         for (size_t i = 0; i < table->room; i++) {
             if (table->rows[i].births != 0) {
                 *site_slot(rows, room, table->rows[i].site) = table->rows[i];
@@ -89,11 +86,9 @@ static void collect_birth(struct summary *summary, const struct step *step)
     } else {
         summary->never_used++;
     }
-    if (site != NULL) {
-        site->births++;
-        site->bytes += step->size;
-        site->live_bytes += step->size;
-    }
+    site->births++;
+    site->bytes += step->size;
+    site->live_bytes += step->size;
 }
 
 static void collect_touched(struct summary *summary, const struct block *block)
@@ -106,35 +101,27 @@ static void collect_touched(struct summary *summary, const struct block *block)
 
 static void collect_resize(struct summary *summary, const struct step *step)
 {
-    struct site_row *site = site_find(&summary->sites, trace_site(step->block->shape));
     summary->resizes++;
     summary->requested += step->size > step->old_size ? step->size - step->old_size : 0;
     summary->resized_elsewhere += step->thread != step->block->birth_thread;
-    if (site != NULL) {
-        site->live_bytes += step->size - step->old_size;
-    }
-}
-
-static void collect_end(struct summary *summary, const struct step *step, const struct walk *walk)
-{
-    const struct block *block = step->block;
-    struct site_row *site = site_find(&summary->sites, trace_site(block->shape));
-    summary->ended++;
-    summary->ended_elsewhere += step->thread != block->birth_thread;
-    summary->life_calls[bucket_of(walk->calls - block->birth_call)]++;
-    summary->life_bytes[bucket_of(walk->given_bytes - block->birth_bytes)]++;
-    if (site != NULL) {
-        site->live_bytes -= block->size;
-    }
+    site_find(&summary->sites, trace_site(step->block->shape))->live_bytes +=
+        step->size - step->old_size;
 }
 
 /* Nobody knows when it ended, so it has no lifetime. */
 static void collect_lost(struct summary *summary, const struct block *block)
 {
-    struct site_row *site = site_find(&summary->sites, trace_site(block->shape));
-    if (site != NULL) {
-        site->live_bytes -= block->size;
-    }
+    site_find(&summary->sites, trace_site(block->shape))->live_bytes -= block->size;
+}
+
+static void collect_end(struct summary *summary, const struct step *step, const struct walk *walk)
+{
+    const struct block *block = step->block;
+    summary->ended++;
+    summary->ended_elsewhere += step->thread != block->birth_thread;
+    summary->life_calls[bucket_of(walk->calls - block->birth_call)]++;
+    summary->life_bytes[bucket_of(walk->given_bytes - block->birth_bytes)]++;
+    collect_lost(summary, block);
 }
 
 static void note_peak_of_sites(struct site_table *table)
@@ -276,7 +263,7 @@ static void print_sites(struct summary *summary, const struct trace_file *file)
         printf("%30s  %12s %12s  %9" PRIu64 "  %s\n", SIZE_TEXT(row->peak_bytes),
                SIZE_TEXT(row->live_bytes), SIZE_TEXT(row->bytes), row->births, name);
     }
-    sites_print_ids(file, shown[0], SITES_SHOWN, sizeof shown[0]);
+    sites_print_ids(&names, shown[0], SITES_SHOWN, sizeof shown[0]);
     sites_free(&names);
 }
 
@@ -326,13 +313,10 @@ static void print_summary(struct summary *summary, const struct trace_file *file
 
 int summary_print(const struct trace_file *file)
 {
-    struct summary *summary = calloc(1, sizeof *summary);
+    struct summary *summary = need_memory(calloc(1, sizeof *summary));
     struct walk first, walk;
     struct step step;
     uint64_t calls;
-    if (summary == NULL) {
-        return 125;
-    }
     walk_begin(&first, file);
     while (walk_next(&first, &step)) {
     }

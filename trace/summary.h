@@ -16,7 +16,7 @@ struct site_table {
     size_t room, count;
 };
 
-/* The row of a site, made if it is new; the caller counts the birth. NULL: no memory. */
+/* The row of a site, made if it is new; the caller counts the birth. */
 struct site_row *site_find(struct site_table *table, uint64_t site);
 
 int summary_print(const struct trace_file *file);

@@ -60,20 +60,14 @@ static unsigned moment_of(const struct timeline *timeline, uint64_t call, uint32
     return part < TIMELINE_MOMENTS ? (unsigned)part : TIMELINE_MOMENTS - 1;
 }
 
-/* False: no memory. */
-static bool group_grow(struct group *group)
+static void group_grow(struct group *group)
 {
     size_t room = group->room == 0 ? 64 : 2 * group->room;
-    struct site_times *times = realloc(group->times, room * sizeof *times);
-    if (times == NULL) {
-        return false;
-    }
+    group->times = need_memory(realloc(group->times, room * sizeof *group->times));
     for (size_t i = group->room; i < room; i++) {
-        times[i] = (struct site_times){0};
+        group->times[i] = (struct site_times){0};
     }
-    group->times = times;
     group->room = room;
-    return true;
 }
 
 static void group_free(struct group *group)
@@ -86,63 +80,44 @@ static void group_free(struct group *group)
     free(group->times);
 }
 
-/* Blocks that were born at the moment and end at the other; TIMELINE_MOMENTS: never. NULL: no
- * memory. */
+/* Blocks that were born at the moment and end at the other; TIMELINE_MOMENTS: never. */
 static struct cell *cell_of(struct group *group, size_t number, unsigned born, unsigned ended)
 {
     while (number >= group->room) {
-        if (!group_grow(group)) {
-            return NULL;
-        }
+        group_grow(group);
     }
     struct births **births = &group->times[number].born[born];
     if (*births == NULL) {
-        *births = calloc(1, sizeof **births);
+        *births = need_memory(calloc(1, sizeof **births));
     }
-    return *births != NULL ? &(*births)->ended[ended] : NULL;
-}
-
-static bool count_birth(struct group *group, size_t number, uint64_t size, unsigned now)
-{
-    struct cell *cell = cell_of(group, number, now, TIMELINE_MOMENTS);
-    if (cell == NULL) {
-        return false;
-    }
-    cell->bytes += size;
-    cell->count++;
-    return true;
-}
-
-static bool count_end(struct group *group, size_t number, uint64_t size, unsigned born,
-                      unsigned now)
-{
-    struct cell *alive = cell_of(group, number, born, TIMELINE_MOMENTS);
-    struct cell *ended = cell_of(group, number, born, now);
-    if (alive == NULL || ended == NULL) {
-        return false;
-    }
-    alive->bytes -= size;
-    alive->count--;
-    ended->bytes += size;
-    ended->count++;
-    return true;
+    return &(*births)->ended[ended];
 }
 
 /* A block keeps the number of its site in `user`, and the moment since which it has its size in
- * `user_op`. False: no memory. */
-static bool note_birth(struct timeline *timeline, struct block *block, unsigned now)
-{
-    block->user_op = now;
-    return count_birth(&timeline->by_site, block->user, block->size, now) &&
-           count_birth(&timeline->by_thread, block->birth_thread, block->size, now);
-}
-
-static bool note_end(struct timeline *timeline, const struct block *block, uint64_t size,
-                     unsigned now)
+ * `user_op`. */
+static void count(struct timeline *timeline, const struct block *block, unsigned ended,
+                  uint64_t size, int blocks)
 {
     unsigned born = (unsigned)block->user_op;
-    return count_end(&timeline->by_site, block->user, size, born, now) &&
-           count_end(&timeline->by_thread, block->birth_thread, size, born, now);
+    struct cell *both[] = {cell_of(&timeline->by_site, block->user, born, ended),
+                           cell_of(&timeline->by_thread, block->birth_thread, born, ended)};
+    for (size_t i = 0; i < 2; i++) {
+        both[i]->bytes += blocks < 0 ? -size : size;
+        both[i]->count += (uint64_t)blocks;
+    }
+}
+
+static void note_birth(struct timeline *timeline, struct block *block, unsigned now)
+{
+    block->user_op = now;
+    count(timeline, block, TIMELINE_MOMENTS, block->size, 1);
+}
+
+static void note_end(struct timeline *timeline, const struct block *block, uint64_t size,
+                     unsigned now)
+{
+    count(timeline, block, TIMELINE_MOMENTS, size, -1);
+    count(timeline, block, now, size, 1);
 }
 
 static void note_temporary(struct timeline *timeline, const struct block *block, uint64_t calls)
@@ -157,8 +132,7 @@ static void note_temporary(struct timeline *timeline, const struct block *block,
     }
 }
 
-/* False: no memory. */
-static bool note_step(struct timeline *timeline, const struct step *step, const struct walk *walk)
+static void note_step(struct timeline *timeline, const struct step *step, const struct walk *walk)
 {
     struct block *block = step->block;
     unsigned now = moment_of(timeline, walk->calls, walk->ms);
@@ -166,21 +140,23 @@ static bool note_step(struct timeline *timeline, const struct step *step, const 
     switch (step->type) {
     case STEP_BIRTH:
         row = site_find(&timeline->sites, trace_site(step->shape));
-        if (row == NULL) {
-            return false;
-        }
         row->births++;
         block->user = row->number;
-        return note_birth(timeline, block, now);
+        note_birth(timeline, block, now);
+        break;
     case STEP_RESIZE:
-        return note_end(timeline, block, step->old_size, now) && note_birth(timeline, block, now);
+        note_end(timeline, block, step->old_size, now);
+        note_birth(timeline, block, now);
+        break;
     case STEP_END:
         note_temporary(timeline, block, walk->calls);
-        return note_end(timeline, block, block->size, now);
+        note_end(timeline, block, block->size, now);
+        break;
     case STEP_LOST:
-        return note_end(timeline, block, block->size, now);
+        note_end(timeline, block, block->size, now);
+        break;
     default:
-        return true;
+        break;
     }
 }
 
@@ -224,10 +200,7 @@ static bool collect(struct timeline *timeline, struct walk *walk)
         moment->most_bytes =
             moment->most_bytes > walk->live_bytes ? moment->most_bytes : walk->live_bytes;
         moment->ms = walk->ms;
-        if (!note_step(timeline, &step, walk)) {
-            fprintf(stderr, "hakmem: not enough memory for this trace\n");
-            return false;
-        }
+        note_step(timeline, &step, walk);
     }
     for (; last + 1 < TIMELINE_MOMENTS; last++) {
         moment_follow(timeline, last + 1);
@@ -270,10 +243,7 @@ static void print_remarks(const struct trace_file *file, const struct walk *walk
         remarks_print_end(stream, "", file);
         remarks_print_repairs(stream, file, &walk->repairs);
     }
-    if (stream == NULL || fclose(stream) != 0) {
-        fprintf(stderr, "hakmem: not enough memory for this trace\n");
-        exit(125);
-    }
+    need_memory(stream == NULL || fclose(stream) != 0 ? NULL : text);
     const char *comma = "";
     for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n")) {
         printf("%s\"%s\"", comma, line);
@@ -286,13 +256,9 @@ static void print_document(const struct timeline *timeline, const struct walk *w
 {
     const struct trace_file *file = timeline->file;
     struct sites names;
-    char program[sizeof file->header.program + 1];
-    snprintf(program, sizeof program, "%.*s", (int)sizeof file->header.program,
-             file->header.program);
-    trace_make_plain(program);
     printf("{\"program\": \"%s\", \"pid\": %" PRIu64 ", \"time\": %" PRIu64 ", \"calls\": %" PRIu64
            ", \"timed\": %d, \"peak_bytes\": %" PRIu64 ", \"moments\": [",
-           program, file->header.pid, file->header.start_ns / 1000000000u, walk->calls,
+           file->header.program, file->header.pid, file->header.start_ns / 1000000000u, walk->calls,
            timeline->length_ms != 0, walk->peak_bytes);
     for (unsigned i = 0; i < TIMELINE_MOMENTS; i++) {
         const struct moment *moment = &timeline->moments[i];
@@ -306,7 +272,7 @@ static void print_document(const struct timeline *timeline, const struct walk *w
     print_remarks(file, walk);
     printf("], \"mappings\": [");
     sites_read(&names, file);
-    sites_print_mappings(&names, file);
+    sites_print_mappings(&names);
     sites_free(&names);
     printf("], \"sites\": [");
     const char *comma = "";

@@ -28,7 +28,7 @@ struct place {
 
 /* --- memory --- */
 
-static void *need_memory(void *memory)
+void *need_memory(void *memory)
 {
     if (memory == NULL) {
         static const char text[] = "hakmem: not enough memory for this trace\n";

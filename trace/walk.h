@@ -76,7 +76,9 @@ struct walk {
     bool damaged; /* a frame's content makes no sense; the walk ended there */
 };
 
-/* Ends the program if there is not enough memory. */
+/* Returns `memory`. NULL: ends the program, as all here do that find no memory. */
+void *need_memory(void *memory);
+
 void walk_begin(struct walk *walk, const struct trace_file *file);
 /* False: that was the last step. */
 bool walk_next(struct walk *walk, struct step *step);

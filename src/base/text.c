@@ -9,7 +9,7 @@ void hak__text_put_part(struct text *text, const char *part, size_t length)
     }
 }
 
-static size_t text_length(const char *string, size_t most)
+size_t hak__text_length(const char *string, size_t most)
 {
     size_t length = 0;
     while (length < most && string[length] != '\0') {
@@ -20,7 +20,7 @@ static size_t text_length(const char *string, size_t most)
 
 void hak__text_put(struct text *text, const char *string)
 {
-    hak__text_put_part(text, string, text_length(string, SIZE_MAX));
+    hak__text_put_part(text, string, hak__text_length(string, SIZE_MAX));
 }
 
 /* Puts the digits at the end of the array. Returns the first one. */
@@ -59,7 +59,7 @@ void hak__text_put_list(struct text *text, const char *at, va_list values)
         at += wide;
         if (*at == 's') {
             piece = va_arg(values, const char *);
-            length = text_length(piece, most);
+            length = hak__text_length(piece, most);
         } else if (*at == 'c') {
             digits[0] = (char)va_arg(values, int);
         } else {

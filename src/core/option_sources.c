@@ -141,19 +141,30 @@ static struct piece option_trim(struct piece span)
     return span;
 }
 
+/* Takes off what `rest` has before the first of the characters `ends`, and that one. */
+static struct piece option_word(struct piece *rest, const char *ends)
+{
+    struct piece word = {rest->at, rest->at};
+    for (; word.end != rest->end; word.end++) {
+        for (const char *end = ends; *end != '\0'; end++) {
+            if (*word.end == *end) {
+                rest->at = word.end + 1;
+                return word;
+            }
+        }
+    }
+    rest->at = rest->end;
+    return word;
+}
+
 /* Reads one NAME=VALUE in the pass that it is for. NULL, or why it is ignored: a sentence that goes
  * on with `*more`. */
 static const char *option_read_setting(struct piece setting, enum option_pass pass,
                                        const char **more)
 {
-    struct piece name = {setting.at, setting.at};
-    while (name.end != setting.end && *name.end != '=') {
-        name.end++;
-    }
+    struct piece name = option_word(&setting, "="), value = option_trim(setting);
     bool assigns = name.end != setting.end;
-    struct piece value = {assigns ? name.end + 1 : setting.end, setting.end};
     name = option_trim(name);
-    value = option_trim(value);
     *more = "";
     const struct option *option = hak__option_find(name.at, (size_t)(name.end - name.at));
     if (!assigns || option == NULL || option->kind == KIND_INPUT) {
@@ -178,17 +189,13 @@ static const char *option_read_setting(struct piece setting, enum option_pass pa
 /* Settings with commas or white space between them. */
 static void options_read_program(enum option_pass pass)
 {
-    const char *at = hakmem_options;
-    if (at == NULL || pass == PASS_FILE) {
+    if (hakmem_options == NULL) {
         return;
     }
-    while (*at != '\0') {
-        struct piece setting = {at, at};
-        while (*setting.end != '\0' && *setting.end != ',' && *setting.end != '\n' &&
-               !option_is_space(*setting.end)) {
-            setting.end++;
-        }
-        at = *setting.end == '\0' ? setting.end : setting.end + 1;
+    struct piece rest = {hakmem_options,
+                         hakmem_options + hak__text_length(hakmem_options, SIZE_MAX)};
+    while (rest.at != rest.end) {
+        struct piece setting = option_word(&rest, ", \t\r\n");
         const char *more, *reason = NULL;
         if (setting.at != setting.end) {
             reason = option_read_setting(setting, pass, &more);
@@ -233,12 +240,8 @@ static bool option_section_is_ours(struct piece head, const char *program)
 {
     bool ours = false;
     while (head.at != head.end) {
-        struct piece word = {head.at, head.at};
-        while (word.end != head.end && !option_is_space(*word.end)) {
-            word.end++;
-        }
+        struct piece word = option_word(&head, " \t\r");
         ours = ours || (word.at != word.end && option_matches(word, program));
-        head.at = word.end == head.end ? head.end : word.end + 1;
     }
     return ours;
 }
@@ -248,20 +251,12 @@ static void option_file_where(uint32_t line, char where[OPTION_WHERE_SIZE])
 {
     const size_t most = OPTION_WHERE_SIZE / 2;
     const char *path = hak__settings.config_file;
-    size_t length = 0;
-    struct text text = {where, OPTION_WHERE_SIZE - 1, 0};
-    while (path[length] != '\0') {
-        length++;
-    }
-    if (length > most) {
-        hak__text_put(&text, "...");
-        path += length - most;
-    }
-    hak__text_put(&text, path);
+    size_t length = hak__text_length(path, SIZE_MAX), cut = length > most ? length - most : 0;
+    char number[16] = "";
     if (line != 0) {
-        hak__text_format(&text, ":%u", line);
+        hak__text_make(number, sizeof number, ":%u", line);
     }
-    where[text.length] = '\0';
+    hak__text_make(where, OPTION_WHERE_SIZE, "%s%s%s", cut != 0 ? "..." : "", path + cut, number);
 }
 
 /* While the file is read. */
@@ -295,12 +290,8 @@ static void options_read_file(enum option_pass pass)
 {
     const char *end = option_file_text + option_file_length;
     struct option_reader reader = {option_program(), pass, 0, 0, true};
-    for (const char *at = option_file_text; at != end;) {
-        struct piece line = {at, at};
-        while (line.end != end && *line.end != '\n') {
-            line.end++;
-        }
-        at = line.end == end ? end : line.end + 1;
+    for (struct piece rest = {option_file_text, end}; rest.at != rest.end;) {
+        struct piece line = option_word(&rest, "\n");
         reader.line++;
         const char *more, *reason = option_read_line(&reader, line, &more);
         if (reason != NULL && reader.wrong++ < OPTION_COMPLAINTS_MAX) {

@@ -247,10 +247,7 @@ static bool option_set_path(const char **place, const char *value, bool escapes)
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         copy = places[i] == place ? option_paths.at[i] : copy;
     }
-    size_t length = 0;
-    while (length < OPTION_VALUE_SIZE && value[length] != '\0') {
-        length++;
-    }
+    size_t length = hak__text_length(value, OPTION_VALUE_SIZE);
     if (length == OPTION_VALUE_SIZE) { /* looked at first: a refused value changes nothing */
         return false;
     }
@@ -259,10 +256,7 @@ static bool option_set_path(const char **place, const char *value, bool escapes)
             return false;
         }
     }
-    for (size_t i = 0; i <= length; i++) {
-        copy[i] = value[i];
-    }
-    *place = copy;
+    *place = hak__text_make(copy, OPTION_VALUE_SIZE, "%s", value);
     return true;
 }
 

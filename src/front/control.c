@@ -19,17 +19,9 @@
 #include "os/os.h"
 
 #include <errno.h>
+#include <string.h>
 
 #define CONTROL_OPTIONS "options."
-
-static size_t control_length(const char *string)
-{
-    size_t length = 0;
-    while (string[length] != '\0') {
-        length++;
-    }
-    return length;
-}
 
 /* The start reads the options, and a later start would replace what is set now. */
 static bool control_start(void)
@@ -106,7 +98,7 @@ static int control_set(const struct option *option, const char *value)
 
 int hak_option_set(const char *name, const char *value)
 {
-    const struct option *option = hak__option_find(name, control_length(name));
+    const struct option *option = hak__option_find(name, strlen(name));
     if (option == NULL) {
         return ENOENT;
     }
@@ -136,7 +128,7 @@ static void control_put_part(void *argument, const char *text, size_t size)
 
 static void control_put(struct control_answer *answer, const char *string)
 {
-    control_put_part(answer, string, control_length(string));
+    control_put_part(answer, string, strlen(string));
 }
 
 static void control_put_option(struct control_answer *answer, const struct option *option)
@@ -150,7 +142,7 @@ static void control_put_option(struct control_answer *answer, const struct optio
 int hak_option_get(const char *name, char *value, size_t size)
 {
     struct control_answer answer = {value, size, 0};
-    const struct option *option = hak__option_find(name, control_length(name));
+    const struct option *option = hak__option_find(name, strlen(name));
     if (option == NULL) {
         return ENOENT;
     }
@@ -210,24 +202,19 @@ static int control_trim(const char *value, struct control_answer *answer)
     return 0;
 }
 
-static int control_purge(const char *value, struct control_answer *answer)
-{
-    (void)value;
-    (void)answer;
-    if (!control_start()) {
-        return EAGAIN;
+/* An action that takes nothing and answers nothing but `result`. */
+#define CONTROL_PLAIN(action, result)                                                              \
+    static int action(const char *value, struct control_answer *answer)                            \
+    {                                                                                              \
+        (void)value;                                                                               \
+        (void)answer;                                                                              \
+        return (result);                                                                           \
     }
-    hak__heap_scavenge();
-    return 0;
-}
-
-static int control_reset_peaks(const char *value, struct control_answer *answer)
-{
-    (void)value;
-    (void)answer;
-    hak_stats_reset_peaks();
-    return 0;
-}
+CONTROL_PLAIN(control_purge, control_start() ? (hak__heap_scavenge(), 0) : EAGAIN)
+CONTROL_PLAIN(control_reset_peaks, (hak_stats_reset_peaks(), 0))
+CONTROL_PLAIN(control_profile_stop, control_start() ? control_set_samples(UINT64_MAX) : EAGAIN)
+CONTROL_PLAIN(control_observe_start, hak_observe_start())
+CONTROL_PLAIN(control_observe_stop, hak_observe_stop())
 
 /* An action that writes a document to the answer, or to the file. */
 #define CONTROL_WRITER(action, writer, appends)                                                    \
@@ -251,27 +238,6 @@ static int control_profile_start(const char *value, struct control_answer *answe
     }
     return control_start() ? control_set_samples(period < UINT64_MAX ? period : UINT64_MAX - 1)
                            : EAGAIN;
-}
-
-static int control_profile_stop(const char *value, struct control_answer *answer)
-{
-    (void)value;
-    (void)answer;
-    return control_start() ? control_set_samples(UINT64_MAX) : EAGAIN;
-}
-
-static int control_observe_start(const char *value, struct control_answer *answer)
-{
-    (void)value;
-    (void)answer;
-    return hak_observe_start();
-}
-
-static int control_observe_stop(const char *value, struct control_answer *answer)
-{
-    (void)value;
-    (void)answer;
-    return hak_observe_stop();
 }
 
 static int control_version(const char *value, struct control_answer *answer)
@@ -313,7 +279,7 @@ static void control_list_name(struct control_listing *listing, const char *group
 {
     char line[400]; /* the longest help of an option has some 110 characters */
     hak__text_make(line, sizeof line, "%s%s\t%s\t%s\n", group, name, takes, help);
-    control_list_line(listing, line, control_length(line));
+    control_list_line(listing, line, strlen(line));
 }
 
 static int control_list(const char *prefix, struct control_answer *answer)
@@ -338,7 +304,7 @@ static int control_do(const char *name, const char *value, struct control_answer
 {
     const char *option_name = hak__text_after(name, CONTROL_OPTIONS);
     if (option_name != NULL) {
-        const struct option *option = hak__option_find(option_name, control_length(option_name));
+        const struct option *option = hak__option_find(option_name, strlen(option_name));
         if (option == NULL || value != NULL) {
             return option == NULL ? ENOENT : control_set(option, value);
         }

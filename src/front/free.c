@@ -48,6 +48,15 @@ static void free_check_size(const void *pointer, size_t size)
     }
 }
 
+void hak__free_check_alignment(const void *pointer, size_t alignment)
+{
+    bool wrong = (HAK_SECURE || HAK_LEVEL >= 1) && ((uintptr_t)pointer & (alignment - 1)) != 0;
+    if (HAK_UNLIKELY(wrong) && atomic_load_relaxed(&hak__knobs.abort_on_size)) {
+        hak__diagnose_fatal("free or delete with an alignment that the block does not have",
+                            pointer, alignment, 0);
+    }
+}
+
 void hak_free_sized(void *pointer, size_t size)
 {
     free_check_size(pointer, size);
@@ -56,7 +65,7 @@ void hak_free_sized(void *pointer, size_t size)
 
 void hak_free_aligned_sized(void *pointer, size_t alignment, size_t size)
 {
-    HAK_ASSERT(((uintptr_t)pointer & (alignment - 1)) == 0);
+    hak__free_check_alignment(pointer, alignment);
     free_check_size(pointer, size);
     free_fast(pointer);
 }

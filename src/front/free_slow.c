@@ -197,7 +197,7 @@ static HAK_COLD bool locate_in_zone(const void *pointer, struct location *locati
     return zone != NULL;
 }
 
-struct location hak__locate_allocation(const void *pointer)
+struct location hak__locate_allocation(const void *pointer, const char *freed)
 {
     struct location location = hak__locate(pointer);
     if (empty_contains(pointer)) {
@@ -225,7 +225,7 @@ struct location hak__locate_allocation(const void *pointer)
                             hak__whale_containing(pointer).size, 0);
     }
     if (HAK_UNLIKELY(location.place == PLACE_FOREIGN && hak__whale_was_freed(pointer))) {
-        hak__diagnose_fatal("double free", pointer, 0, 0);
+        hak__diagnose_fatal(freed, pointer, 0, 0);
     }
     return location;
 }
@@ -400,7 +400,7 @@ static HAK_NOINLINE void free_slow(void *pointer)
         (void)hak__emergency_free(pointer);
         return;
     }
-    struct location location = hak__locate_allocation(pointer);
+    struct location location = hak__locate_allocation(pointer, "double free");
     switch (location.place) {
     case PLACE_SLAB:
         free_object(pointer, location);

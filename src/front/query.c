@@ -23,7 +23,8 @@ static HAK_NOINLINE size_t usable_size_slow(const void *pointer)
     if (short_is_span(pointer)) {
         return hak__span_bytes(window_slice_of(pointer));
     }
-    return pointer == NULL ? 0 : hak__locate_allocation(pointer).bytes;
+    static const char freed[] = "use after free: malloc_usable_size of a freed block";
+    return pointer == NULL ? 0 : hak__locate_allocation(pointer, freed).bytes;
 }
 
 HAK_FAST_PATH size_t hak_usable_size(const void *pointer)

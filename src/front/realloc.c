@@ -90,7 +90,8 @@ static HAK_NOINLINE void *realloc_slow(void *pointer, size_t size)
         hak_free(pointer);
         return NULL;
     }
-    struct location location = hak__locate_allocation(pointer);
+    struct location location =
+        hak__locate_allocation(pointer, "use after free: realloc of a freed block");
     if (HAK_UNLIKELY(location.place == PLACE_FOREIGN)) {
         /* A signal handler has interrupted an operation of this thread. The pointer may be a whale,
          * but the registry cannot be read now. */

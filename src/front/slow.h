@@ -42,8 +42,11 @@ HAK_HIDDEN struct location hak__locate(const void *pointer);
 /* As hak__locate, for a pointer that must be the start of an allocation. Aborts with a fatal report
  * if `pointer` lies in a span or whale, but not where its block starts, or in freed memory. A
  * foreign pointer is no error here: the result is PLACE_FOREIGN. In a slab it does not check that
- * an object starts there. */
-HAK_HIDDEN struct location hak__locate_allocation(const void *pointer);
+ * an object starts there. `freed`: what to report if it was a huge block. */
+HAK_HIDDEN struct location hak__locate_allocation(const void *pointer, const char *freed);
+
+/* Secure form and debug builds: aborts if the block does not lie at a multiple of `alignment`. */
+HAK_HIDDEN void hak__free_check_alignment(const void *pointer, size_t alignment);
 
 /* Reports the free of a pointer that hakmem did not allocate: as a warning, or, with
  * HAKMEM_ABORT_ON_FOREIGN=1, as a fatal error. */

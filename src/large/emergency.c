@@ -51,13 +51,18 @@ static void emergency_note(void)
     (void)atomic_exchange_release(&shared_unsettled, 1u);
 }
 
+size_t hak__emergency_mapped(size_t size)
+{
+    return bits_align_up(size + sizeof(struct unregistered), hak__os_page_size());
+}
+
 void *hak__emergency_allocate(size_t size, size_t alignment)
 {
     size_t page = hak__os_page_size();
     if (size > REQUEST_SIZE_MAX - page - WHALE_HEAD - sizeof(struct unregistered)) {
         return NULL;
     }
-    size_t mapped = bits_align_up(size + sizeof(struct unregistered), page);
+    size_t mapped = hak__emergency_mapped(size);
     void *address;
     alignment = alignment < page ? page : alignment;
     if (hak__os_map_behind(WHALE_HEAD, WHALE_HEAD + mapped + WHALE_TAIL, alignment, &address) !=

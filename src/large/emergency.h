@@ -21,6 +21,8 @@
 /* Maps a block of `size` bytes, at least 1, at a multiple of `alignment`, a power of two. All bytes
  * are 0. NULL: no memory. Any thread, also in a signal handler. */
 HAK_HIDDEN void *hak__emergency_allocate(size_t size, size_t alignment);
+/* Bytes of such a whale for a request of `size` bytes. */
+HAK_HIDDEN size_t hak__emergency_mapped(size_t size);
 /* Lets the next settle free a taken span, a sampled object or a whale. A pointer that turns out to
  * be none of them is ignored. False: the pointer waits already. If there is no memory for one more
  * place, the block is lost. Any thread, also in a signal handler. */

@@ -9,7 +9,6 @@
 #include "region/numa.h"
 #include "region/secure.h"
 #include "region/superslab.h"
-#include "region/window.h"
 
 #include <string.h>
 

@@ -379,6 +379,19 @@ size_t hak__whale_bytes(const void *pointer)
     return size;
 }
 
+bool hak__whale_has_size(const void *pointer, size_t size)
+{
+    struct whale_look look;
+    if (pointer == NULL || !whale_lock_to_look(&look)) {
+        return true;
+    }
+    struct whale whale = hak__whale_registry_find((uintptr_t)pointer);
+    whale_unlock_after_look(&look);
+    size_t usable = whale_usable(&whale);
+    return usable == 0 || usable == size ||
+           (usable == whale.size && usable == hak__emergency_mapped(size));
+}
+
 bool hak__whale_was_freed(const void *pointer)
 {
     struct whale_look look;

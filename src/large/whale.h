@@ -79,6 +79,9 @@ HAK_HIDDEN bool hak__whale_free(void *pointer);
 /* Usable bytes of the whale that starts at `pointer`. 0: no whale starts there, or the lock was not
  * free within WHALE_LOOKS_MAX milliseconds in a signal handler. */
 HAK_HIDDEN size_t hak__whale_bytes(const void *pointer);
+/* Secure form: false if another size than `size` was asked for when the whale was allocated or last
+ * resized. True if no whale starts at `pointer`, or the request is not known. */
+HAK_HIDDEN bool hak__whale_has_size(const void *pointer, size_t size);
 /* True: one of the last WHALE_GRAVES whales that were freed started at `pointer`. A hint. */
 HAK_HIDDEN bool hak__whale_was_freed(const void *pointer);
 /* True: a freed whale whose addresses rest contains the address. A hint: takes no lock. */

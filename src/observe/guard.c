@@ -231,7 +231,7 @@ static void guard_fill(struct guard_slot *slot, const struct guard_event *event)
 void *hak__guard_allocate(size_t size, size_t alignment, const void *caller)
 {
     struct guard_event event;
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     struct guard_slot *slot = NULL;
     size = size == 0 ? 1 : size;
     if (size > GUARD_SIZE_MAX || bits_align_up(size, alignment) > GUARD_SIZE_MAX) {
@@ -252,7 +252,6 @@ void *hak__guard_allocate(size_t size, size_t alignment, const void *caller)
     } else {
         (void)hak__gate_was_refused();
     }
-    errno = saved;
     return slot != NULL ? (void *)slot->address : NULL;
 }
 
@@ -314,7 +313,7 @@ static uintptr_t guard_overwritten(const struct guard_slot *slot)
 
 void hak__guard_free(void *pointer, const void *caller)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     uint64_t live = GUARD_LIVE;
     struct guard_event event;
     hak__guard_note(&event, caller);
@@ -341,7 +340,6 @@ void hak__guard_free(void *pointer, const void *caller)
     if (entered) {
         hak__gate_leave();
     }
-    errno = saved;
 }
 
 /* --- start --- */

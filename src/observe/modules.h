@@ -7,32 +7,13 @@
 #ifndef HAK_OBSERVE_MODULES_H
 #define HAK_OBSERVE_MODULES_H
 
-#include "base/compiler.h"
+#include "base/mapped.h"
 #include "observe/report_writer.h"
 
 struct modules {
     char *text; /* zero-terminated; NULL: no memory, or no such file */
     size_t size;
 };
-
-/* A file and the offset in it. */
-struct module_place {
-    const char *path; /* not zero-terminated */
-    size_t path_length;
-    uint64_t offset;
-    uintptr_t
-        base; /* where the file's start is mapped: tools count addresses from there; 0: unknown */
-};
-
-/* A line of the list: a mapping. */
-struct module_range {
-    uint64_t start, end;
-    bool is_code;
-    struct module_place place; /* of its start */
-};
-
-/* Reads a line and returns the next one; `range` is what the line before was, or zero. */
-HAK_HIDDEN const char *hak__modules_next(const char *line, struct module_range *range);
 
 /* Keeps the list as it is now, for a time when the process cannot read it any more: after chroot,
  * or without rights. Called once, at the start, before there are threads. */
@@ -45,19 +26,7 @@ HAK_HIDDEN void hak__modules_close(struct modules *modules);
 HAK_HIDDEN bool hak__modules_find(const struct modules *modules, uintptr_t address,
                                   struct module_place *place);
 
-/* Bytes of an id; the linkers' longest has 20. Longer ones count as none. Half: none is kept. */
-#define BUILD_ID_MAX 32u
-
-struct build_id {
-    uintptr_t base; /* where the file's start is mapped; 0: nothing was read */
-    uint64_t bias;  /* what was added to the file's own addresses */
-    bool is_elf;    /* else there is neither an id nor a bias */
-    uint8_t size;   /* 0: the file has no id */
-    uint8_t bytes[BUILD_ID_MAX];
-};
-
-/* Reads the headers at `base`, unless `id` has them already. The memory may be unmapped meanwhile.
- * Takes no lock, allocates nothing, and may run in a signal handler. */
+/* Reads the headers at `base`, unless `id` has them already. */
 HAK_HIDDEN void hak__build_id_read(struct build_id *id, uintptr_t base);
 
 /* The id as hexadecimal digits. */

@@ -319,7 +319,7 @@ static uint32_t observer_settled(uint32_t passing, bool patiently)
 
 int hak_observe_start(void)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     int error;
     do {
         observer_settled(OBSERVER_STOPPING, true);
@@ -328,7 +328,6 @@ int hak_observe_start(void)
             error = (int)atomic_load_relaxed(&observer.shared_error);
         }
     } while (error == 0 && observer_state() == OBSERVER_STOPPING);
-    errno = saved;
     return error;
 }
 

@@ -331,9 +331,8 @@ static void sample_serve(void *argument)
 static void *sample_take(struct sample_record like, uint32_t class_index)
 {
     struct sample_request request = {like, class_index, NULL};
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     (void)hak__own_stack_call(sample_serve, &request); /* without memory there is no sample */
-    errno = saved;
     return request.pointer;
 }
 
@@ -387,21 +386,19 @@ static bool sample_free(void *pointer)
 
 void hak__sample_free(void *pointer)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     if (!sample_free(pointer) && !hak__emergency_free(pointer)) {
         hak__diagnose_fatal("double free", pointer, 0, 0);
     }
-    errno = saved;
 }
 
 void hak__sample_forget(void *pointer)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     if (hak__samples_enter(false)) {
         (void)sample_end_at(pointer);
         hak__samples_leave();
     }
-    errno = saved;
 }
 
 const struct stack *hak__samples_first_stack(struct samples_history *history)

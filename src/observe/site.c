@@ -149,17 +149,15 @@ static void placement_look(void)
 /* The calling thread goes back to the scope of this site; 0: of none. Keeps errno. */
 static void placement_leave(uintptr_t site)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     hak__thread_turn(site != 0 && placement_find(site) != NULL);
-    errno = saved;
 }
 
 /* The same on the way in; now and then it looks which sites are proven. */
 static void placement_enter(uintptr_t site)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     placement_look();
-    errno = saved;
     placement_leave(site);
 }
 
@@ -180,7 +178,7 @@ uintptr_t hak_site_register(const char *name)
 {
     char clean[SITE_NAME_SIZE];
     uintptr_t id = 0;
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     if (name == NULL || *name == '\0') {
         return 0;
     }
@@ -194,7 +192,6 @@ uintptr_t hak_site_register(const char *name)
         }
         hak__samples_leave();
     }
-    errno = saved;
     return id;
 }
 

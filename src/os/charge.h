@@ -14,9 +14,6 @@ HAK_HIDDEN void hak__os_recharge(size_t size);
 /* Subtracts `size` bytes that were unmapped, or that could not be mapped. Any thread. */
 HAK_HIDDEN void hak__os_uncharge(size_t size);
 
-/* The protection of new memory, as mmap takes it. */
-HAK_HIDDEN int hak__os_protection(void);
-
 /* After a call that has mapped memory: notes a new peak of mapped bytes. Any thread. */
 HAK_HIDDEN void hak__os_note_peak(void);
 

@@ -34,6 +34,13 @@ HAK_INLINE void os_count(enum os_call call)
     atomic_add_relaxed(&hak__os_calls[call], UINT64_C(1)); /* pairs with nothing: a counter */
 }
 
+HAK_INLINE void os_restore_errno(const int *kept)
+{
+    errno = *kept;
+}
+/* Gives errno the value back that it has here, at the end of the block. */
+#define HAK_KEEP_ERRNO int kept_errno __attribute__((cleanup(os_restore_errno))) = errno
+
 /* Reads the page size, finds the vDSO's clock, looks for a filter of system calls and notes what
  * descriptor 2 is. Later calls do nothing. The first call comes before the functions that need
  * these, and before there are two threads or under a lock. */
@@ -60,6 +67,9 @@ HAK_HIDDEN uint32_t hak__os_node(void);
 /* The function that tells; NULL: there is none. Tests put theirs here. */
 typedef long os_getcpu_function(unsigned *processor, unsigned *node, void *unused);
 HAK_HIDDEN extern os_getcpu_function *hak__os_getcpu;
+/* See region/numa.h. Declared here, too: gcc lays thread-local variables out in the order of their
+ * first declarations, and behind the others this byte takes one, not eight. */
+HAK_HIDDEN extern HAK_TLS uint8_t hak__numa_node;
 /* Processors that this process may run on, at least 1; 8,192 if the kernel does not say. */
 HAK_HIDDEN uint32_t hak__os_processors(void);
 struct os_container {
@@ -354,7 +364,9 @@ HAK_HIDDEN bool hak__os_is_last_thread(uint32_t others_count);
 HAK_HIDDEN void hak__os_name_thread(const char *name);
 /* Copies the calling thread's name, zero-terminated. */
 HAK_HIDDEN void hak__os_thread_name(char name[16]);
-/* Writes all `size` bytes to a descriptor. What fails sends no signal (SIGXFSZ, SIGPIPE). */
+/* Writes all `size` bytes to a descriptor. What fails sends no signal (SIGXFSZ, SIGPIPE), and
+ * leaves no part at the end of a file that is appended to. It waits seconds
+ * for a pipe's reader. */
 HAK_HIDDEN int hak__os_write(int descriptor, const char *text, size_t size);
 /* Why a file could not be opened or written, in words. `error` is -errno. */
 HAK_HIDDEN const char *hak__os_file_error(int error);

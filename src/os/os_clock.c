@@ -35,9 +35,8 @@ static struct timespec os_clock_read(clockid_t clock)
     if (os_clock != NULL) {
         os_clock(clock, &now); /* makes no system call, and does not change errno */
     } else if (!hak__os_is_filtered()) {
-        int saved = errno;
+        HAK_KEEP_ERRNO;
         syscall(SYS_clock_gettime, clock, &now);
-        errno = saved;
     }
     return now;
 }

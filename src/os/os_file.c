@@ -9,13 +9,21 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "os/quiet.h"
+
+/* Seconds that a write waits for the reader of a pipe. Twice: a process whose report nobody reads
+ * lives that much longer. Half: a reader that is slow for a moment gets no end of the report. */
+#define OS_WRITE_WAIT_S 5
+/* What a pipe that is ready takes at least. */
+#define OS_PIPE_PAGE 4096
 
 const char *hak__os_file_error(int error)
 {
@@ -69,13 +77,12 @@ static struct os_file os_error_file; /* descriptor 2 when the process started */
 static struct os_file os_identify(int descriptor)
 {
     struct stat file;
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     struct os_file found = {.known = false};
     if (syscall(SYS_fstat, descriptor, &file) == 0) {
         found = (struct os_file){true,        file.st_mode,  file.st_dev,
                                  file.st_ino, file.st_nlink, file.st_uid};
     }
-    errno = saved;
     return found;
 }
 
@@ -95,24 +102,21 @@ static int os_no_follow(const char *path)
 /* Does not wait for a pipe's reader. Writes to a pipe or device do. */
 static int os_open(const char *path, int flags)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     int result = open(
         path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | os_no_follow(path) | flags,
         0600);
     struct os_file file = os_identify(result);
-    if (result < 0) {
-        result = -errno;
-    } else if (S_ISFIFO(file.mode) &&
-               file.user != (uint64_t)syscall(SYS_geteuid)) { /* who reads it? */
-        close(result);
-        result = -EPERM;
-    } else if (syscall(SYS_fcntl, result, F_SETFL, flags & O_APPEND) != 0) {
-        int error = errno;
-        close(result);
-        result = -error;
+    int error = result < 0 ? -errno : 0;
+    if (error == 0 && S_ISFIFO(file.mode) && file.user != (uint64_t)syscall(SYS_geteuid)) {
+        error = -EPERM; /* who reads it? */
+    } else if (error == 0 && syscall(SYS_fcntl, result, F_SETFL, flags & O_APPEND) != 0) {
+        error = -errno;
     }
-    errno = saved;
-    return result;
+    if (error != 0 && result >= 0) {
+        close(result);
+    }
+    return error != 0 ? error : result;
 }
 
 int hak__os_open_append(const char *path)
@@ -140,9 +144,8 @@ void hak__os_note_error_file(void)
 /* True: the descriptor is open for appending, as logs usually are and data files seldom. */
 static bool os_appends(int descriptor)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     int flags = (int)syscall(SYS_fcntl, descriptor, F_GETFL);
-    errno = saved;
     return flags >= 0 && (flags & O_APPEND) != 0;
 }
 
@@ -180,14 +183,13 @@ void hak__os_write_error(const char *text, size_t size)
 
 struct os_kept hak__os_keep(int descriptor)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     struct os_kept kept = {-1, 0, 0};
     int high = (int)syscall(SYS_fcntl, descriptor, F_DUPFD_CLOEXEC, OS_KEPT_MIN);
     struct os_file file = os_identify(high);
     if (file.known) {
         kept = (struct os_kept){high, (uint64_t)file.device, (uint64_t)file.inode};
     }
-    errno = saved;
     return kept;
 }
 
@@ -210,58 +212,91 @@ bool hak__os_is_kept(const struct os_kept *kept)
 
 void hak__os_close(int descriptor)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     close(descriptor);
-    errno = saved;
+}
+
+/* Bytes that a write to the descriptor takes without a wait: all of a file's; a page of a pipe's,
+ * or all that an empty one holds, so that a report stays in one piece. 0: a pipe or socket has
+ * taken nothing for OS_WRITE_WAIT_S. */
+static size_t os_write_room(int descriptor, mode_t mode, size_t size)
+{
+    struct pollfd wanted = {descriptor, POLLOUT, 0};
+    struct timespec wait = {OS_WRITE_WAIT_S, 0}; /* the kernel stores what is left */
+    int unread = 1;
+    long ready, room = OS_PIPE_PAGE;
+    if (!S_ISFIFO(mode) && !S_ISSOCK(mode)) {
+        return size;
+    }
+    do {
+        ready = syscall(SYS_ppoll, &wanted, 1L, &wait, NULL, 0L);
+    } while (ready < 0 && errno == EINTR);
+    if (syscall(SYS_ioctl, descriptor, FIONREAD, &unread) == 0 && unread == 0 && S_ISFIFO(mode)) {
+        long all = syscall(SYS_fcntl, descriptor, F_GETPIPE_SZ);
+        room = all > room ? all : room;
+    }
+    return ready == 0 ? 0 : size < (size_t)room ? size : (size_t)room;
+}
+
+/* Takes back the `size` bytes of a file's end that were just appended. */
+static void os_take_back(int descriptor, size_t size)
+{
+    struct stat file;
+    long end = syscall(SYS_lseek, descriptor, 0L, SEEK_CUR);
+    if (end >= (long)size && os_appends(descriptor) && syscall(SYS_fstat, descriptor, &file) == 0 &&
+        file.st_size == end) { /* else another process has appended meanwhile */
+        syscall(SYS_ftruncate, descriptor, end - (long)size);
+    }
 }
 
 int hak__os_write(int descriptor, const char *text, size_t size)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     int error = 0;
+    size_t done = 0;
+    /* a filter of system calls may kill for the calls that only hakmem makes */
+    bool may_ask = hak__os_may_ask();
+    mode_t mode = may_ask ? os_identify(descriptor).mode : 0;
     struct os_quiet quiet = os_quiet_begin();
-    while (size != 0) {
-        ssize_t written = syscall(SYS_write, descriptor, text, size);
-        if (written < 0 && errno == EINTR) {
-            continue;
+    while (done != size && error == 0) {
+        size_t room = os_write_room(descriptor, mode, size - done);
+        ssize_t written = room == 0 ? 0 : syscall(SYS_write, descriptor, text + done, room);
+        if (written > 0) {
+            done += (size_t)written;
+        } else if (written == 0 || errno != EINTR) {
+            error = written < 0 ? -errno : room == 0 ? -EPIPE : -EIO;
         }
-        if (written <= 0) {
-            error = written < 0 ? -errno : -EIO;
-            break;
-        }
-        text += written;
-        size -= (size_t)written;
+    }
+    if (error != 0 && done != 0 && may_ask) {
+        os_take_back(descriptor, done);
     }
     os_quiet_end(&quiet, error);
-    errno = saved;
     return error;
 }
 
 long hak__os_read_file(const char *path, char *buffer, size_t size)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     /* A pipe without a writer must not block. */
-    long result = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (result < 0) {
-        result = -errno;
-    } else {
-        long descriptor = result, length = 0;
-        do { /* files of /proc come in pieces */
-            result = syscall(SYS_read, descriptor, buffer + length, size - (size_t)length);
-            length += result > 0 ? result : 0;
-        } while (result > 0 && (size_t)length < size);
-        result = result < 0 ? -errno : length;
-        syscall(SYS_close, descriptor);
+    long descriptor = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    long got, length = 0;
+    if (descriptor < 0) {
+        return -errno;
     }
-    errno = saved;
-    return result;
+    do { /* files of /proc come in pieces */
+        got = syscall(SYS_read, descriptor, buffer + length, size - (size_t)length);
+        length += got > 0 ? got : 0;
+    } while (got > 0 && (size_t)length < size);
+    length = got < 0 ? -errno : length;
+    syscall(SYS_close, descriptor);
+    return length;
 }
 
 /* The file of /proc needs only calls that programs make, too (os_filter.c). Without /proc, as after
  * chroot, the kernel copies, which a filter may forbid. */
 long hak__os_read_memory(uintptr_t from, void *to, size_t size)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     long got = -1,
          descriptor = syscall(SYS_openat, AT_FDCWD, "/proc/self/mem", O_RDONLY | O_CLOEXEC);
     errno = EACCES;
@@ -277,13 +312,12 @@ long hak__os_read_memory(uintptr_t from, void *to, size_t size)
         got = syscall(SYS_process_vm_readv, syscall(SYS_getpid), &local, 1L, &remote, 1L, 0L);
     }
     got = got >= 0 ? got : errno == EIO || errno == EFAULT ? 0 : -errno;
-    errno = saved;
     return got;
 }
 
 int hak__os_update_file(const char *path, const char *data, size_t size)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     long descriptor =
         syscall(SYS_openat, AT_FDCWD, path,
                 O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | os_no_follow(path), 0600);
@@ -294,6 +328,5 @@ int hak__os_update_file(const char *path, const char *data, size_t size)
     if (descriptor >= 0) {
         syscall(SYS_close, descriptor);
     }
-    errno = saved;
     return error;
 }

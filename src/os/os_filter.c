@@ -73,12 +73,11 @@ bool hak__os_may_ask(void)
     if (filter != FILTER_NONE) {
         return filter == FILTER_IGNORED;
     }
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     long mode = syscall(SYS_prctl, PR_GET_SECCOMP, 0, 0, 0, 0);
     if (mode > 0 || (mode < 0 && errno != EINVAL)) { /* EINVAL: a kernel without filters */
         hak__os_note_filter();
     }
-    errno = saved;
     return !hak__os_is_filtered();
 }
 

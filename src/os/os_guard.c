@@ -75,24 +75,22 @@ static bool os_unmark(void *address, size_t size)
 
 int hak__os_guard_reserve(size_t size, void **address)
 {
-    int saved = errno, error = 0;
+    HAK_KEEP_ERRNO;
     os_count(OS_CALL_MAP);
     void *result = mmap(NULL, size, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (result == MAP_FAILED) {
-        error = -errno;
-    } else {
-        os_guard_marks = os_mark(result, size);
-        if (!os_guard_marks && !os_protect(result, size, PROT_NONE)) {
-            error = -errno;
-            hak__os_recharge(size);
-            hak__os_discard(result, size);
-        } else {
-            *address = result;
-        }
+        return -errno;
     }
-    errno = saved;
-    return error;
+    os_guard_marks = os_mark(result, size);
+    if (!os_guard_marks && !os_protect(result, size, PROT_NONE)) {
+        int error = -errno;
+        hak__os_recharge(size);
+        hak__os_discard(result, size);
+        return error;
+    }
+    *address = result;
+    return 0;
 }
 
 bool hak__os_guard_open(void *address, size_t size)
@@ -100,7 +98,7 @@ bool hak__os_guard_open(void *address, size_t size)
     if (!hak__os_charge(size)) {
         return false;
     }
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     bool opened = !os_guard_marks || os_unmark(address, size);
     if (!os_guard_marks || atomic_load_relaxed(&shared_os_guard_mixed) != 0) {
         opened = opened && os_protect(address, size, PROT_READ | PROT_WRITE);
@@ -110,13 +108,12 @@ bool hak__os_guard_open(void *address, size_t size)
     } else {
         hak__os_note_peak();
     }
-    errno = saved;
     return opened;
 }
 
 void hak__os_guard_close(void *address, size_t size)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     os_count(OS_CALL_PURGE);
     if (!os_guard_marks || !os_mark(address, size)) {
         atomic_store_relaxed(&shared_os_guard_mixed, 1u);
@@ -124,7 +121,6 @@ void hak__os_guard_close(void *address, size_t size)
         (void)os_protect(address, size, PROT_NONE);
     }
     hak__os_uncharge(size);
-    errno = saved;
 }
 
 /* Mappings that closed pages may add where the kernel does not mark pages; Linux allows a process
@@ -141,7 +137,7 @@ uint32_t hak__os_closed_ranges(void)
 
 bool hak__os_close_pages(void *address, size_t size)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     os_count(OS_CALL_PURGE);
     bool closed = os_mark(address, size);
     if (!closed) { /* also for locked memory, which the kernel does not mark */
@@ -152,13 +148,12 @@ bool hak__os_close_pages(void *address, size_t size)
             atomic_sub_relaxed(&shared_os_closed, 1u);
         }
     }
-    errno = saved;
     return closed;
 }
 
 bool hak__os_open_pages(void *address, size_t size)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     bool marks = atomic_load_relaxed(&shared_os_marks) == MARKS_GUARDS, opened = true;
     if (marks) {
         opened = os_unmark(address, size);
@@ -172,22 +167,19 @@ bool hak__os_open_pages(void *address, size_t size)
     if ((!marks || hak__os_is_filtered()) && closed != 0) {
         (void)atomic_cas_acquire(&shared_os_closed, &closed, closed - 1);
     }
-    errno = saved;
     return opened;
 }
 
 bool hak__os_write_protect(void *address, size_t size, bool closed, bool code)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     int protection = PROT_READ | (closed ? 0 : PROT_WRITE) | (code ? PROT_EXEC : 0);
-    bool done = os_protect(address, size, protection);
-    errno = saved;
-    return done;
+    return os_protect(address, size, protection);
 }
 
 bool hak__os_keep_addresses(void *address, size_t size)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     os_count(OS_CALL_UNMAP);
     /* A new mapping takes a single call, however many pages the old one has. */
     bool kept = mmap(address, size, PROT_NONE,
@@ -195,16 +187,14 @@ bool hak__os_keep_addresses(void *address, size_t size)
     if (kept) {
         hak__os_uncharge(size);
     }
-    errno = saved;
     return kept;
 }
 
 void hak__os_release_addresses(void *address, size_t size)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     os_count(OS_CALL_UNMAP);
     munmap(address, size); /* if that fails they stay closed */
-    errno = saved;
 }
 
 /* --- the signal --- */
@@ -269,7 +259,7 @@ static struct os_fault fault_of(const siginfo_t *info, const ucontext_t *context
 
 static void fault_act(uint32_t level, int signal, siginfo_t *info, void *context)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     bool faulted = info->si_code > 0; /* else another process or raise has sent it */
     /* acquire: pairs with the release in hak__os_fault_watch */
     os_fault_function *function = atomic_load_acquire(&shared_fault_function);
@@ -281,28 +271,17 @@ static void fault_act(uint32_t level, int signal, siginfo_t *info, void *context
     if (!faulted) { /* no instruction repeats it; it comes when this handler returns */
         syscall(SYS_tgkill, (long)syscall(SYS_getpid), (long)syscall(SYS_gettid), signal);
     }
-    errno = saved;
 }
 
-static void fault_act_0(int signal, siginfo_t *info, void *context)
-{
-    fault_act(0, signal, info, context);
-}
-
-static void fault_act_1(int signal, siginfo_t *info, void *context)
-{
-    fault_act(1, signal, info, context);
-}
-
-static void fault_act_2(int signal, siginfo_t *info, void *context)
-{
-    fault_act(2, signal, info, context);
-}
-
-static void fault_act_3(int signal, siginfo_t *info, void *context)
-{
-    fault_act(3, signal, info, context);
-}
+#define FAULT_ACT(level)                                                                           \
+    static void fault_act_##level(int signal, siginfo_t *info, void *context)                      \
+    {                                                                                              \
+        fault_act(level, signal, info, context);                                                   \
+    }
+FAULT_ACT(0)
+FAULT_ACT(1)
+FAULT_ACT(2)
+FAULT_ACT(3)
 
 static void (*const fault_acts[FAULT_LEVELS])(int, siginfo_t *, void *) = {
     fault_act_0, fault_act_1, fault_act_2, fault_act_3};
@@ -348,7 +327,7 @@ static void fault_stand_before(const struct sigaction *action)
 void hak__os_fault_watch(os_fault_function *function)
 {
     struct sigaction now;
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     if (hak__os_is_filtered() && atomic_load_relaxed(&shared_fault_function) != NULL) {
         return;
     }
@@ -361,7 +340,6 @@ void hak__os_fault_watch(os_fault_function *function)
         }
         atomic_store_release(&shared_fault_busy, 0u);
     }
-    errno = saved;
 }
 
 uint32_t hak__os_thread_id(void)

@@ -96,14 +96,13 @@ uint64_t hak__os_ram_size(void)
     if (filtered && size != 0) {
         return size;
     }
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     struct sysinfo info;
     size = filtered ? hak__os_ram_by_file() : UINT64_MAX;
     if (size == UINT64_MAX && syscall(SYS_sysinfo, &info) == 0) {
         size = (uint64_t)info.totalram * info.mem_unit;
     }
     size = size != UINT64_MAX ? size : UINT64_C(16) << 30; /* a plausible machine */
-    errno = saved;
     atomic_store_relaxed(&shared_size, size);
     return size;
 }
@@ -114,7 +113,7 @@ uint32_t hak__os_processors(void)
     if (by_file != 0) {
         return by_file;
     }
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     uint64_t set[OS_PROCESSORS_MAX / 64];
     /* Returns the bytes written. It fails on a machine with more processors than the set holds. */
     long size = syscall(SYS_sched_getaffinity, 0, sizeof set, set);
@@ -122,7 +121,6 @@ uint32_t hak__os_processors(void)
     for (long i = 0; i < size / (long)sizeof *set; i++) {
         count += bits_count(set[i]);
     }
-    errno = saved;
     return count == 0 ? 1 : count;
 }
 

@@ -95,38 +95,30 @@ bool hak__os_charge(size_t size)
 
 static int os_protection = PROT_READ | PROT_WRITE; /* written before there are threads */
 
-int hak__os_protection(void)
-{
-    return os_protection;
-}
-
 bool hak__os_start_tags(void)
 {
     if (!HAK_TAGS || (getauxval(AT_HWCAP2) & OS_HWCAP2_TAGS) == 0) {
         return false;
     }
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     uint64_t how = OS_TAGS_ON | OS_TAGS_FAULT_AT_ONCE | OS_TAGS_ALL_BUT_0;
     bool on = syscall(SYS_prctl, OS_TAGGED_ADDRESSES, how, 0, 0, 0) == 0;
     os_protection |= on ? OS_PROT_TAGS : 0;
-    errno = saved;
     return on;
 }
 
 bool hak__os_replace(void *address, size_t size)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     os_count(OS_CALL_MAP);
-    bool replaced = mmap(address, size, os_protection,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == address;
-    errno = saved;
-    return replaced;
+    return mmap(address, size, os_protection,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == address;
 }
 
 /* mmap that keeps errno. Returns the address, or NULL, and sets *error to 0 or -errno. */
 static void *os_mmap(void *address, size_t size, int extra_flags, int *error)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     if (!hak__os_charge(size)) {
         *error = -ENOMEM;
         probe_hakmem_map_failed(size, ENOMEM);
@@ -143,7 +135,6 @@ static void *os_mmap(void *address, size_t size, int extra_flags, int *error)
         hak__os_note_peak();
         probe_hakmem_map((uintptr_t)result, size);
     }
-    errno = saved;
     return result == MAP_FAILED ? NULL : result;
 }
 
@@ -200,13 +191,28 @@ int hak__os_map_behind(size_t front, size_t size, size_t alignment, void **addre
 
 int hak__os_unmap(void *address, size_t size)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     os_count(OS_CALL_UNMAP);
-    int error = munmap(address, size) == 0 ? 0 : -errno;
-    if (error == 0) {
-        hak__os_uncharge(size);
-        probe_hakmem_unmap((uintptr_t)address, size);
+    if (munmap(address, size) != 0) {
+        return -errno;
     }
-    errno = saved;
-    return error;
+    hak__os_uncharge(size);
+    probe_hakmem_unmap((uintptr_t)address, size);
+    return 0;
+}
+
+/* --- memory that the program has changed (override/left_calls.c) --- */
+
+long hak__os_pass(enum os_passed call, const void *address, size_t size, long what, long more)
+{
+    static const long numbers[] = {SYS_mprotect, SYS_pkey_mprotect, SYS_madvise,
+                                   SYS_mlock,    SYS_mlock2,        SYS_munlock};
+    HAK_KEEP_ERRNO;
+    long result = syscall(numbers[call], address, size, what, more);
+    return result < 0 ? -(long)errno : result;
+}
+
+int hak__os_renew(void *address, size_t size)
+{
+    return hak__os_replace(address, size) ? 0 : -ENOMEM;
 }

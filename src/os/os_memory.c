@@ -96,10 +96,7 @@ struct os_memory hak__os_memory(void)
 bool hak__os_addresses_are_limited(void)
 {
     struct rlimit limit;
-    int saved = errno;
-    bool limited = !hak__os_is_filtered() &&
-                   syscall(SYS_prlimit64, 0, RLIMIT_AS, NULL, &limit) == 0 &&
-                   limit.rlim_cur != RLIM_INFINITY;
-    errno = saved;
-    return limited;
+    HAK_KEEP_ERRNO;
+    return !hak__os_is_filtered() && syscall(SYS_prlimit64, 0, RLIMIT_AS, NULL, &limit) == 0 &&
+           limit.rlim_cur != RLIM_INFINITY;
 }

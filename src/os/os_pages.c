@@ -28,11 +28,9 @@ static int os_advise(enum os_call call, void *address, size_t size, int advice)
     if (call != OS_CALL_PURGE && !hak__os_may_ask()) {
         return -EPERM;
     }
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     os_count(call);
-    int error = madvise(address, size, advice) == 0 ? 0 : -errno;
-    errno = saved;
-    return error;
+    return madvise(address, size, advice) == 0 ? 0 : -errno;
 }
 
 /* qemu-user before 7.1 and some sandboxes answer 0 and do nothing. So the first purge is looked at:
@@ -43,7 +41,7 @@ static uint32_t shared_os_purges;
 /* As hak__os_purge, for memory that is the caller's. A mark shows whether that empties it. */
 static int os_purge_first(void *address, size_t size)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     volatile uint64_t *word = address;
     uint64_t before = *word;
     *word = UINT64_MAX; /* a mark */
@@ -54,7 +52,6 @@ static int os_purge_first(void *address, size_t size)
     } else { /* the look has made a page of zeroes resident */
         (void)madvise(address, hak__os_page_size(), MADV_DONTNEED);
     }
-    errno = saved;
     if (error == 0) {
         atomic_store_relaxed(&shared_os_purges, (uint32_t)(kept ? PURGES_IGNORED : PURGES_DONE));
     }
@@ -92,10 +89,8 @@ int hak__os_populate(void *address, size_t size)
 
 static int os_mincore(const void *address, size_t size, unsigned char *pages)
 {
-    int saved = errno;
-    int error = mincore((void *)(uintptr_t)address, size, pages) == 0 ? 0 : -errno;
-    errno = saved;
-    return error;
+    HAK_KEEP_ERRNO;
+    return mincore((void *)(uintptr_t)address, size, pages) == 0 ? 0 : -errno;
 }
 
 int hak__os_look(const void *address, size_t size, unsigned char *pages)

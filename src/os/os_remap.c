@@ -100,10 +100,8 @@ static int os_move(void *from, size_t old_size, size_t new_size, void *to, bool 
 
 int hak__os_move(void *from, size_t size, void *to, bool leaves)
 {
-    int saved = errno;
-    int error = os_move(from, size, size, to, leaves);
-    errno = saved;
-    return error;
+    HAK_KEEP_ERRNO;
+    return os_move(from, size, size, to, leaves);
 }
 
 static void *os_grow(void *address, size_t old_size, size_t new_size, int flags)
@@ -123,12 +121,10 @@ static void *os_grow(void *address, size_t old_size, size_t new_size, int flags)
 
 int hak__os_extend(void *address, size_t size)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     size_t page = hak__os_page_size();
     void *last = (char *)address - page;
-    int error = os_grow(last, page, page + size, 0) == MAP_FAILED ? -errno : 0;
-    errno = saved;
-    return error;
+    return os_grow(last, page, page + size, 0) == MAP_FAILED ? -errno : 0;
 }
 
 /* Grows a mapping and moves it to a multiple of `alignment`. It maps the target first, because the
@@ -156,7 +152,7 @@ int hak__os_remap(void *address, size_t old_size, size_t new_size, size_t alignm
 int hak__os_remap_behind(size_t front, void *address, size_t old_size, size_t new_size,
                          size_t alignment, void **moved)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     size_t page = hak__os_page_size();
     void *result = MAP_FAILED;
     if (new_size <= old_size) {
@@ -177,10 +173,9 @@ int hak__os_remap_behind(size_t front, void *address, size_t old_size, size_t ne
             result = os_grow(address, old_size, new_size, MREMAP_MAYMOVE);
         }
     }
-    int error = result == MAP_FAILED ? -errno : 0;
-    errno = saved;
-    if (error == 0) {
-        *moved = result;
+    if (result == MAP_FAILED) {
+        return -errno;
     }
-    return error;
+    *moved = result;
+    return 0;
 }

@@ -8,12 +8,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/futex.h>
-#include <limits.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "os/quiet.h"
@@ -56,7 +53,7 @@ static int os_map_shared(struct os_shared *shared, size_t size)
 
 int hak__os_share(const char *path, size_t size, struct os_shared *shared)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     *shared = (struct os_shared){NULL, 0, os_open_new(path)};
     if (shared->descriptor == -EEXIST) { /* of an earlier program or process of this number */
         syscall(SYS_unlinkat, AT_FDCWD, path, 0);
@@ -67,30 +64,29 @@ int hak__os_share(const char *path, size_t size, struct os_shared *shared)
         hak__os_remove(path);
         hak__os_unshare(shared);
     }
-    errno = saved;
     return error;
 }
 
 int hak__os_share_resize(struct os_shared *shared, size_t size)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     int error = shared->descriptor < 0 ? -EBADF : 0;
     if (error == 0 && size > shared->size) {
         error = os_reserve(shared->descriptor, size);
     }
-    if (error == 0) {
-        void *moved = mremap(shared->address, shared->size, size, MREMAP_MAYMOVE);
-        error = moved == MAP_FAILED ? -errno : 0;
-        if (error == 0 && size < shared->size) {
-            syscall(SYS_ftruncate, shared->descriptor, (off_t)size);
-        }
-        if (error == 0) {
-            shared->address = moved;
-            shared->size = size;
-        }
+    if (error != 0) {
+        return error;
     }
-    errno = saved;
-    return error;
+    void *moved = mremap(shared->address, shared->size, size, MREMAP_MAYMOVE);
+    if (moved == MAP_FAILED) {
+        return -errno;
+    }
+    if (size < shared->size) {
+        syscall(SYS_ftruncate, shared->descriptor, (off_t)size);
+    }
+    shared->address = moved;
+    shared->size = size;
+    return 0;
 }
 
 void hak__os_share_close(struct os_shared *shared)
@@ -103,57 +99,31 @@ void hak__os_share_close(struct os_shared *shared)
 
 void hak__os_unshare(struct os_shared *shared)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     hak__os_share_close(shared);
     if (shared->address != NULL) {
         munmap(shared->address, shared->size);
         shared->address = NULL;
     }
-    errno = saved;
 }
 
 void hak__os_remove(const char *path)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     syscall(SYS_unlinkat, AT_FDCWD, path, 0);
-    errno = saved;
 }
 
 int hak__os_rename(const char *from, const char *to)
 {
-    int saved = errno;
-    int error = syscall(SYS_renameat, AT_FDCWD, from, AT_FDCWD, to) != 0 ? -errno : 0;
-    errno = saved;
-    return error;
+    HAK_KEEP_ERRNO;
+    return syscall(SYS_renameat, AT_FDCWD, from, AT_FDCWD, to) != 0 ? -errno : 0;
 }
 
 int hak__os_link(const char *from, const char *to)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     hak__os_remove(to);
-    int error = syscall(SYS_linkat, AT_FDCWD, from, AT_FDCWD, to, 0) != 0 ? -errno : 0;
-    errno = saved;
-    return error;
-}
-
-void hak__os_wait_shared(uint32_t *word, uint32_t value, uint32_t duration_ms)
-{
-    int saved = errno;
-    struct timespec duration = {(time_t)(duration_ms / 1000), (long)(duration_ms % 1000) * 1000000};
-    os_count(OS_CALL_FUTEX);
-    if (syscall(SYS_futex, word, FUTEX_WAIT, value, &duration, NULL, 0) != 0 && errno != EAGAIN &&
-        errno != EINTR && errno != ETIMEDOUT) {
-        syscall(SYS_sched_yield); /* futex is missing or denied: the caller tries again */
-    }
-    errno = saved;
-}
-
-void hak__os_wake_shared(uint32_t *word)
-{
-    int saved = errno;
-    os_count(OS_CALL_FUTEX);
-    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-    errno = saved;
+    return syscall(SYS_linkat, AT_FDCWD, from, AT_FDCWD, to, 0) != 0 ? -errno : 0;
 }
 
 void hak__os_tell_tracer(uint64_t first, uint64_t second)

@@ -31,23 +31,27 @@
 /* Of a process's directory of threads: its own two, besides one for each thread. */
 #define OS_TASKS_LINKS 2u
 
-static struct timespec os_duration(uint32_t duration_ms)
+static bool os_wait(uint32_t *word, int operation, uint32_t value, uint32_t duration_ms)
 {
-    return (struct timespec){(time_t)(duration_ms / 1000), (long)(duration_ms % 1000) * 1000000};
+    HAK_KEEP_ERRNO;
+    struct timespec duration = {(time_t)(duration_ms / 1000), (long)(duration_ms % 1000) * 1000000};
+    os_count(OS_CALL_FUTEX);
+    bool woken =
+        syscall(SYS_futex, word, operation, value, &duration, NULL, 0) == 0 || errno == EAGAIN;
+    if (!woken && errno != EINTR && errno != ETIMEDOUT) {
+        syscall(SYS_sched_yield); /* futex is missing or denied: the caller tries again */
+    }
+    return woken;
 }
 
 bool hak__os_wait_ms(uint32_t *word, uint32_t value, uint32_t duration_ms)
 {
-    int saved = errno;
-    struct timespec duration = os_duration(duration_ms);
-    os_count(OS_CALL_FUTEX);
-    bool woken = syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &duration, NULL, 0) == 0 ||
-                 errno == EAGAIN;
-    if (!woken && errno != EINTR && errno != ETIMEDOUT) {
-        syscall(SYS_sched_yield); /* futex is missing or denied: the caller tries again */
-    }
-    errno = saved;
-    return woken;
+    return os_wait(word, FUTEX_WAIT_PRIVATE, value, duration_ms);
+}
+
+void hak__os_wait_shared(uint32_t *word, uint32_t value, uint32_t duration_ms)
+{
+    (void)os_wait(word, FUTEX_WAIT, value, duration_ms);
 }
 
 /* By a futex that nobody wakes: filters of system calls know no other way for malloc to wait. */
@@ -57,29 +61,33 @@ void hak__os_sleep_ms(uint32_t duration_ms)
     (void)hak__os_wait_ms(&word, word, duration_ms);
 }
 
-static void os_wake(uint32_t *word, int count)
+static void os_wake(uint32_t *word, int operation, int count)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     os_count(OS_CALL_FUTEX);
-    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
-    errno = saved;
+    syscall(SYS_futex, word, operation, count, NULL, NULL, 0);
 }
 
 void hak__os_wake(uint32_t *word)
 {
-    os_wake(word, 1);
+    os_wake(word, FUTEX_WAKE_PRIVATE, 1);
 }
 
 void hak__os_wake_all(uint32_t *word)
 {
-    os_wake(word, INT_MAX);
+    os_wake(word, FUTEX_WAKE_PRIVATE, INT_MAX);
+}
+
+void hak__os_wake_shared(uint32_t *word)
+{
+    os_wake(word, FUTEX_WAKE, INT_MAX);
 }
 
 static bool shared_os_cannot_block; /* the kernel has refused it once; relaxed */
 
 uint64_t hak__os_block_signals(void)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     uint64_t blocked, own = OS_SIGNAL(SIGSEGV) | OS_SIGNAL(SIGBUS) | OS_SIGNAL(SIGILL) |
                             OS_SIGNAL(SIGFPE) | OS_SIGNAL(SIGTRAP) | OS_SIGNAL(SIGSYS) |
                             OS_SIGNAL(SIGABRT);
@@ -90,17 +98,15 @@ uint64_t hak__os_block_signals(void)
         blocked = OS_SIGNALS_UNCHANGED;
         atomic_store_relaxed(&shared_os_cannot_block, true); /* assertions read it */
     }
-    errno = saved;
     return blocked;
 }
 
 void hak__os_restore_signals(uint64_t blocked)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     if (blocked != OS_SIGNALS_UNCHANGED) {
         syscall(SYS_rt_sigprocmask, SIG_SETMASK, &blocked, NULL, sizeof blocked);
     }
-    errno = saved;
 }
 
 /* A futex wait without duration makes the kernel read the word, and changes nothing. Every sandbox
@@ -108,19 +114,16 @@ void hak__os_restore_signals(uint64_t blocked)
 bool hak__os_is_readable(uintptr_t address)
 {
     static const struct timespec none = {0, 0};
-    int saved = errno;
-    bool readable = syscall(SYS_futex, address, FUTEX_WAIT_PRIVATE, 0, &none, NULL, 0) == 0 ||
-                    errno == EAGAIN || errno == ETIMEDOUT || errno == EINTR;
-    errno = saved;
-    return readable;
+    HAK_KEEP_ERRNO;
+    return syscall(SYS_futex, address, FUTEX_WAIT_PRIVATE, 0, &none, NULL, 0) == 0 ||
+           errno == EAGAIN || errno == ETIMEDOUT || errno == EINTR;
 }
 
 bool hak__os_signals_are_blocked(void)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     uint64_t blocked = 0, usual = OS_SIGNAL(SIGUSR1) | OS_SIGNAL(SIGUSR2) | OS_SIGNAL(SIGPWR);
     bool known = syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &blocked, sizeof blocked) == 0;
-    errno = saved;
     return !known || (blocked & usual) == usual || atomic_load_relaxed(&shared_os_cannot_block);
 }
 
@@ -140,20 +143,16 @@ static bool os_main_thread_lives(void)
 
 bool hak__os_is_last_thread(uint32_t others_count)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     char path[1];
     struct stat tasks;
     /* It opens no file: an open file would change the descriptor that an open in another thread
      * returns. If the main thread has ended, the link to the program's file is gone. */
-    bool last;
     if (syscall(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &tasks, 0) != 0) {
-        last = !os_main_thread_lives(); /* after chroot, for example */
-    } else {
-        last = tasks.st_nlink <= OS_TASKS_LINKS + 2 + others_count &&
-               syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, sizeof path) < 0;
+        return !os_main_thread_lives(); /* after chroot, for example */
     }
-    errno = saved;
-    return last;
+    return tasks.st_nlink <= OS_TASKS_LINKS + 2 + others_count &&
+           syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, sizeof path) < 0;
 }
 
 /* The kernel's fixed number for the machine's own name space of process ids (PROC_PID_INIT_INO). */
@@ -161,32 +160,55 @@ bool hak__os_is_last_thread(uint32_t others_count)
 
 uint64_t hak__os_process_space(void)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     struct stat space;
     bool known = syscall(SYS_newfstatat, AT_FDCWD, "/proc/self/ns/pid", &space, 0) == 0;
-    errno = saved;
     return known && space.st_ino != OS_PROCESS_SPACE_FIRST ? space.st_ino : 0;
 }
 
 bool hak__os_leave_descriptors(void)
 {
-    int saved = errno;
-    bool left = syscall(SYS_close_range, 0u, ~0u, CLOSE_RANGE_UNSHARE) == 0;
-    errno = saved;
-    return left;
+    HAK_KEEP_ERRNO;
+    return syscall(SYS_close_range, 0u, ~0u, CLOSE_RANGE_UNSHARE) == 0;
 }
 
 void hak__os_name_thread(const char *name)
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     syscall(SYS_prctl, PR_SET_NAME, name);
-    errno = saved;
 }
 
 void hak__os_thread_name(char name[16])
 {
-    int saved = errno;
+    HAK_KEEP_ERRNO;
     name[0] = '\0';
     syscall(SYS_prctl, PR_GET_NAME, name);
-    errno = saved;
+}
+
+/* --- signals that end the process --- */
+
+bool hak__os_catch_default(int signal, void (*handler)(int))
+{
+    HAK_KEEP_ERRNO;
+    bool caught = false;
+    struct sigaction action;
+    if (sigaction(signal, NULL, &action) == 0 && (action.sa_flags & SA_SIGINFO) == 0 &&
+        action.sa_handler == SIG_DFL) {
+        action = (struct sigaction){.sa_handler = handler, .sa_flags = SA_RESTART};
+        sigfillset(&action.sa_mask);
+        caught = sigaction(signal, &action, NULL) == 0;
+    }
+    return caught;
+}
+
+void hak__os_end_by_signal(int signal)
+{
+    HAK_KEEP_ERRNO;
+    struct sigaction action = {.sa_handler = SIG_DFL};
+    sigset_t only;
+    sigaction(signal, &action, NULL);
+    sigemptyset(&only);
+    sigaddset(&only, signal);
+    raise(signal);
+    pthread_sigmask(SIG_UNBLOCK, &only, NULL); /* here it ends, unless it is process 1 */
 }

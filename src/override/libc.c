@@ -7,6 +7,7 @@
  * its mangled names (Itanium C++ ABI, 5.1), so that it is an alias as well. Operator new, which may
  * throw, is in cxx.cc. Functions that report or tune are in libc_reports.c. */
 #include "front/fast.h"
+#include "front/slow.h"
 #include "hakmem/hakmem.h"
 
 /* Gives the alias the attributes of its target: compilers warn of an alias with fewer. */
@@ -69,8 +70,8 @@ size_t malloc_usable_size(void *pointer)
 }
 
 /* The basic forms of operator delete; the others are in cxx.cc. hak_free ignores the alignment,
- * because a slab knows its class. Weak, so that a program linked with libhakmem.a may define its
- * own. */
+ * because a slab knows its class; the secure form looks at it. Weak, so that a program linked with
+ * libhakmem.a may define its own. */
 #pragma weak _ZdlPv
 #pragma weak _ZdlPvSt11align_val_t
 #if !HAK_SECURE
@@ -96,7 +97,13 @@ HAK_FAST_PATH void _ZdlPvm(void *pointer, size_t size)
     }
 }
 
-HAK_API void _ZdlPvSt11align_val_t(void *pointer) LIBC_COPY(_ZdlPv)
-    __attribute__((alias("_ZdlPv")));
+HAK_API void _ZdlPvSt11align_val_t(void *pointer, size_t alignment);
+
+HAK_FAST_PATH void _ZdlPvSt11align_val_t(void *pointer, size_t alignment)
+{
+    hak__free_check_alignment(pointer, alignment);
+    _ZdlPv(pointer);
+}
+
 HAK_HIDDEN void cxx_own_delete(void *pointer) LIBC_COPY(_ZdlPv) __attribute__((alias("_ZdlPv")));
 #endif

@@ -155,22 +155,21 @@ static struct libc_info libc_info_take(void)
     return info;
 }
 
+#define LIBC_INFO(info, as)                                                                        \
+    {                                                                                              \
+        .arena = as((info).arena), .ordblks = as((info).free_count),                               \
+        .smblks = as((info).cached_count), .hblks = as((info).whale_count),                        \
+        .hblkhd = as((info).whale_bytes), .fsmblks = as((info).cached_bytes),                      \
+        .uordblks = as((info).in_use_bytes), .fordblks = as((info).free_bytes),                    \
+        .keepcost = as((info).releasable)                                                          \
+    }
+
 #if defined(__GLIBC_PREREQ)
 #if __GLIBC_PREREQ(2, 33)
 HAK_API struct mallinfo2 mallinfo2(void)
 {
     struct libc_info info = libc_info_take();
-    return (struct mallinfo2){
-        .arena = info.arena,
-        .ordblks = info.free_count,
-        .smblks = info.cached_count,
-        .hblks = info.whale_count,
-        .hblkhd = info.whale_bytes,
-        .fsmblks = info.cached_bytes,
-        .uordblks = info.in_use_bytes,
-        .fordblks = info.free_bytes,
-        .keepcost = info.releasable,
-    };
+    return (struct mallinfo2)LIBC_INFO(info, );
 }
 #endif
 #endif
@@ -184,17 +183,7 @@ static int libc_saturate(size_t value)
 HAK_API struct mallinfo mallinfo(void)
 {
     struct libc_info info = libc_info_take();
-    return (struct mallinfo){
-        .arena = libc_saturate(info.arena),
-        .ordblks = libc_saturate(info.free_count),
-        .smblks = libc_saturate(info.cached_count),
-        .hblks = libc_saturate(info.whale_count),
-        .hblkhd = libc_saturate(info.whale_bytes),
-        .fsmblks = libc_saturate(info.cached_bytes),
-        .uordblks = libc_saturate(info.in_use_bytes),
-        .fordblks = libc_saturate(info.free_bytes),
-        .keepcost = libc_saturate(info.releasable),
-    };
+    return (struct mallinfo)LIBC_INFO(info, libc_saturate);
 }
 
 /* --- mallopt --- */

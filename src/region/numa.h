@@ -8,15 +8,17 @@
  *                           slices go to heaps of that node, and to others only if there is no
  *                           memory.
  *   heap                    belongs to the node of its first thread (heap/heap.c).
- *   huge allocation         notes its node in its origin (large/whale.h). A request takes freed ones
- *                           of its node only.
+ *   huge allocation         notes its node in its origin (large/whale.h). A request takes freed
+ *                           ones of its node only.
  *
  * Number of a node: the kernel's, exclusive or that of the node on which the process began. So the
  * first node has the number 0. While all threads run there, nothing differs from a machine with one
  * node.
  *
  * A thread learns its number where it joins a heap and at its ticks (hak__os_node), without a
- * system call. Slices that were purged are touched anew, so they lie where their part does. */
+ * system call. Slices that were purged are touched anew, so they lie where their part does.
+ *
+ * Locks: none. A superslab's part and a part's node do not change, nor does a heap's node. */
 #ifndef HAK_REGION_NUMA_H
 #define HAK_REGION_NUMA_H
 

@@ -167,6 +167,7 @@ static struct hak_heap *zone_take(void)
         memset(zone, 0, sizeof *zone);
         zone->id = id;
         zone->slot_offset = id % ZONE_SLOTS * sizeof(struct zone_slot);
+        zone->table_offset = zone_table_offset(id);
     }
     return zone;
 }

@@ -20,9 +20,13 @@
  *
  * Caches: each thread has a struct zone_cache for each zone that it uses, with a bin for each size
  * class. Only the thread touches its bins, so the fast paths need no lock and no atomic operation.
- * A thread finds its cache in a table of its own by the zone's id. Ids are never used twice, so
- * what a table says of a destroyed zone matches nothing. Zones, caches and tables are never freed,
- * only used again: reading one needs no proof that it still exists.
+ * A thread finds its cache by the zone's id: in its slots, where the id chooses one, or in a table,
+ * which it hashes with linear probing. A new cache gets the slot; the older one moves to the table,
+ * so each is in one of the two. Only the thread reads and writes them, so it may replace a table
+ * that is full. Ids are never used twice, so what they say of a destroyed zone matches nothing; a
+ * new table is made from the list of the thread's caches, which has no such zone. Zones, caches and
+ * threads are never freed, only used again: reading one needs no proof that it still exists. Tables
+ * are blocks of hak_calloc; those of other threads stay in fork's child, as all their blocks do.
  *
  * Locks: ZONE, one in each zone, guards its chunks, slabs and sums. ZONES guards the list of a
  * zone's caches, that of a thread's caches, and what waits to be used again. The second is held
@@ -126,8 +130,9 @@ struct zone_class {
 struct zone_cache;
 
 struct hak_heap {
-    uint64_t id;        /* of no other zone, ever; ZONE_DEAD: destroyed */
-    size_t slot_offset; /* bytes from a thread's first slot to its slot for the zone */
+    uint64_t id;         /* of no other zone, ever; ZONE_DEAD: destroyed */
+    size_t slot_offset;  /* bytes from a thread's first slot to its slot for the zone */
+    size_t table_offset; /* the same in a table, beyond its size */
     uintptr_t mask;
     uintptr_t base;
     struct lock lock;
@@ -178,14 +183,18 @@ struct zone_cache {
     struct zone_cache *previous_in_thread;
 };
 
-/* Where a thread finds its cache for a zone: in slot id % ZONE_SLOTS. */
 struct zone_slot {
     uint64_t id;
     struct zone_cache *cache;
 };
+/* Where a thread finds its caches. Only the thread touches slots and table. */
 struct zone_thread {
-    struct zone_slot slots[ZONE_SLOTS];
-    struct zone_cache *caches; /* under ZONES */
+    struct zone_slot slots[ZONE_SLOTS]; /* of a zone: id % ZONE_SLOTS */
+    struct zone_slot *table;            /* of hak__zone_thread_none: none */
+    size_t table_mask;                  /* bytes of the table - those of a slot */
+    size_t table_room;                  /* entries that it may still get */
+    struct zone_cache *caches;          /* under ZONES */
+    size_t shared_caches_count;         /* the same; the thread reads it without */
     struct zone_thread *next_free;
 };
 
@@ -194,10 +203,40 @@ HAK_HIDDEN extern const struct zone_thread hak__zone_thread_none;
 HAK_HIDDEN extern HAK_TLS struct zone_thread *hak__zone_thread;
 #define ZONE_DEAD UINT64_MAX
 
+/* The slot that lies `offset` bytes after `first`. */
+HAK_INLINE struct zone_slot *zone_slot_at(const struct zone_slot *first, size_t offset)
+{
+    return (struct zone_slot *)((uintptr_t)first + offset);
+}
 HAK_INLINE struct zone_slot *zone_slot(const struct hak_heap *zone)
 {
-    char *slots = (char *)hak__zone_thread->slots;
-    return (struct zone_slot *)(void *)(slots + zone->slot_offset);
+    return zone_slot_at(hak__zone_thread->slots, zone->slot_offset);
+}
+/* Where a table's search for the id begins; the mask makes it an offset. Adjacent ids, and those at
+ * equal distances, lie apart (D. E. Knuth, TAOCP 3, 6.4). */
+HAK_INLINE size_t zone_table_offset(uint64_t id)
+{
+    return ((uint32_t)id * 0x9e3779b9u >> 8) * sizeof(struct zone_slot);
+}
+
+/* This thread's cache for the zone. False: neither its slots nor its table have one. */
+HAK_INLINE bool zone_find(const struct hak_heap *zone, struct zone_cache **cache)
+{
+    const struct zone_thread *thread = hak__zone_thread;
+    const struct zone_slot *slot = zone_slot(zone);
+    uint64_t id = zone->id, found = slot->id;
+    if (HAK_UNLIKELY(found != id)) {
+        size_t offset = zone->table_offset;
+        while (slot = zone_slot_at(thread->table, offset & thread->table_mask), found = slot->id,
+               found != id) {
+            if (found == 0) {
+                return false;
+            }
+            offset += sizeof *slot;
+        }
+    }
+    *cache = slot->cache;
+    return true;
 }
 
 /* The chunk in which an object of the zone at `pointer` would lie. */

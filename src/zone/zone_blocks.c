@@ -202,7 +202,7 @@ void *hak__zone_allocate(struct hak_heap *zone, uint32_t class_index, size_t siz
     size_t aligned = alignment >> ZONE_PAGE_SHIFT;
     struct zone_cache *cache = class_index != 0 ? hak__zone_cache(zone) : NULL;
     if (cache != NULL && cache->bins[class_index].head != NULL) {
-        /* Another zone had the slot; or the object is corrupt, which this reports. */
+        /* It is corrupt, which this reports. */
         return hak__zone_bin_pop(cache, &cache->bins[class_index]);
     }
     struct request request = {class_index, size, pages == 0 ? 1 : pages, aligned == 0 ? 1 : aligned,

@@ -16,7 +16,8 @@
 #include <errno.h>
 #include <string.h>
 
-const struct zone_thread hak__zone_thread_none = {.caches = NULL};
+const struct zone_thread hak__zone_thread_none = {
+    .table = (struct zone_slot *)(uintptr_t)hak__zone_thread_none.slots};
 HAK_TLS struct zone_thread *hak__zone_thread =
     (struct zone_thread *)(uintptr_t)&hak__zone_thread_none;
 
@@ -214,12 +215,16 @@ size_t hak__zone_cache_objects(const struct hak_heap *zone, uint32_t class_index
 
 static void cache_link(struct zone_cache *cache)
 {
+    size_t *count = &cache->thread->shared_caches_count;
+    atomic_store_relaxed(count, *count + 1);
     LIST_PUSH(cache->zone->caches, cache);
     LIST_PUSH_BY(cache->thread->caches, cache, next_in_thread, previous_in_thread);
 }
 
 static void cache_retire(struct zone_cache *cache)
 {
+    size_t *count = &cache->thread->shared_caches_count;
+    atomic_store_relaxed(count, *count - 1);
     LIST_REMOVE(cache->zone->caches, cache);
     LIST_REMOVE_BY(cache->thread->caches, cache, next_in_thread, previous_in_thread);
     cache->next = zone_caches_free;
@@ -233,14 +238,61 @@ void hak__zone_cache_drop_all(struct hak_heap *zone)
     }
 }
 
-/* This thread's cache for the zone, which its table does not know. */
-static struct zone_cache *cache_find(const struct hak_heap *zone)
+/* --- a thread's slots and table --- */
+
+/* The table, to free it; NULL: none. */
+static struct zone_slot *table_of(const struct zone_thread *thread)
 {
-    struct zone_cache *cache = zone->caches;
-    while (cache != NULL && cache->thread != hak__zone_thread) {
-        cache = cache->next;
+    return thread->table_mask != 0 ? thread->table : NULL;
+}
+
+/* Empties the slots. `table` has `count` entries, a power of two, that are empty. */
+static void table_set(struct zone_thread *thread, struct zone_slot *table, size_t count)
+{
+    memset(thread->slots, 0, sizeof thread->slots);
+    thread->table = table;
+    thread->table_mask = (count - 1) * sizeof *table;
+    thread->table_room = count - count / 4 - 1;
+}
+
+/* Needs room in the table, unless the zone's slot is empty. */
+static void table_put(struct zone_thread *thread, struct zone_cache *cache)
+{
+    struct zone_slot *slot = zone_slot_at(thread->slots, cache->zone->slot_offset), older = *slot;
+    *slot = (struct zone_slot){cache->zone->id, cache};
+    if (older.id != 0) {
+        size_t offset = zone_table_offset(older.id);
+        while ((slot = zone_slot_at(thread->table, offset & thread->table_mask))->id != 0) {
+            offset += sizeof *slot;
+        }
+        *slot = older;
+        thread->table_room--;
     }
-    return cache;
+}
+
+/* Gives the thread a table that is at most half full, without zones that were destroyed. No lock
+ * held. False: no memory, or refused. */
+static bool table_grow(struct zone_thread *thread)
+{
+    size_t count = ZONE_SLOTS, caches = atomic_load_relaxed(&thread->shared_caches_count);
+    while (count < 2 * caches) { /* others only take some away meanwhile */
+        count *= 2;
+    }
+    struct zone_slot *table = hak_calloc(count, sizeof *table), *old = table_of(thread);
+    bool grows = table != NULL && hak__gate_enter();
+    if (grows) {
+        lock_acquire(&hak__zones_lock);
+        table_set(thread, table, count);
+        for (struct zone_cache *cache = thread->caches; cache != NULL;
+             cache = cache->next_in_thread) {
+            table_put(thread, cache);
+        }
+        lock_release(&hak__zones_lock);
+        hak__gate_leave();
+        table = old;
+    }
+    hak_free(table);
+    return grows;
 }
 
 /* --- the end of a thread, and fork's child --- */
@@ -265,11 +317,12 @@ static void zone_thread_ended(void)
         }
         cache_retire(cache);
     }
-    memset(thread->slots, 0, sizeof thread->slots);
+    struct zone_slot *table = table_of(thread);
     thread->next_free = zone_threads_free;
     zone_threads_free = thread;
     lock_release(&hak__zones_lock);
     hak__gate_leave();
+    hak_free(table);
 }
 
 /* The caches of this thread go on; those of others stay as they were. Memory that is not hakmem's
@@ -288,62 +341,52 @@ static const struct thread_listener zone_listener = {zone_thread_ended, zone_thr
 
 /* --- making caches --- */
 
-/* Inside the gate, no lock held. NULL: no memory. */
+/* This thread's struct, or one for it. Inside the gate, no lock held. NULL: no memory. */
 static struct zone_thread *zone_thread_make(void)
 {
+    if (!zone_thread_is_none()) {
+        return hak__zone_thread;
+    }
     lock_acquire(&hak__zones_lock);
     struct zone_thread *thread = zone_threads_free;
     if (thread != NULL) {
         zone_threads_free = thread->next_free;
     }
     lock_release(&hak__zones_lock);
-    return thread != NULL ? thread : hak__metadata_allocate(sizeof *thread);
+    thread = thread != NULL ? thread : hak__metadata_allocate(sizeof *thread);
+    if (thread != NULL) {
+        table_set(thread, hak__zone_thread_none.table, 1);
+        hak__zone_thread = thread;
+        /* relaxed: each thread that reads it in hak__thread_end has stored it here itself */
+        atomic_store_relaxed(&hak__thread_listener, &zone_listener);
+    }
+    return thread;
 }
 
+/* Inside the gate, no lock held. NULL: no memory. */
 static struct zone_cache *cache_make(struct hak_heap *zone)
 {
+    struct zone_thread *thread = zone_thread_make();
+    if (thread == NULL) {
+        return NULL;
+    }
     lock_acquire(&hak__zones_lock);
     struct zone_cache *cache = zone_caches_free;
     if (cache != NULL) {
         zone_caches_free = cache->next;
     }
     lock_release(&hak__zones_lock);
-    if (cache == NULL) {
-        cache = hak__metadata_allocate(sizeof *cache);
-    }
+    cache = cache != NULL ? cache : hak__metadata_allocate(sizeof *cache);
     if (cache != NULL) {
         memset(cache->bins, 0, sizeof cache->bins);
         cache->zone = zone;
-        cache->thread = hak__zone_thread;
+        cache->thread = thread;
         cache->epoch = hak__thread_epoch();
         cache->inherited = false;
         cache->mark = hak__window.mark ^ (uintptr_t)cache;
-    }
-    return cache;
-}
-
-/* Inside the gate, no lock held. */
-static struct zone_cache *cache_find_or_make(struct hak_heap *zone)
-{
-    if (zone_thread_is_none()) {
-        struct zone_thread *thread = zone_thread_make();
-        if (thread == NULL) {
-            return NULL;
-        }
-        hak__zone_thread = thread;
-        /* relaxed: each thread that reads it in hak__thread_end has stored it here itself */
-        atomic_store_relaxed(&hak__thread_listener, &zone_listener);
-    }
-    lock_acquire(&hak__zones_lock);
-    struct zone_cache *cache = cache_find(zone);
-    lock_release(&hak__zones_lock);
-    if (cache != NULL) {
-        return cache;
-    }
-    cache = cache_make(zone); /* only this thread makes its caches, so none has come between */
-    if (cache != NULL) {
         lock_acquire(&hak__zones_lock);
         cache_link(cache);
+        table_put(thread, cache);
         lock_release(&hak__zones_lock);
     }
     return cache;
@@ -351,20 +394,19 @@ static struct zone_cache *cache_find_or_make(struct hak_heap *zone)
 
 struct zone_cache *hak__zone_cache(struct hak_heap *zone)
 {
-    struct zone_slot *slot = zone_slot(zone);
-    if (HAK_LIKELY(slot->id == zone->id)) {
-        return slot->cache;
+    struct zone_cache *cache = NULL;
+    if (HAK_LIKELY(zone_find(zone, &cache))) {
+        return cache;
     }
     hak__zone_check_alive(zone);
-    /* Without a struct the thread's end would not be told. */
-    if (hak__thread_current() == NULL || !hak__gate_enter()) {
+    if (hak__thread_current() == NULL) { /* the thread's end would not be told */
         return NULL;
     }
-    struct zone_cache *cache = cache_find_or_make(zone);
-    hak__gate_leave();
-    if (cache != NULL) {
-        slot = zone_slot(zone); /* in the table that the thread may just have got */
-        *slot = (struct zone_slot){zone->id, cache};
+    struct zone_thread *thread = hak__zone_thread;
+    bool has_room = zone_slot(zone)->id == 0 || thread->table_room != 0 || table_grow(thread);
+    if (has_room && hak__gate_enter()) {
+        cache = cache_make(zone);
+        hak__gate_leave();
     }
     return cache;
 }

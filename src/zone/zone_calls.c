@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* zone_calls.c: the functions of hakmem/heap.h that use a heap. Allocation and free begin with a
- * fast path: the thread's slot for the zone, then a bin. Everything else is in zone_blocks.c. */
+ * fast path: the thread's cache for the zone, then a bin. Everything else is in zone_blocks.c. */
 #include "zone/zone_secure.h"
 
 #include "core/diagnose.h"
@@ -13,12 +13,12 @@
  * corrupt. */
 HAK_INLINE void *call_pop(const struct hak_heap *zone, size_t offset)
 {
-    const struct zone_slot *slot = zone_slot(zone);
-    if (HAK_UNLIKELY(slot->id != zone->id)) {
+    struct zone_cache *cache;
+    if (HAK_UNLIKELY(!zone_find(zone, &cache))) {
         return NULL;
     }
-    struct bin *bin = zone_bin_at(slot->cache, offset);
-    return HAK_LIKELY(bin->head != NULL) ? zone_bin_pop(slot->cache, bin) : NULL;
+    struct bin *bin = zone_bin_at(cache, offset);
+    return HAK_LIKELY(bin->head != NULL) ? zone_bin_pop(cache, bin) : NULL;
 }
 
 /* The offset of the bin for `size`. 0, whose bin is always empty: for size 0, or a block. */
@@ -108,12 +108,12 @@ static void call_check(const struct hak_heap *zone, const struct zone_cache *cac
 }
 
 /* Frees an object of the class. False: the object was freed just before. */
-HAK_INLINE bool call_push(const struct zone_slot *slot, size_t offset, void *pointer)
+HAK_INLINE bool call_push(struct zone_cache *cache, size_t offset, void *pointer)
 {
-    if (HAK_UNLIKELY(zone_bin_at(slot->cache, offset)->head == pointer)) {
+    if (HAK_UNLIKELY(zone_bin_at(cache, offset)->head == pointer)) {
         return false;
     }
-    zone_cache_push(slot->cache, offset, pointer);
+    zone_cache_push(cache, offset, pointer);
     return true;
 }
 
@@ -127,16 +127,16 @@ HAK_FAST_PATH void hak_heap_free(hak_heap *zone, void *pointer)
         hak__zone_unguard(zone, &guarded);
         pointer = guarded.object;
     }
-    const struct zone_slot *slot = zone_slot(zone);
+    struct zone_cache *cache;
     /* Without a cache for the zone the heap may be a destroyed one, without memory to look at. */
-    if (HAK_UNLIKELY(pointer == NULL || slot->id != zone->id || HAK_LEVEL >= 1)) {
+    if (HAK_UNLIKELY(pointer == NULL || HAK_LEVEL >= 1 || !zone_find(zone, &cache))) {
         hak__zone_free(zone, pointer);
         return;
     }
     struct zone_chunk *chunk = zone_chunk_of(zone, pointer);
     const struct zone_page *page = zone_page_of(zone, chunk, pointer);
     uint32_t class_index = page != NULL ? page->class_index : 0;
-    if (HAK_UNLIKELY(class_index == 0 || !call_push(slot, bin_offset(class_index), pointer))) {
+    if (HAK_UNLIKELY(class_index == 0 || !call_push(cache, bin_offset(class_index), pointer))) {
         hak__zone_free(zone, pointer);
     }
 }
@@ -159,18 +159,18 @@ HAK_FAST_PATH void hak_heap_free_sized(hak_heap *zone, void *pointer, size_t siz
         call_free_sized_guarded(zone, pointer, size);
         return;
     }
-    const struct zone_slot *slot = zone_slot(zone);
+    struct zone_cache *cache;
     size_t offset = HAK_LIKELY(alignment <= OBJECT_ALIGNMENT)
                         ? call_offset_of(size)
                         : bin_offset(call_class_of(size, alignment));
-    if (HAK_UNLIKELY(pointer == NULL || slot->id != zone->id || offset == 0)) {
+    if (HAK_UNLIKELY(pointer == NULL || offset == 0 || !zone_find(zone, &cache))) {
         hak__zone_free(zone, pointer);
         return;
     }
     if (HAK_LEVEL >= 1) {
-        call_check(zone, slot->cache, (uint32_t)(offset / sizeof(struct bin)), pointer);
+        call_check(zone, cache, (uint32_t)(offset / sizeof(struct bin)), pointer);
     }
-    if (HAK_UNLIKELY(!call_push(slot, offset, pointer))) {
+    if (HAK_UNLIKELY(!call_push(cache, offset, pointer))) {
         hak__zone_free(zone, pointer);
     }
 }

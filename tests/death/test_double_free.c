@@ -244,6 +244,14 @@ TEST(whale)
     assert_true(text_matches(end.text, "^hakmem: .*(double free|foreign pointer).*0x[0-9a-f]+"));
 }
 
+static void ask_after_free(void *argument)
+{
+    void *block = hide(hak_malloc(*(size_t *)argument));
+    REQUIRE(block != NULL);
+    hak_free(block);
+    (void)hide_size(hak_usable_size(hide(block)));
+}
+
 static void realloc_after_free(void *argument)
 {
     size_t size = *(size_t *)argument;
@@ -259,6 +267,8 @@ TEST(realloc_after_free)
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         REQUIRE_DEATH(realloc_after_free, &sizes[i], "^hakmem: fatal: .*pointer 0x[0-9a-f]+");
     }
+    REQUIRE_DEATH(realloc_after_free, &sizes[1], "use after free: realloc of a freed block");
+    REQUIRE_DEATH(ask_after_free, &sizes[1], "use after free: malloc_usable_size of a freed block");
 }
 
 enum { REMOTE_OBJECTS = 5000 };

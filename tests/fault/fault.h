@@ -429,6 +429,8 @@ int __wrap_close(int file)
 static inline enum fault_call fault_call_of(long number, long second)
 {
     switch (number) {
+    case SYS_ppoll: /* whether a pipe can be written to */
+    case SYS_ioctl:
     case SYS_write:
         return FAULT_WRITE;
     case SYS_prlimit64: /* asks, too */

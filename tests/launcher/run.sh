@@ -27,6 +27,13 @@ expect 0 'a b c d' '^$' env root=a path=b settings=c magic=d "$launcher" run --q
 
 expect 0 '' '^$' bash -c 'trap "" PIPE; exec "$1" run --quiet -- bash -c true' _ "$launcher" # bash is larger than a pipe
 
+# Functions of the environment replace no helper of the launcher, and are the program's.
+helpers=(cd sed find python3 readlink dirname realpath stat grep printf declare)
+(for name in "${helpers[@]}"; do eval "$name() { echo replaced >&2; return 9; }" && export -f "${name?}"; done
+    expect 0 "" "^$" "$launcher" run --quiet -- true
+    expect 0 "" replaced "$launcher" run --quiet -- bash -c "cd /; true"
+    command [ "$failures" = 0 ]) || fail "functions of the environment"
+
 # Options become variables of the library.
 expect 0 'small 5' '^$' "$launcher" run --quiet --profile small --set purge_delay_ms=5 -- \
     bash -c 'echo "$HAKMEM_PROFILE $HAKMEM_PURGE_DELAY_MS"'

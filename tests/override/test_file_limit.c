@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* test_file_limit.c: what hakmem writes never ends the program: under a limit of the file size
- * (SIGXFSZ), and into a pipe that nobody reads (SIGPIPE). The program's own signals stay its own.
+ * (SIGXFSZ), and into a pipe that nobody reads (SIGPIPE), nor does it wait for ever for a reader. Of a
+ * report that is cut nothing stays. The program's own signals stay its own.
  * ctest: no-qemu */
 #include "override.h"
 
 #include <malloc.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 enum { STATUS = 7, LIMIT = 1024 };
 
@@ -75,15 +77,28 @@ static void run_limited(const struct output *output, char *said, size_t size)
         dprintf(2, "%s: %s\n", output->variable, said);
         FAIL("nothing is said about it");
     }
+    if (strcmp(output->variable, "HAKMEM_STATS_FILE") == 0) { /* reports are appended */
+        struct stat file;
+        CHECK(stat(path, &file) == 0);
+        CHECK_EQUAL(file.st_size, 0); /* else the next report would begin in this one's line */
+    }
     if (output->file != NULL) {
         unlink(path);
     }
 }
 
-static void run_unread_pipe(void)
+/* `full`: somebody has the other end, but reads nothing. */
+static void run_unread_pipe(bool full)
 {
     int ends[2], status;
     CHECK(pipe(ends) == 0);
+    if (full) {
+        static const char page[4096];
+        CHECK(fcntl(ends[1], F_SETFL, O_NONBLOCK) == 0);
+        while (write(ends[1], page, sizeof page) > 0) {
+        }
+        CHECK(fcntl(ends[1], F_SETFL, 0) == 0);
+    }
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
@@ -92,11 +107,16 @@ static void run_unread_pipe(void)
         CHECK(dup2(ends[1], 2) == 2 && close(ends[1]) == 0);
         run_child("work");
     }
-    close(ends[0]);
     close(ends[1]);
+    if (!full) {
+        close(ends[0]);
+    }
     CHECK(waitpid(child, &status, 0) == child);
     CHECK(WIFEXITED(status));
     CHECK_EQUAL(WEXITSTATUS(status), STATUS);
+    if (full) {
+        close(ends[0]);
+    }
 }
 
 static volatile sig_atomic_t handled;
@@ -166,7 +186,8 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof outputs / sizeof outputs[0]; i++) {
         run_limited(&outputs[i], said, sizeof said);
     }
-    run_unread_pipe();
+    run_unread_pipe(false);
+    run_unread_pipe(true);
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {

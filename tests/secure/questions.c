@@ -52,6 +52,18 @@ static void free_aligned(void)
     free_aligned_sized(hide(memalign(64, 640)), 64, 576);
 }
 
+static void free_huge(void)
+{
+    free_sized(hide(malloc(5 << 20)), (5 << 20) - 1);
+}
+
+static void free_misaligned(void)
+{
+    char *block = hide(malloc(200001));
+    size_t alignment = (uintptr_t)block & -(uintptr_t)block; /* what it has */
+    free_aligned_sized(block, 2 * alignment, 200001);
+}
+
 static void free_resized(void)
 {
     free_sized(hide(realloc(hide(malloc(100)), 102)), 100);
@@ -64,13 +76,15 @@ static const struct child_case bugs[] = {{ask_freed, "malloc_usable_size of a fr
                                          {free_one_less, "sized free with another size"},
                                          {free_large, "sized free with another size"},
                                          {free_aligned, "sized free with another size"},
+                                         {free_huge, "sized free with another size"},
+                                         {free_misaligned, "an alignment that the block does not"},
                                          {free_resized, "sized free with another size"}};
 
 /* --- what must work --- */
 
 static void check_right_sizes(void)
 {
-    static const size_t sizes[] = {1, 16, 100, 1000, 5000, 65656, 65657, 200000, 3000001};
+    static const size_t sizes[] = {1, 16, 100, 1000, 5000, 65656, 65657, 200000, 3000001, 4 << 20};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         free_sized(hide(malloc(sizes[i])), sizes[i]);
         free_sized(hide(calloc(1, sizes[i])), sizes[i]);
@@ -84,6 +98,7 @@ static void check_right_sizes(void)
     free_sized(NULL, 10);
     free_aligned_sized(hide(pvalloc(100)), 4096, 100);
     free_aligned_sized(hide(pvalloc(100000)), 4096, 100000);
+    free_aligned_sized(hide(pvalloc(5000000)), 4096, 5000000);
 }
 
 /* The first block of each class would start a page by chance in one of eight processes or fewer. */

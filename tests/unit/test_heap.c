@@ -92,7 +92,15 @@ static void *adopt_and_park(void *argument)
 /* As long as there are enough; a thread struct in any case. */
 TEST(a_heap_has_one_user)
 {
-    pthread_t users[8];
+    enum { USERS = 8 };
+    pthread_t users[USERS];
+    struct thread *threads[USERS];
+    for (size_t i = 0; i < USERS; i++) {
+        threads[i] = adopt();
+    }
+    for (size_t i = 0; i < USERS; i++) {
+        hak__thread_park(threads[i]);
+    }
     size_t taken = unit_region_bytes_taken(), count = heaps_count(), structs = threads_count();
     for (size_t i = 0; i < COUNT_OF(users); i++) {
         users[i] = thread_start(adopt_and_park, NULL);

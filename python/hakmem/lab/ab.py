@@ -12,7 +12,6 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -30,7 +29,9 @@ from .measure import arm_environment, clean_environment
 from .model import Arm, Case, Session
 from .places import results_directory
 from .problem import Problem, Usage
+from .progress import say
 from .schedule import with_again
+from .tables import plain_table
 from .verdict import ROUNDS, ROUNDS_MAX, Finding, Rules, Verdict, decide, evidence_of, rounds_wanted
 from .wording import interval, parse_percent, percent, signed_percent
 
@@ -39,8 +40,6 @@ AUTO = "auto"
 _IGNORED = re.compile(r"hakmem: HAKMEM_(\w+)=(.*) ignored: (.*)")
 SHORT_WORDS = {"INCONCLUSIVE": "unclear"}
 _COLOURS = {"GO": "bold green", "NO-GO": "bold red", "INCONCLUSIVE": "bold yellow"}
-
-_errors = Console(stderr=True)
 
 USAGE = "[OPTION...] [-- PROGRAM [ARGUMENT...]]"
 
@@ -115,7 +114,7 @@ def _measure(
     decision_record.begin(path, plan)
     what = f"{len(plan.cases)} workloads" if len(plan.cases) > 1 else plan.cases[0].name
     rounds = f"{plan.rounds}" if plan.rounds else f"{ROUNDS} to {ROUNDS_MAX}"
-    _say(f"is {plan.b.name} better than {plan.a.name}? {rounds} rounds of {what}, three runs each")
+    say(f"is {plan.b.name} better than {plan.a.name}? {rounds} rounds of {what}, three runs each")
 
     def grow(session: Session) -> int:
         return rounds_wanted(evidence_of(session, *plan.names), plan.rules)
@@ -183,7 +182,7 @@ def check_fitness(force: bool) -> list[dict[str, str]]:
         )
     serious = [finding for finding in findings if finding["level"] in ("bad", "warning")]
     for finding in serious:
-        _say(finding["sentence"])
+        say(finding["sentence"])
     return serious
 
 
@@ -234,14 +233,12 @@ def show(session: Session, verdict: Verdict, record: Path, as_json: bool) -> Non
     for case in verdict.cases:
         if case.reason:
             console.print(Text(f"{case.case}: {case.reason}"), soft_wrap=True)
-    _say(f"the record: {record}")
+    say(f"the record: {record}")
 
 
 def result_table(verdict: Verdict) -> Table:
     has_latency = any(case.latency for case in verdict.cases)
-    table = Table(
-        box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style=""
-    )
+    table = plain_table()
     table.add_column("b against a", overflow="fold", min_width=14)
     for name in ("time (95 % interval)", "p", "noise", "memory", *(["p99"] * has_latency)):
         table.add_column(name, justify="right", no_wrap=True)
@@ -269,7 +266,3 @@ def _change_text(finding: Finding | None) -> Text:
         return Text("-", style="dim")
     style = {"less": "green", "more": "red"}.get(finding.word, "")
     return Text(signed_percent(finding.change), style=style)
-
-
-def _say(sentence: str) -> None:
-    _errors.print(f"hakmem: {sentence}", highlight=False, markup=False, soft_wrap=True)

@@ -27,12 +27,11 @@ from .instructions import Counting
 from .model import Arm, Session
 from .places import cache_directory
 from .problem import Problem, Usage
+from .progress import say
 from .workloads import Workload
 
 ROUNDS = {"quick": 5, "idle": 3, "aging": 3, "secure": 3, "secure-quick": 3, "servers": 2}
 ROUNDS_ELSE = 9  # what a verdict needs
-
-_errors = Console(stderr=True)
 
 
 def add_arguments(parser: Parser) -> None:
@@ -101,7 +100,7 @@ def run(
     check_output(output)
     advise_peers(arms, alloc)
     with only_session(force):
-        findings = doctor.warn(_errors)
+        findings = doctor.warn()
         ready = prepared(chosen)
         session = runner.run_session(
             [w.case if rest else w.case.without_rest for w in ready], arms,
@@ -149,10 +148,7 @@ def writing_to(directory: Path) -> Iterator[None]:
 def advise_peers(arms: Sequence[Arm], alloc: str) -> None:
     """Nobody shall think that there is nothing else to compare with."""
     if not alloc and all(arm.is_ours or arm.library is None for arm in arms):
-        _errors.print(
-            "hakmem: no other allocators are installed; for more than glibc type: "
-            "./hakmem peers install", highlight=False, soft_wrap=True,
-        )  # fmt: skip
+        say("no other allocators are installed; for more than glibc type: ./hakmem peers install")
 
 
 def prepared(chosen: Sequence[Workload]) -> list[Workload]:
@@ -160,16 +156,10 @@ def prepared(chosen: Sequence[Workload]) -> list[Workload]:
     ready = []
     for one in chosen:
         if one.inputs is not None and not one.inputs.exists():
-            _errors.print(
-                f"hakmem: preparing {one.script.stem if one.script else ''}, once", markup=False,
-                highlight=False, soft_wrap=True,
-            )
+            say(f"preparing {one.script.stem if one.script else ''}, once")
         reason = one.prepare()
         if reason:
-            _errors.print(
-                f"hakmem: skipping {one.case.name}: {reason}", markup=False, highlight=False,
-                soft_wrap=True,
-            )
+            say(f"skipping {one.case.name}: {reason}")
         else:
             ready.append(one)
     if not ready:
@@ -214,12 +204,12 @@ def run_secure(
     check_output(show["output"])
     check_built(bugs)
     if missing and not alloc:
-        _errors.print(
-            f"hakmem: not installed and left out: {', '.join(missing)}; type: ./hakmem peers "
-            f"install {' '.join(missing)}", highlight=False, soft_wrap=True,
-        )  # fmt: skip
+        say(
+            f"not installed and left out: {', '.join(missing)}; type: ./hakmem peers install "
+            f"{' '.join(missing)}"
+        )
     with only_session(force):
-        findings = doctor.warn(_errors) if chosen else []
+        findings = doctor.warn() if chosen else []
         ready = prepared(chosen) if chosen else []
         session = runner.run_session(
             [w.case.without_rest for w in ready], arms, runs or ROUNDS.get(suite, ROUNDS_ELSE),
@@ -250,20 +240,14 @@ def run_servers(
     check_output(output)
     if not alloc and len(here) < len(servers.PEERS):
         names = " ".join(key for key in servers.PEERS if key not in here)
-        _errors.print(
-            f"hakmem: not all allocators are installed; type: ./hakmem peers install {names}",
-            highlight=False, soft_wrap=True,
-        )  # fmt: skip
+        say(f"not all allocators are installed; type: ./hakmem peers install {names}")
     with only_session(force):
-        findings = doctor.warn(_errors)
+        findings = doctor.warn()
         ready = []
         for one in chosen:
             reason = known[one.case.name].prepare()
             if reason:
-                _errors.print(
-                    f"hakmem: skipping {one.case.name}: {reason}", markup=False, highlight=False,
-                    soft_wrap=True,
-                )  # fmt: skip
+                say(f"skipping {one.case.name}: {reason}")
             else:
                 ready.append(one.case)
         if not ready:
@@ -277,7 +261,7 @@ def run_servers(
             )
     from . import servers_page
 
-    servers_page.show(session, output, as_json, _errors)
+    servers_page.show(session, output, as_json)
     store.mark_shown(session, results)
     if not session.samples:
         raise Problem("no run has ended well; the reasons are above")
@@ -337,7 +321,7 @@ def show_session(
             (directory / "secure.md").write_text(markdown, encoding="utf-8")
         pictures = plots.write_plots(session, directory, summary) if summary.rows else []
         path = page.write_page(session, directory, pictures, summary, secure=report)
-    _errors.print(f"hakmem: page, pictures and JSON: {path}", highlight=False, soft_wrap=True)
+    say(f"page, pictures and JSON: {path}")
 
 
 def describe(session: Session, summary: dict[str, Any]) -> dict[str, Any]:

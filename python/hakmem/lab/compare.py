@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -27,15 +26,13 @@ from .model import Arm, Case, Session
 from .places import cache_directory
 from .problem import Problem, Usage
 from .program import find_program, obstacle, short_name, split_command
-from .progress import duration_text
+from .progress import duration_text, say
 from .summary import summarise
-from .tables import Fitting, counted, machine_line
+from .tables import Fitting, counted, machine_line, plain_table
 from .workloads import REST_S
 
 RUNS = 9
 TIMEOUT_S = 3600.0
-
-_errors = Console(stderr=True)
 
 USAGE = "[OPTION...] -- PROGRAM [ARGUMENT...]"
 
@@ -80,13 +77,13 @@ def run(
     check_output(output)
     advise_peers(arms, alloc)
     with only_session(force):
-        findings = doctor.warn(_errors)
-        _say(f"one run under {arms[0].name} first, which does not count")
+        findings = doctor.warn()
+        say(f"one run under {arms[0].name} first, which does not count")
         seconds = rehearse(case, arms[0])
         rested = min(runs, runner.REST_ROUNDS) * max(case.rest_s, default=0)
         left = duration_text((seconds * runs + rested) * (len(arms) + 1))
         again = f"under each of {len(arms)} allocators and {arms[0].name} again"
-        _say(f"{counted(runs, 'run')} {again}: about {left}")
+        say(f"{counted(runs, 'run')} {again}: about {left}")
         session = runner.run_session(
             [case], arms, runs, None, [*words, "--", *command], results=results, new=new,
             findings=findings, shows=True,
@@ -150,7 +147,7 @@ def show(session: Session, output: Path | None, as_json: bool) -> Comparison:
         (directory / "results.json").write_text(text + "\n", encoding="utf-8")
         pictures = plots.write_plots(session, directory, summary)
         path = page.write_page(session, directory, pictures, summary, lead)
-    _say(f"page, pictures and JSON: {path}")
+    say(f"page, pictures and JSON: {path}")
     return comparison
 
 
@@ -178,9 +175,7 @@ def result_table(comparison: Comparison) -> Fitting:
 def _table(comparison: Comparison, gap: str, without: Sequence[str]) -> Table:
     from .page import duration, mebibytes
 
-    table = Table(
-        box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style=""
-    )
+    table = plain_table()
     seconds = sorted({second for r in comparison.results for second, _ in r.cell.rest_kib})
     rests = {f"after {second:g}": f"MiB after {second:g} s" for second in seconds}
     names = {"time": "time", "change": f"against {comparison.baseline}", "p": "p", "CPU": "CPU",
@@ -245,7 +240,3 @@ def _rest_sentence(session: Session) -> str:
     if not case.rest_s:
         return ""
     return f"MiB after the load are medians of {counted(runner.REST_ROUNDS, 'round')}. "
-
-
-def _say(sentence: str) -> None:
-    _errors.print(f"hakmem: {sentence}", highlight=False, markup=False, soft_wrap=True)

@@ -61,12 +61,12 @@ def fit() -> tuple[bool, list[dict[str, str]]]:
     return all(f.level != "bad" for f in findings), [f.to_json() for f in findings]
 
 
-def warn(console: Console) -> list[dict[str, str]]:
+def warn() -> list[dict[str, str]]:
     """Shows what is bad or to be warned of, and returns that."""
     _, findings = fit()
     serious = [finding for finding in findings if finding["level"] in ("bad", "warning")]
     for finding in serious:
-        console.print(_line(finding), soft_wrap=True)
+        Console(stderr=True).print(_line(finding), soft_wrap=True)
     return serious
 
 

@@ -10,7 +10,8 @@ import re
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -117,14 +118,14 @@ def measure(
         command += ["--load-stdout", str(loaded)] if case.metric else []
         command += [word for second in rest_s for word in ("--rest-s", f"{second:g}")]
         limit_s = seconds + max(rest_s, default=0)
-        status, said, complaint = _run([*command, "--", *case.command], limit_s)
+        status, said, complaint = run_measure([*command, "--", *case.command], limit_s)
         report = json.loads(said) if status == 0 else {}
         if report and case.kind == "program":
             report["output_sha256"] = file_hash(output)
         if status not in (0, 126, 127):
             raise Problem(complaint.strip() or f"measure ended with status {status}")
-        complaint = _read(errors) if report else complaint
-        return Outcome(report, _read(output), complaint, _read(loaded))
+        complaint = read_end(errors) if report else complaint
+        return Outcome(report, read_end(output), complaint, read_end(loaded))
 
 
 def last_json(text: str) -> dict[str, Any] | None:
@@ -139,24 +140,32 @@ def last_json(text: str) -> dict[str, Any] | None:
     return None
 
 
-def _run(command: list[str], timeout_s: float) -> tuple[int, str, str]:
-    """Never leaves the process behind, whatever interrupts us."""
+def run_measure(
+    command: list[str], timeout_s: float, look: Callable[[int], None] | None = None, every_s: float = 0
+) -> tuple[int, str, str]:
+    """Calls `look` with the process's number again and again. Never leaves the process behind, whatever interrupts us."""
     process = subprocess.Popen(
         command, env=clean_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True, errors="replace",
     )
+    deadline = time.monotonic() + timeout_s + GRACE_S
     try:
-        said, complaint = process.communicate(timeout=timeout_s + GRACE_S)
-    except subprocess.TimeoutExpired as error:
-        raise Problem(f"measure does not end {GRACE_S} s after its time") from error
+        while True:
+            left_s = deadline - time.monotonic()
+            try:
+                said, complaint = process.communicate(timeout=min(left_s, every_s) if look else left_s)
+                return process.returncode, said, complaint
+            except subprocess.TimeoutExpired as error:
+                if look is None or time.monotonic() > deadline:
+                    raise Problem(f"measure does not end {GRACE_S} s after its time") from error
+                look(process.pid)
     finally:
         if process.poll() is None:
             process.terminate()  # it kills all it started
             process.wait()
-    return process.returncode, said, complaint
 
 
-def _read(path: Path) -> str:
+def read_end(path: Path) -> str:
     """The end of what a program printed; the result and the complaint are its last lines."""
     try:
         with path.open("rb") as file:

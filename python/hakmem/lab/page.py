@@ -7,7 +7,6 @@ The layout is page.html.j2; this file makes the words and figures it shows.
 from __future__ import annotations
 
 import base64
-import dataclasses
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -20,8 +19,12 @@ from .model import Arm, Session
 from .overhead import Costs
 from .secure_report import Report
 from .secure_tables import TOTALS, VIEWS, figure, mean_rows, sentence
-from .summary import Cell, Ratio, Row, Summary, Total, summarise
+from .summary import Cell, Ratio, Row, Summary, summarise
 from .tables import (
+    CPU,
+    MEMORY,
+    SPEED,
+    View,
     counted,
     finding_sentence,
     machine_line,
@@ -100,9 +103,7 @@ def _facts(session: Session, summary: Summary, pictures: Sequence[Path]) -> dict
         "headline": headline(summary),
         "complete": session.is_complete,
         "arms": [{"name": arm.name, "ours": arm.is_ours} for arm in arms],
-        "speed": _speed_view(summary, arms),
-        "memory": _memory_view(summary, arms),
-        "cpu": _cpu_view(summary, arms),
+        **{view.anchor: _ratio_view(summary, view, arms) for view in (SPEED, MEMORY, CPU)},
         "rest": _rest_view(summary, arms),
         "pictures": {
             "speed": _pictures(pictures, "speed-", "Bars of the speed of each case"),
@@ -168,13 +169,7 @@ def _cost_views(costs: Costs, arms: list[Arm]) -> list[dict[str, Any]]:
             "heading": f"{view.what} over {costs.reference}: lower is better",
             "note": f"1.00 is {costs.reference}.",
             "rows": [
-                {
-                    "case": row.case,
-                    "title": row.title,
-                    "cells": [_cost_cell(view.ratios(row).get(arm.name), arm) for arm in arms],
-                    "noise": "",
-                    "noise_value": "",
-                }
+                ratio_row(row, [ratio_cell(view.ratios(row).get(arm.name), arm) for arm in arms])
                 for row in costs.rows
             ],
             "totals": [
@@ -186,15 +181,22 @@ def _cost_views(costs: Costs, arms: list[Arm]) -> list[dict[str, Any]]:
     ]
 
 
-def _cost_cell(ratio: Ratio | None, arm: Arm) -> dict[str, str]:
-    style = "ours" if arm.is_ours else ""
-    if ratio is None:
-        return {"text": "-", "value": "", "interval": "", "style": style}
+def ratio_row(row: Any, cells: list[dict[str, str]], noise: float | None = None) -> dict[str, Any]:
+    """Of a table of ratios; `row` has a case and a title."""
     return {
-        "text": number(ratio.value), "value": f"{ratio.value:.6f}",
-        "interval": interval_text(ratio),
-        "style": style,
+        "case": row.case, "title": row.title, "cells": cells,
+        "noise": "" if noise is None else percent(noise),
+        "noise_value": "" if noise is None else f"{noise:.6f}",
     }  # fmt: skip
+
+
+def ratio_cell(ratio: Ratio | None, arm: Arm, style: str = "", mark: str = "", without: str = "-") -> dict[str, str]:
+    """`without` is the text where there is no ratio."""
+    style = f"{'ours ' if arm.is_ours else ''}{style}".strip()
+    if ratio is None:
+        return {"text": without, "value": "", "interval": "", "style": style}
+    text = number(ratio.value) + mark
+    return {"text": text, "value": f"{ratio.value:.6f}", "interval": interval_text(ratio), "style": style}
 
 
 def _names(summary: Summary) -> str:
@@ -242,53 +244,29 @@ def _noise_sentence(summary: Summary) -> str:
     )
 
 
-def _speed_view(summary: Summary, arms: list[Arm]) -> dict[str, Any]:
+def _ratio_view(summary: Summary, view: View, arms: list[Arm]) -> dict[str, Any]:
+    """Without rows where there is no case of its kind."""
     whom = "peer" if summary.has_peers else "allocator"
-    view = _View(
-        lambda cell: cell.speed, lambda cell: cell.is_winner, lambda value: value < 0.8,
-        lambda row: row.noise,
-    )  # fmt: skip
+    rows = view.rows(summary)
     return {
-        "anchor": "speed",
-        "heading": "Speed: higher is better",
-        "note": f"1.00 is the fastest {whom} of the row; {star_note(summary)}.",
-        "rows": [view.row(row, arms) for row in summary.rows],
-        "totals": _totals(summary, arms, lambda t: t.speed, lambda t: t.worst_speed),
+        "anchor": view.anchor,
+        "heading": view.heading.replace(", ", ": "),
+        "note": f"1.00 is the {view.best} {whom} of the row; {star_note(summary)}.",
+        "rows": [
+            ratio_row(row, [_cell(row.cells[arm.name], view, arm) for arm in arms], view.noise(row))
+            for row in rows
+        ],
+        "totals": _totals(summary, rows, view, arms),
     }
 
 
-def _memory_view(summary: Summary, arms: list[Arm]) -> dict[str, Any]:
-    whom = "peer" if summary.has_peers else "allocator"
-    view = _View(
-        lambda cell: cell.peak_ratio, lambda cell: cell.is_leanest, lambda value: value > 1.25,
-        lambda row: row.noise_peak,
-    )  # fmt: skip
-    return {
-        "anchor": "memory",
-        "heading": "Peak memory: lower is better",
-        "note": f"1.00 is the leanest {whom} of the row; {star_note(summary)}.",
-        "rows": [view.row(row, arms) for row in summary.rows],
-        "totals": _totals(summary, arms, lambda t: t.peak_ratio, lambda t: t.fattest_ratio),
-    }
-
-
-def _cpu_view(summary: Summary, arms: list[Arm]) -> dict[str, Any]:
-    """Of programs only; without rows where there is none."""
-    whom = "peer" if summary.has_peers else "allocator"
-    programs = dataclasses.replace(
-        summary, rows=[row for row in summary.rows if row.kind == "program"]
-    )
-    view = _View(
-        lambda cell: cell.cpu_ratio, lambda cell: cell.is_thriftiest, lambda value: value > 1.25,
-        lambda row: row.noise_cpu,
-    )  # fmt: skip
-    return {
-        "anchor": "cpu",
-        "heading": "Processor time of programs: lower is better",
-        "note": f"1.00 is the thriftiest {whom} of the row; {star_note(summary)}.",
-        "rows": [view.row(row, arms) for row in programs.rows],
-        "totals": _totals(programs, arms, lambda t: t.cpu_ratio, lambda t: t.costliest_ratio),
-    }
+def _cell(cell: Cell, view: View, arm: Arm) -> dict[str, str]:
+    ratio, best = view.ratio(cell), view.is_best(cell)
+    if ratio is None:
+        style = "failed" if cell.failures else ""
+        return ratio_cell(None, arm, style, without=style or "-")
+    style = "best" if best else "bad" if view.is_bad(ratio.value) else ""
+    return ratio_cell(ratio, arm, style, "*" * best + "!" * bool(cell.failures))
 
 
 def _rest_view(summary: Summary, arms: list[Arm]) -> list[dict[str, Any]]:
@@ -311,42 +289,6 @@ def _rest_view(summary: Summary, arms: list[Arm]) -> list[dict[str, Any]]:
     ]
 
 
-class _View:
-    """How one of the two tables of ratios reads a row."""
-
-    def __init__(
-        self, ratio: Callable[[Cell], Ratio | None], is_best: Callable[[Cell], bool],
-        is_bad: Callable[[float], bool], noise: Callable[[Row], float | None],
-    ) -> None:  # fmt: skip
-        self.ratio, self.is_best, self.is_bad, self.noise = ratio, is_best, is_bad, noise
-
-    def row(self, row: Row, arms: list[Arm]) -> dict[str, Any]:
-        noise = self.noise(row)
-        return {
-            "case": row.case,
-            "title": row.title,
-            "cells": [self.cell(row.cells[arm.name], arm) for arm in arms],
-            "noise": "" if noise is None else percent(noise),
-            "noise_value": "" if noise is None else f"{noise:.6f}",
-        }
-
-    def cell(self, cell: Cell, arm: Arm) -> dict[str, str]:
-        ratio = self.ratio(cell)
-        styles = ["ours"] if arm.is_ours else []
-        if ratio is None:
-            text = "failed" if cell.failures else "-"
-            styles += ["failed"] if cell.failures else []
-            return {"text": text, "value": "", "interval": "", "style": " ".join(styles)}
-        best = self.is_best(cell)
-        styles += ["best"] if best else ["bad"] if self.is_bad(ratio.value) else []
-        return {
-            "text": number(ratio.value) + ("*" if best else "") + ("!" if cell.failures else ""),
-            "value": f"{ratio.value:.6f}",
-            "interval": interval_text(ratio),
-            "style": " ".join(styles),
-        }
-
-
 def interval_text(ratio: Ratio) -> str:
     """"" where there is none, or it is too narrow to show."""
     if ratio.low is None or ratio.high is None:
@@ -355,20 +297,18 @@ def interval_text(ratio: Ratio) -> str:
     return f"{low} to {high}" if low != high else ""
 
 
-def _totals(
-    summary: Summary, arms: list[Arm], mean: Callable[[Total], float | None],
-    worst: Callable[[Total], float | None],
-) -> list[tuple[str, list[str]]]:  # fmt: skip
+def _totals(summary: Summary, rows: list[Row], view: View, arms: list[Arm]) -> list[tuple[str, list[str]]]:
     totals = [summary.totals[arm.name] for arm in arms]
-    if len(summary.rows) == 1:
+    if len(rows) == 1:
         return []
 
     def texts(values: Iterable[float | None]) -> list[str]:
         return ["-" if value is None else number(value) for value in values]
 
-    lines = [("geometric mean", texts(map(mean, totals))), ("worst row", texts(map(worst, totals)))]
-    if any(total.rows < len(summary.rows) for total in totals):
-        lines.append((f"rows, of {len(summary.rows)}", [str(total.rows) for total in totals]))
+    worst = [view.worst(total)[1] for total in totals]
+    lines = [("geometric mean", texts(map(view.mean, totals))), ("worst row", texts(worst))]
+    if any(total.rows < len(rows) for total in totals):
+        lines.append((f"rows, of {len(rows)}", [str(total.rows) for total in totals]))
     return lines
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable
@@ -19,6 +20,10 @@ PLAIN_INTERVAL_S = 15.0
 BAR_WIDTH_MIN = 8
 REST_WIDTH = 40
 """Columns that counts, the time left and a short bar take: names are cut off before these."""
+
+
+def say(sentence: str) -> None:
+    print(f"hakmem: {sentence}", file=sys.stderr, flush=True)
 
 
 class Estimate:

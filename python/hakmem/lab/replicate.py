@@ -12,14 +12,11 @@ import json
 import statistics
 import tempfile
 import tomllib
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from ..words import Parser
@@ -31,6 +28,8 @@ from .common_options import (
 from .model import Arm, Case, Session
 from .places import BUILD, ROOT
 from .problem import Problem, Usage
+from .progress import say
+from .tables import plain_table
 from .verdict import ROUNDS, CaseVerdict, Rules, Verdict, decide, evidence_of
 from .wording import percent
 
@@ -238,9 +237,7 @@ def _sentences(one: Experiment, verdicts: dict[str, Verdict]) -> list[str]:
 def show(one: Experiment, session: Session, verdicts: dict[str, Verdict]) -> None:
     console = Console()
     _, rows = table_of(one, session, verdicts)
-    table = Table(
-        box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style=""
-    )
+    table = plain_table()
     table.add_column("case", overflow="fold", min_width=12)
     table.add_column("variant", no_wrap=True)
     for head in ("ns", "time", "95 % interval", "verdict"):
@@ -297,10 +294,7 @@ def _write(
             session, pictures / picture, f"{one.title}: speed, the fastest is 1"
         )
     decision_record.write_whole(path, text)
-    Console(stderr=True).print(
-        f"hakmem: written: {path}, {pictures / picture}", markup=False, highlight=False,
-        soft_wrap=True,
-    )
+    say(f"written: {path}, {pictures / picture}")
 
 
 def _to_json(

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -19,6 +18,7 @@ from . import arms, machine, places, store
 from .common_options import add_json, add_results
 from .model import Session
 from .problem import Problem
+from .progress import say
 from .scorecard import STARTUP, Bar, Card, Milestone, Score, make_cards
 from .tables import (
     NAME_MAX,
@@ -27,6 +27,7 @@ from .tables import (
     column_name,
     machine_line,
     number,
+    plain_table,
 )
 
 COMMAND = "bench"
@@ -34,8 +35,6 @@ COMMAND = "bench"
 
 CASE_NARROW, PEER_NARROW = 17, 10
 """Longer names are broken on a narrow terminal: "comprehensive_", "interleaved_128"."""
-
-_errors = Console(stderr=True)
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ def read_sessions(results: Path | None, file: Path | None) -> list[Session]:
         try:
             sessions.append(store.load(path))
         except Problem as problem:
-            _errors.print(f"hakmem: {problem}", highlight=False, markup=False, soft_wrap=True)
+            say(str(problem))
     return sessions
 
 
@@ -118,10 +117,7 @@ def _table(
     vertical: Literal["top", "bottom"] = "bottom", gap: int = 1,
 ) -> Table:  # fmt: skip
     """`whole` are columns that are not broken; `gap` is between columns, beside one space."""
-    table = Table(
-        box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, gap, 0, 0),
-        header_style="",
-    )  # fmt: skip
+    table = plain_table(gap)
     for name in names:
         table.add_column(
             name.strip(), justify="right" if name in figures else "left", overflow="fold",

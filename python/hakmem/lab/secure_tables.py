@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich import box
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
@@ -37,6 +36,7 @@ from .tables import (
     counted,
     failure_text,
     number,
+    plain_table,
     shown_arms,
     title_text,
 )
@@ -123,9 +123,7 @@ def _bug_text(cell: BugCell | None) -> Text:
 
 def _mean_table(report: Report, arms: Sequence[Arm]) -> list[Any]:
     head, rows = mean_rows(report, arms, has_worst=False)
-    table = Table(
-        box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style=""
-    )
+    table = plain_table()
     table.add_column(head[0], overflow="fold", vertical="bottom")
     for name in head[1:]:
         table.add_column(name.replace(", ", "\n"), justify="right", no_wrap=True)

@@ -26,15 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from . import serving, workloads
-from .measure import (
-    GRACE_S,
-    MEASURE,
-    OUTPUT_BYTES_MAX,
-    PADDING_NAME,
-    Outcome,
-    arm_environment,
-    clean_environment,
-)
+from .measure import MEASURE, PADDING_NAME, Outcome, arm_environment, read_end, run_measure
 from .model import Arm, Case
 from .places import BUILD, ROOT
 from .problem import Problem
@@ -228,20 +220,19 @@ def _memory_kib(pid: int) -> int:
 
 
 class _Reader:
-    def __init__(self, measure: int) -> None:
-        self._measure = measure
+    def __init__(self) -> None:
         self._pids: list[int] = []
         self._memory_next = 0.0
         self.readings = Readings()
 
-    def read(self) -> None:
+    def read(self, measure: int) -> None:
         now = time.monotonic()
         is_time = now >= self._memory_next
         if is_time:
-            self._pids = descendants(self._measure, str(LOAD))
+            self._pids = descendants(measure, str(LOAD))
             self._memory_next = now + MEMORY_S
         moment = time.monotonic_ns()
-        both = [_times(pid) for pid in self._pids] + [_times(self._measure, only_children=True)]
+        both = [_times(pid) for pid in self._pids] + [_times(measure, only_children=True)]
         for series, column in ((self.readings.cpu, 0), (self.readings.faults, 1)):
             # A process that ends between two looks is for a moment in neither place.
             value = sum(one[column] for one in both)
@@ -332,8 +323,9 @@ class Runner:
             text = f"{_shared()}\n{server.start}"
             exports = [f"{key}={value}" for key, value in variables.items()]
             command += ["--", *self._as_user(), "env", *exports, "/bin/bash", "-c", text]
-            status, said, complaint, readings = _watch(command, limit + GRACE_S)
-            errors = _tail(files["errors"]) or _tail(files["output"])
+            reader = _Reader()
+            status, said, complaint = run_measure(command, limit, reader.read, READ_S)
+            errors = read_end(files["errors"]) or read_end(files["output"])
             report = json.loads(said) if status == 0 else {}
             bindings = [
                 serving.read_bindings(path.read_text(errors="replace"))
@@ -341,8 +333,8 @@ class Runner:
             ]
             if arm.library:
                 bindings = [_renamed(one, str(library), arm.library) for one in bindings]
-            loaded = _tail(files["loaded"])
-            return Outcome(report, "", errors or complaint, loaded), readings, bindings
+            loaded = read_end(files["loaded"])
+            return Outcome(report, "", errors or complaint, loaded), reader.readings, bindings
 
     def _made(self, server: Server) -> Path:
         """The folder that each start gets a copy of."""
@@ -360,10 +352,10 @@ class Runner:
             command = [str(MEASURE), "--timeout-s", f"{MAKE_S}", "--directory", str(making)]
             command += ["--stderr", str(said), "--", *self._as_user()]
             command += ["/bin/bash", "-c", f"{_shared()}\n{server.make}"]
-            status, text, complaint, _ = _watch(command, MAKE_S + GRACE_S)
+            status, text, complaint = run_measure(command, MAKE_S)
             report = json.loads(text) if status == 0 else {}
             if (report.get("end"), report.get("status")) != ("exit", 0):
-                lines = (_tail(said).strip() or complaint.strip()).splitlines() or ["no word"]
+                lines = (read_end(said).strip() or complaint.strip()).splitlines() or ["no word"]
                 raise Problem(f"cannot make what {server.name} starts with: {lines[-1][:300]}")
         making.rename(folder)
         return folder
@@ -395,38 +387,6 @@ def _renamed(bindings: dict[str, list[str]], old: str, new: str) -> dict[str, li
         symbol: [new if os.path.realpath(file) == os.path.realpath(old) else file for file in files]
         for symbol, files in bindings.items()
     }
-
-
-def _watch(command: list[str], timeout_s: float) -> tuple[int, str, str, Readings]:
-    """Runs measure and reads what it starts; never leaves it behind, whatever interrupts us."""
-    process = subprocess.Popen(
-        command, env=clean_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True, errors="replace",
-    )
-    reader = _Reader(process.pid)
-    deadline = time.monotonic() + timeout_s
-    try:
-        while True:
-            try:
-                said, complaint = process.communicate(timeout=READ_S)
-                return process.returncode, said, complaint, reader.readings
-            except subprocess.TimeoutExpired:
-                reader.read()
-            if time.monotonic() > deadline:
-                raise Problem(f"measure does not end {GRACE_S} s after its time")
-    finally:
-        if process.poll() is None:
-            process.terminate()  # it kills all it started
-            process.wait()
-
-
-def _tail(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - OUTPUT_BYTES_MAX))
-            return file.read().decode(errors="replace")
-    except OSError:
-        return ""
 
 
 def _libc() -> str:

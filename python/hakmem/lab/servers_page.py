@@ -18,6 +18,7 @@ from . import page, plots
 from .bench import describe, writing_to
 from .model import Arm, Session
 from .places import cache_directory
+from .progress import say
 from .servers import BURST, SHARE
 from .servers_report import FIGURES, Report, View, headline, latencies_of, report_of
 from .summary import Ratio, summarise
@@ -35,7 +36,7 @@ METHOD = [
 ]
 
 
-def show(session: Session, output: Path | None, as_json: bool, console: Console) -> None:
+def show(session: Session, output: Path | None, as_json: bool) -> None:
     """Tables or JSON on standard output; the page, pictures and JSON in `output`."""
     summary, report = summarise(session), report_of(session)
     directory = output or cache_directory() / "reports" / session.id
@@ -57,7 +58,7 @@ def show(session: Session, output: Path | None, as_json: bool, console: Console)
             views=[_view(view, report) for view in report.views], details=_details(report),
             method=METHOD,
         )  # fmt: skip
-    console.print(f"hakmem: page, pictures and JSON: {path}", highlight=False, soft_wrap=True)
+    say(f"page, pictures and JSON: {path}")
 
 
 def _table(view: View, report: Report) -> Table:
@@ -97,13 +98,7 @@ def _view(view: View, report: Report) -> dict[str, Any]:
         "heading": f"{view.heading}: lower is better",
         "note": "1.00 is the best other allocator of the row.",
         "rows": [
-            {
-                "case": line.case,
-                "title": line.title,
-                "cells": [_cell(line.ratios.get(arm.name), arm) for arm in report.arms],
-                "noise": "" if line.noise is None else percent(line.noise),
-                "noise_value": "" if line.noise is None else f"{line.noise:.6f}",
-            }
+            page.ratio_row(line, [_cell(line.ratios.get(arm.name), arm) for arm in report.arms], line.noise)
             for line in view.lines
         ],
         "totals": _totals(view, report),
@@ -111,14 +106,8 @@ def _view(view: View, report: Report) -> dict[str, Any]:
 
 
 def _cell(ratio: Ratio | None, arm: Arm) -> dict[str, str]:
-    styles = ["ours"] if arm.is_ours else []
-    if ratio is None:
-        return {"text": "-", "value": "", "interval": "", "style": " ".join(styles)}
-    styles += ["bad"] if ratio.value > BAD else ["best"] if ratio.value <= 1 else []
-    return {
-        "text": number(ratio.value), "value": f"{ratio.value:.6f}",
-        "interval": page.interval_text(ratio), "style": " ".join(styles),
-    }  # fmt: skip
+    value = ratio.value if ratio else BAD
+    return page.ratio_cell(ratio, arm, "bad" if value > BAD else "best" if value <= 1 else "")
 
 
 def _details(report: Report) -> dict[str, Any]:

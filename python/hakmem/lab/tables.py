@@ -7,7 +7,6 @@ A table wider than the terminal is printed in blocks of columns, each with the c
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import shlex
 from collections.abc import Callable, Sequence
@@ -36,9 +35,9 @@ def session_table(session: Session, summary: Summary | None = None) -> Group:
     """Title, speed, peak memory, failures: everything a reader of the terminal sees."""
     summary = summary or summarise(session)
     parts: list[Any] = [title_text(session, summary), Text()]
-    parts += [speed_table(summary), Text(), memory_table(summary)]
-    if any(row.kind == "program" for row in summary.rows):
-        parts += [Text(), cpu_table(summary)]
+    parts += [_view_table(summary, SPEED), Text(), _view_table(summary, MEMORY)]
+    if CPU.rows(summary):
+        parts += [Text(), _view_table(summary, CPU)]
     if any(cell.rest_kib for row in summary.rows for cell in row.cells.values()):
         parts += [Text(), rest_table(summary)]
     if summary.failures:
@@ -165,9 +164,10 @@ def shown_arms(summary: Summary) -> list[Arm]:
 
 
 @dataclass(frozen=True)
-class _View:
-    """What the speed table and the memory table do not share."""
+class View:
+    """What the tables of speed, memory and processor time do not share."""
 
+    anchor: str  # on the page
     heading: str
     best: str  # the word for the reference of a row
     bad: float  # beyond it a cell is red
@@ -176,12 +176,17 @@ class _View:
     noise: Callable[[Row], float | None]
     mean: Callable[[Total], float | None]
     worst: Callable[[Total], tuple[str, float | None]]
+    kinds: tuple[str, ...] = ()  # of cases; all if empty
 
     def is_bad(self, value: float) -> bool:
         return value < self.bad if self.bad < 1 else value > self.bad
 
+    def rows(self, summary: Summary) -> list[Row]:
+        return [row for row in summary.rows if not self.kinds or row.kind in self.kinds]
 
-_SPEED = _View(
+
+SPEED = View(
+    anchor="speed",
     heading="Speed, higher is better",
     best="fastest",
     bad=0.8,
@@ -192,7 +197,8 @@ _SPEED = _View(
     worst=lambda total: (total.worst_case, total.worst_speed),
 )
 
-_MEMORY = _View(
+MEMORY = View(
+    anchor="memory",
     heading="Peak memory, lower is better",
     best="leanest",
     bad=1.25,
@@ -203,8 +209,8 @@ _MEMORY = _View(
     worst=lambda total: (total.fattest_case, total.fattest_ratio),
 )
 
-
-_CPU = _View(
+CPU = View(
+    anchor="cpu",
     heading="Processor time of programs, lower is better",
     best="thriftiest",
     bad=1.25,
@@ -213,24 +219,12 @@ _CPU = _View(
     noise=lambda row: row.noise_cpu,
     mean=lambda total: total.cpu_ratio,
     worst=lambda total: (total.costliest_case, total.costliest_ratio),
+    kinds=("program",),
 )
 
 
-def speed_table(summary: Summary) -> Any:
-    return _view_table(summary, _SPEED)
-
-
-def memory_table(summary: Summary) -> Any:
-    return _view_table(summary, _MEMORY)
-
-
-def cpu_table(summary: Summary) -> Any:
-    rows = [row for row in summary.rows if row.kind == "program"]
-    return _view_table(dataclasses.replace(summary, rows=rows), _CPU)
-
-
-def _view_table(summary: Summary, view: _View) -> Group:
-    arms = shown_arms(summary)
+def _view_table(summary: Summary, view: View) -> Group:
+    arms, rows = shown_arms(summary), view.rows(summary)
     whom = "peer" if summary.has_peers else "one"
     heading = Text(
         f"{view.heading}: 1.00 is the {view.best} {whom} of the row; {star_note(summary)}",
@@ -239,13 +233,13 @@ def _view_table(summary: Summary, view: _View) -> Group:
     worst = [
         Text(f"Worst row of {arm.name}: {case} ({number(value)})")
         for arm in arms
-        if arm.is_ours and len(summary.rows) > 1
+        if arm.is_ours and len(rows) > 1
         for case, value in [view.worst(summary.totals[arm.name])]
         if value is not None
     ]
 
     def make(block: Sequence[Arm], layout: Layout) -> Table:
-        return _block(summary, view, block, layout)
+        return _block(summary, rows, view, block, layout)
 
     return Group(heading, Blocks(make, arms), *worst)
 
@@ -296,10 +290,13 @@ def rest_table(summary: Summary) -> Group:
     return Group(heading, Blocks(make, shown_arms(summary)))
 
 
+def plain_table(gap: int = 1) -> Table:
+    """With a line below its head, and no other."""
+    return Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, gap, 0, 0), header_style="")
+
+
 def arms_table(arms: Sequence[Arm], layout: Layout) -> Table:
-    table = Table(
-        box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style=""
-    )
+    table = plain_table()
     table.add_column("case", overflow="fold", vertical="bottom")
     for arm in arms:
         style = "bold" if arm.is_ours else ""
@@ -315,19 +312,18 @@ def star_note(summary: Summary) -> str:
     return f"fewer than {SAMPLES_MIN} runs tell no best from another"
 
 
-def _block(summary: Summary, view: _View, arms: Sequence[Arm], layout: Layout) -> Table:
+def _block(summary: Summary, rows: list[Row], view: View, arms: Sequence[Arm], layout: Layout) -> Table:
     table = arms_table(arms, layout)
     table.add_column("noise", justify="right", no_wrap=True, style="dim")
-    for row in summary.rows:
+    for row in rows:
         cells = [_cell_text(row.cells[arm.name], view) for arm in arms]
         table.add_row(case_name(row.case, layout.case_max), *cells, _noise_text(view.noise(row)))
-    if len(summary.rows) == 1:
+    if len(rows) == 1:
         return table
     totals = [summary.totals[arm.name] for arm in arms]
     table.add_section()
     table.add_row("geometric mean", *(_total_text(view.mean(t)) for t in totals), style="bold")
     table.add_row("worst row", *(_total_text(view.worst(t)[1]) for t in totals))
-    rows = summary.rows
     counts = [sum(view.ratio(row.cells[arm.name]) is not None for row in rows) for arm in arms]
     if min(counts, default=0) < len(rows):
         shown = (f"{count} " for count in counts)
@@ -369,7 +365,7 @@ def _noise_text(noise: float | None) -> str:
     return "-" if noise is None else percent(noise).replace(" ", "")
 
 
-def _cell_text(cell: Cell, view: _View) -> Text:
+def _cell_text(cell: Cell, view: View) -> Text:
     ratio = view.ratio(cell)
     if ratio is None:
         return Text("failed ", style="bold red") if cell.failures else Text("- ", style="dim")

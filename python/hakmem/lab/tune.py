@@ -16,7 +16,6 @@ import math
 import os
 import random
 import re
-import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,7 +38,7 @@ from .measure import measure
 from .model import Arm, Case, Session
 from .places import results_directory
 from .problem import Problem, Usage
-from .progress import PLAIN_INTERVAL_S, duration_text
+from .progress import PLAIN_INTERVAL_S, duration_text, say
 from .schedule import PADDING_LIMIT, Run
 from .tune_answer import Answer, answer_of, show
 from .tune_search import (
@@ -131,9 +130,7 @@ def run(
         chosen = answer.winner.settings if answer.winner else {"profile": tune_space.STARTS[0]}
         profile_file.write_profile(written, chosen, answer.comments)
     elif path.exists():
-        _errors.print(
-            Text(f"hakmem: {path} is of an earlier tune and stays as it is"), soft_wrap=True
-        )
+        say(f"{path} is of an earlier tune and stays as it is")
     show(answer, written, as_json)
     tuning.finish(answer.session)
 
@@ -186,7 +183,7 @@ class Tuning:
                     if not runner.is_interrupt(error):
                         raise
                     raise Problem(
-                        f"stopped; {self._count()} candidates are saved, the same command goes on",
+                        f"stopped; saved candidates: {self._count()}; the same command goes on",
                         runner.STATUS_INTERRUPTED,
                     ) from error
         plan = self.journal.facts["plan"]

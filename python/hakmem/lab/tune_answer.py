@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -18,7 +17,7 @@ from rich.text import Text
 from . import profile_file, statistics, verdict
 from .model import Case, Sample, Session
 from .statistics import CONFIDENCE, Ratio
-from .tables import counted
+from .tables import counted, plain_table
 from .tune_search import Figures, Goal
 from .verdict import GO, LESS, MORE, NO_GO, CaseVerdict, Evidence, Rules, Series
 from .wording import percent, signed_percent
@@ -213,9 +212,7 @@ def _lines(answer: Answer, written: Path | None) -> list[str]:
 
 
 def _table(one: Candidate) -> Table:
-    table = Table(
-        box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style=""
-    )
+    table = plain_table()
     table.add_column("against the default")
     for name in ("change", "95 % interval"):
         table.add_column(name, justify="right", no_wrap=True)

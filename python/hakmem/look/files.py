@@ -105,12 +105,21 @@ def open_new(path):
         return os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), None
 
 
+@contextmanager
+def refusing(path):
+    try:
+        yield
+    except OSError as error:
+        raise Refusal(f"cannot write '{path}': {error.strerror}") from None
+
+
 def check_writable(path):
-    """OSError if a file of this name could not be written later. A pipe stays open until then: its reader would take a try for
+    """Refusal if a file of this name could not be written later. A pipe stays open until then: its reader would take a try for
     the end."""
-    if is_stream(path):
-        begun[path] = open_stream(path)
-    else:
+    with refusing(path):
+        if is_stream(path):
+            begun[path] = open_stream(path)
+            return
         descriptor, new = open_new(path)
         os.close(descriptor)
         if new is not None:
@@ -133,19 +142,20 @@ def written(path, binary=False):
     """A file to write, with mode 0600. It appears whole, under a name that cannot be guessed until then: a link of its name
     is replaced and not followed. A pipe or a terminal gets the text as it comes."""
     new = None
-    if is_stream(path):
-        descriptor = begun.pop(path, None) or open_stream(path)
-    else:
-        descriptor, new = open_new(path)
-        if new is None:
-            os.ftruncate(descriptor, 0)
     text = {} if binary else {"encoding": "utf-8", "errors": "backslashreplace"}
-    try:
-        with os.fdopen(descriptor, "wb" if binary else "w", **text) as file:
-            yield file
-        if new is not None:
-            os.replace(new, path)
-    except BaseException:
-        if new is not None:
-            os.unlink(new)
-        raise
+    with refusing(path):
+        if is_stream(path):
+            descriptor = begun.pop(path, None) or open_stream(path)
+        else:
+            descriptor, new = open_new(path)
+            if new is None:
+                os.ftruncate(descriptor, 0)
+        try:
+            with os.fdopen(descriptor, "wb" if binary else "w", **text) as file:
+                yield file
+            if new is not None:
+                os.replace(new, path)
+        except BaseException:
+            if new is not None:
+                os.unlink(new)
+            raise

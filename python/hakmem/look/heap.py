@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: MIT
 """./hakmem heap: makes one HTML page of a heap map, or of two maps that it compares."""
-import html
 import json
 import os
-import re
 import time
 from pathlib import Path
 
@@ -12,12 +10,12 @@ from .binaries import add_symfs, use_symfs
 from .files import keep_inputs, written
 from .heap_map import MapError, from_text, load, percent_text, size_text
 from .mapped import parts as parts_beside
+from .page import escape, fill, script_json
 from .processes import Refusal, STATUS_USAGE, is_number, parse_pid, source
 from .report import duration
-from .text import plain, short_name
+from .text import short_name
 from .view import sites_note
 
-TEMPLATE = Path(__file__).with_name("heap_page.html")
 PARTS = [
     ("in_use", "in use", "Blocks that the program has not freed."),
     ("cached", "free in thread caches", "Freed blocks that threads keep for their next allocations."),
@@ -27,10 +25,6 @@ PARTS = [
     ("slices", "free slices", "Free memory that no block is in, not given back yet."),
 ]
 RETURNABLE = ["kept", "slices"]
-
-
-def escape(text):
-    return html.escape(plain(str(text)), quote=True)
 
 
 def object_text(size):
@@ -353,24 +347,13 @@ def render(maps):
     said = [escape(sentence) for sentence in sentences(shown)]
     # The script does not use the sites, and a page is sent on more often than a map.
     data = {"maps": [{key: value for key, value in m.data.items() if key != "sites"} for m in maps], "same": len(maps) == 2 and is_same_heap(*maps)}
-    values = {
-        "title": escape(title),
-        "facts": escape(f"{header['program'] or 'unknown program'} · {time_text(header['time'])} · hakmem {header['hakmem']} · "
-                        f"OS pages of {size_text(header['page_bytes'])}"),
-        "headline": f"<b>{said[0]}</b> {' '.join(said[1:])}",
-        "bar": bar(shown),
-        "cards": cards(shown),
-        "comparison": comparison(*maps) if len(maps) == 2 else "",
-        "classes": class_table(shown),
-        "class_changes": class_comparison(*maps) if len(maps) == 2 else "",
-        "sites": site_table(shown),
-        "site_changes": site_comparison(*maps) if len(maps) == 2 else "",
-        "whales": whale_table(shown),
-        "moments": "" if len(maps) == 2 else "hidden",
-        # "<" would let a program's name end the script.
-        "data": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
-    }
-    return re.sub(r"@@(\w+)@@", lambda match: values[match.group(1)], TEMPLATE.read_text(encoding="utf-8"))
+    both = len(maps) == 2
+    facts = (f"{header['program'] or 'unknown program'} · {time_text(header['time'])} · hakmem {header['hakmem']} · "
+             f"OS pages of {size_text(header['page_bytes'])}")
+    return fill("heap", title=escape(title), facts=escape(facts), headline=f"<b>{said[0]}</b> {' '.join(said[1:])}",
+                bar=bar(shown), cards=cards(shown), classes=class_table(shown), sites=site_table(shown), whales=whale_table(shown),
+                comparison=comparison(*maps) if both else "", class_changes=class_comparison(*maps) if both else "",
+                site_changes=site_comparison(*maps) if both else "", moments="" if both else "hidden", data=script_json(data))
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
@@ -434,11 +417,8 @@ def run(arguments):
         return
     name = page_name(arguments)
     keep_inputs(name, arguments.map, arguments.compare)
-    try:
-        with written(name) as file:
-            file.write(render(maps))
-    except (OSError, ValueError) as error:
-        raise Refusal(f"cannot write {name}: {getattr(error, 'strerror', None) or 'it cannot be a file name'}") from None
+    with written(name) as file:
+        file.write(render(maps))
     for line in summary(maps[-1]):
         print(line)
     print(f"The picture is in {name}")

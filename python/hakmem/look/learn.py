@@ -7,7 +7,7 @@ import statistics
 from . import learn_file
 from .files import keep_inputs, written
 from .output import worded
-from .processes import Refusal, STATUS_CANNOT, source
+from .processes import source
 
 BARS = "▁▂▃▄▅▆▇█"
 MOVES = {
@@ -145,8 +145,5 @@ def run(arguments):
     for text in describe(state):
         print(text)
     if arguments.html:
-        try:
-            with written(arguments.html) as file:
-                file.write(page(state))
-        except OSError as error:
-            raise Refusal(f"cannot write '{arguments.html}': {error.strerror}", STATUS_CANNOT) from None
+        with written(arguments.html) as file:
+            file.write(page(state))

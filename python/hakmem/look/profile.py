@@ -8,13 +8,12 @@ import signal
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from .attach import connect
 from .binaries import add_symfs, use_symfs
-from .files import check_writable, keep_inputs, written
+from .files import check_writable, keep_inputs, refusing, written
 from .owners import SCRIPT, is_of_interpreter, own_frame, set_wrappers
 from .processes import Refusal, STATUS_CANNOT, STATUS_USAGE, is_number, parse_pid, source
 from .profile_data import SITE_MODULE, parse_profiles, read_profiles, split_documents, thread_frame
@@ -275,7 +274,7 @@ def print_python_hint(profile):
 
 
 def write_folded(profiles, path, measure, by_thread=False, old=None):
-    with open_output(path) as file:
+    with written(path) as file:
         if old is not None:
             file.writelines(folded_lines(old, profiles, measure))
             return
@@ -285,15 +284,6 @@ def write_folded(profiles, path, measure, by_thread=False, old=None):
                 if size > 0:
                     frames = [plain(frame.label()).replace(";", ":") for frame in reversed(stack.shown_frames(by_thread))]
                     file.write(f"{';'.join(frames)} {size}\n")
-
-
-@contextmanager
-def open_output(path, binary=False):
-    try:
-        with written(path, binary) as file:
-            yield file
-    except OSError as error:
-        raise Refusal(f"cannot write '{path}': {error.strerror}") from None
 
 
 def compare(old, profiles, arguments):
@@ -307,7 +297,7 @@ def compare(old, profiles, arguments):
     if arguments.folded:
         write_folded(profiles, arguments.folded, measure, old=old)
     if arguments.html:
-        with open_output(arguments.html) as file:
+        with written(arguments.html) as file:
             file.write(render_changes(old, profiles, measure, count, what))
     return 0
 
@@ -343,11 +333,11 @@ def show(profiles, arguments):
         write_folded(profiles, arguments.folded, MEASURES[shown_measure(arguments)][0], arguments.threads)
     if arguments.pprof:
         from .pprof import write_pprof
-        with open_output(arguments.pprof, binary=True) as file:
+        with written(arguments.pprof, binary=True) as file:
             write_pprof(profiles, file)
     if arguments.html:
         from .profile_page import render
-        with open_output(arguments.html) as file:
+        with written(arguments.html) as file:
             file.write(render(profiles, f"Heap profile of {os.path.basename(profiles[0].program)}", arguments.threads))
     return fails(profiles, arguments)
 
@@ -400,11 +390,8 @@ def add_watched(watch, status, path):
     """Adds the last answer of a program that ended without a profile. False: there is none."""
     if not watch.text:
         return False
-    try:
-        with open(path, "ab") as file:
-            file.write(watch.text)
-    except OSError as error:
-        raise Refusal(f"cannot write '{path}': {error.strerror}") from None
+    with refusing(path), open(path, "ab") as file:
+        file.write(watch.text)
     what = f"{signal.Signals(-status).name} ended the program" if status < 0 else "the program wrote no profile at its end"
     print(f"hakmem: {what}; this is its profile of {time.monotonic() - watch.taken:.1f} s before", file=sys.stderr)
     return True
@@ -424,7 +411,7 @@ def profile_program(words, arguments):
                           "written (./hakmem profile PID looks at a living process)",
                           128 - status if status < 0 else status or STATUS_CANNOT)
         if arguments.output:
-            with open(path, "rb") as file, open_output(arguments.output, binary=True) as kept:
+            with open(path, "rb") as file, written(arguments.output, binary=True) as kept:
                 shutil.copyfileobj(file, kept)
         sys.stdout.flush()
         failed = show(read_profiles(path, is_own=True, alive=(began, math.inf)), arguments)
@@ -461,7 +448,7 @@ def profile_process(pid, arguments):
         finally:
             observer.ask("profile_stop")
     if arguments.output:
-        with open_output(arguments.output, binary=True) as file:
+        with written(arguments.output, binary=True) as file:
             file.write(text)
     arguments.living, arguments.when = True, "until now"
     return show(parse_profiles([text.decode("utf-8", "replace")], name, process=observer.process), arguments)
@@ -471,10 +458,7 @@ def check_outputs(arguments):
     """What cannot be written is refused before the work."""
     for path in (arguments.output, arguments.html, arguments.pprof, arguments.folded):
         if path is not None:
-            try:
-                check_writable(path)
-            except OSError as error:
-                raise Refusal(f"cannot write '{path}': {error.strerror}") from None
+            check_writable(path)
 
 
 def run(arguments):

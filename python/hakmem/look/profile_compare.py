@@ -104,7 +104,7 @@ def render_changes(old, new, measure, count, what):
             "All figures are estimates from samples.")
     section = (f'<section class="process" data-process="0"><p class="headline">{said}</p><div class="graph-place"></div>'
                f'<div class="sites-place"><h2>Sites that changed most</h2>{changes_table(rows)}</div></section>')
-    return page.fill(title=page.escape(f"Heap profiles of {os.path.basename(new[0].program)}, compared"), chooser="", sections=section,
+    return page.fill("profile", title=page.escape(f"Heap profiles of {os.path.basename(new[0].program)}, compared"), chooser="", sections=section,
                      facts=page.escape(f"{old[0].program}, then {new[0].program}"), measures=page.measure_buttons(MEASURES),
                      data=page.script_data([merged], MEASURES))
 

@@ -1,26 +1,19 @@
 # SPDX-License-Identifier: MIT
 """The page of heap profiles: one HTML file with a flame graph and a table of the sites that hold most memory."""
-import html
-import json
 import os
 import re
-from pathlib import Path
 
+from .page import escape, fill, script_json
 from .profile import ThreadSites, in_words, sites_of, threads_of
 from .profile_data import NO_STACK
 from .text import plain
 
-TEMPLATE = Path(__file__).with_name("profile_page.html")
 FIELDS = ("samples", "allocated_count", "allocated_bytes", "freed_count", "freed_remote_count", "lifetime_ms",
           "live_count", "live_bytes", "live_age_ms", "peak_bytes", "peak_count")  # of the sums, what the page shows
 MEASURES = {"live_bytes": "bytes in use", "live_count": "blocks in use", "peak_bytes": "bytes at the peak",
             "allocated_bytes": "bytes allocated", "allocated_count": "blocks allocated"}
 PROCESSES_MAX = 100  # the largest of a file; the page says how many it leaves out
 SITES_LIVE_MAX, SITES_ALLOCATED_MAX = 150, 50  # rows of the table: by live bytes, and further ones by allocated bytes
-
-
-def escape(text):
-    return html.escape(plain(str(text)), quote=True)
 
 
 def time_in_words(ms):
@@ -109,9 +102,8 @@ def profile_data(profile, tables, fields, by_thread=False):
 def script_data(profiles, fields, by_thread=False):
     tables = Tables()
     shown = [profile_data(profile, tables, fields, by_thread) for profile in profiles]
-    data = {"texts": tables.texts.all(), "functions": tables.functions.all(), "frames": tables.frames.all(),
-            "profiles": shown}
-    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # "<" could end the script
+    return script_json({"texts": tables.texts.all(), "functions": tables.functions.all(), "frames": tables.frames.all(),
+                        "profiles": shown})
 
 
 # --- what needs no script --------------------------------------------------------------------------------------------
@@ -307,14 +299,10 @@ def measure_buttons(measures):
     return "".join(f'<button type="button" data-measure="{name}">{text}</button>' for name, text in measures.items())
 
 
-def fill(**values):
-    return re.sub(r"@@(\w+)@@", lambda match: values[match.group(1)], TEMPLATE.read_text(encoding="utf-8"))
-
-
 def render(profiles, title, by_thread=False):
     """The page, as text."""
     profiles = sorted(profiles, key=lambda profile: -profile.total("allocated_bytes"))
     shown = [profile for profile in profiles if profile.stacks][:PROCESSES_MAX] or profiles[:1]
-    return fill(title=escape(title), facts=facts(shown, len(profiles) - len(shown)), measures=measure_buttons(MEASURES),
+    return fill("profile", title=escape(title), facts=facts(shown, len(profiles) - len(shown)), measures=measure_buttons(MEASURES),
                 chooser=chooser(shown) if len(shown) > 1 else "", data=script_data(shown, FIELDS, by_thread),
                 sections="".join(section(profile, number, by_thread) for number, profile in enumerate(shown)))

@@ -2,20 +2,19 @@
 """./hakmem timeline: makes one HTML page of a trace of ./hakmem record: memory over time, by call site."""
 import json
 import os
-import re
 import subprocess
 from pathlib import Path
 
 from .binaries import add_symfs, sentences, use_symfs
 from .document import check, parse
-from .files import check_writable, keep_inputs, origin_of
+from .files import check_writable, keep_inputs, origin_of, written
+from .page import escape, fill, script_json
 from .processes import Refusal
-from .profile import in_words, open_output
-from .profile_page import TEMPLATE as STYLED, escape, place_text, time_in_words
+from .profile import in_words
+from .profile_page import place_text, time_in_words
 from .symbols import Files, Symbols
 from .text import plain, short_name
 
-TEMPLATE = Path(__file__).with_name("timeline_page.html")
 SHAPE = {"program": str, "pid": int, "time": int, "calls": int, "timed": int, "peak_bytes": int, "moments": [[int]],
          "remarks": [str], "mappings": [{"line": str, "build_id": str, "bias": str}],
          "sites": [{"address": str, "temporary_count": int, "temporary_bytes": int, "cells": [[int]]}],
@@ -149,14 +148,9 @@ def headline(document):
 
 
 def render(document, sites, remarks):
-    values = {
-        "title": escape(f"Memory over time of {document['program']}"),
-        "style": re.search(r"<style>.*?</style>", STYLED.read_text(encoding="utf-8"), re.DOTALL).group(),
-        "headline": escape(headline(document)),
-        "remarks": "".join(f'<p class="dim">{escape(sentence)}</p>' for sentence in remarks),
-        "data": json.dumps(page_data(document, sites), separators=(",", ":")).replace("<", "\\u003c"),
-    }
-    return re.sub(r"@@(\w+)@@", lambda match: values[match.group(1)], TEMPLATE.read_text(encoding="utf-8"))
+    return fill("timeline", title=escape(f"Memory over time of {document['program']}"), headline=escape(headline(document)),
+                remarks="".join(f'<p class="dim">{escape(sentence)}</p>' for sentence in remarks),
+                data=script_json(page_data(document, sites)))
 
 
 def print_sites(document, sites, remarks):
@@ -177,16 +171,13 @@ def run(arguments):
     if not os.path.exists(arguments.trace):
         raise Refusal(f"timeline: there is no file '{arguments.trace}'")
     keep_inputs(page, arguments.trace)
-    try:
-        check_writable(page)
-    except OSError as error:
-        raise Refusal(f"cannot write '{page}': {error.strerror}") from None
+    check_writable(page)
     document = read_timeline(trace_tool(), arguments.trace)
     if isinstance(document, int):
         return document
     sites, remarks = named_sites(document, arguments.trace)
     is_page = not page.endswith(".json")
-    with open_output(page) as file:
+    with written(page) as file:
         file.write(render(document, sites, remarks) if is_page else json.dumps(page_data(document, sites)) + "\n")
     print_sites(document, sites, remarks)
     print(f"The {'page' if is_page else 'timeline'} is in {page}")

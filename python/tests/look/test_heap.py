@@ -277,7 +277,7 @@ class Command(CommandTest):
                 ([], 2, "which map"), ([""], 2, "which map"), (["a", "b"], 2, "unknown argument"), ([self.map, "--what"], 2, "unknown argument"),
                 ([absent], 126, f"cannot read {absent}: No such file"), ([self.place.name], 126, "Is a directory"),
                 ([empty], 126, "is empty"), ([binary], 126, "is not a heap map"), ([self.map, "--compare", empty], 126, "is empty"),
-                ([self.map, "-o", absent / "page"], 126, f"cannot write {absent}/page: No such file"),
+                ([self.map, "-o", absent / "page"], 126, f"cannot write '{absent}/page': No such file"),
                 ([self.map, "-o", self.place.name], 126, "Is a directory"), (["a\0b"], 126, "cannot be a file")]:
             with self.subTest(words=words):
                 code, out, errors = self.run_with(*words)

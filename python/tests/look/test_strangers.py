@@ -235,13 +235,13 @@ class Files(Place):
         self.assertEqual(stat.S_IMODE(page.lstat().st_mode), 0o600)
         self.assertEqual(sorted(path.name for path in self.place.iterdir()), ["page", f"page.{os.getpid()}", "precious"])
         for name in ("", str(self.place), str(self.place / "none" / "page")):
-            with self.assertRaises(OSError):
+            with self.assertRaises(Refusal):
                 files.check_writable(name)
 
     def test_pipes(self):
         pipe = str(self.place / "pipe")
         os.mkfifo(pipe)
-        with mock.patch.object(files, "READER_SECONDS", 0), self.assertRaisesRegex(OSError, "nobody reads"):
+        with mock.patch.object(files, "READER_SECONDS", 0), self.assertRaisesRegex(Refusal, "nobody reads"):
             files.check_writable(pipe)
         reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
         self.addCleanup(os.close, reader)
@@ -253,7 +253,7 @@ class Files(Place):
         self.assertEqual(os.read(reader, 100), b"stacks")
         if os.geteuid() == 0:
             os.chown(pipe, STRANGER, STRANGER)
-            with self.assertRaisesRegex(OSError, "another user"), files.written(pipe):
+            with self.assertRaisesRegex(Refusal, "another user"), files.written(pipe):
                 pass
 
 
