@@ -94,12 +94,12 @@ TEST(a_heap_has_one_user)
 {
     enum { USERS = 8 };
     pthread_t users[USERS];
-    struct thread *threads[USERS];
+    struct thread *parked[USERS];
     for (size_t i = 0; i < USERS; i++) {
-        threads[i] = adopt();
+        parked[i] = adopt();
     }
     for (size_t i = 0; i < USERS; i++) {
-        hak__thread_park(threads[i]);
+        hak__thread_park(parked[i]);
     }
     size_t taken = unit_region_bytes_taken(), count = heaps_count(), structs = threads_count();
     for (size_t i = 0; i < COUNT_OF(users); i++) {
