@@ -39,7 +39,7 @@ HAK_INLINE void os_restore_errno(const int *kept)
     errno = *kept;
 }
 /* Gives errno the value back that it has here, at the end of the block. */
-#define HAK_KEEP_ERRNO int kept_errno __attribute__((cleanup(os_restore_errno))) = errno
+#define HAK_KEEP_ERRNO int kept_errno __attribute__((cleanup(os_restore_errno), unused)) = errno
 
 /* Reads the page size, finds the vDSO's clock, looks for a filter of system calls and notes what
  * descriptor 2 is. Later calls do nothing. The first call comes before the functions that need

@@ -209,8 +209,8 @@ void hak__superslab_purge_part(bool begin, size_t bytes)
     lock_release(&hak__purge_lock);
 }
 
-/* Takes the next wholly free superslab out of the free map, and moves *next on. INDEX_NONE: the part
- * has none. */
+/* Takes the next wholly free superslab out of the free map, and moves *next on. INDEX_NONE: the
+ * part has none. */
 static size_t release_take_next(struct purge_place *next)
 {
     struct superslab_part *part = hak__superslab_parts[next->part];

@@ -113,9 +113,6 @@ HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_bad_rest(const vo
 HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_bad_tag(const void *pointer,
                                                                        uint32_t class_index);
 
-/* Called by the window when the tables exist. */
-HAK_HIDDEN void hak__secure_tables(uintptr_t meet, uint64_t seed);
-
 /* The state of what new returns, without a jump. */
 HAK_STATIC_ASSERT(SECURE_NEW == SECURE_MALLOC + 1, "kinds are added");
 HAK_INLINE enum secure_state secure_new_state(void)
@@ -126,7 +123,8 @@ HAK_INLINE enum secure_state secure_new_state(void)
 /* Says whether new and malloc are told apart. In override/cxx.cc, so not in every library. */
 HAK_HIDDEN __attribute__((weak)) bool hak__secure_kinds(void);
 
-/* Called once, when the window stands. */
+/* Called by the window when the tables exist, and once when it stands. */
+HAK_HIDDEN void hak__secure_tables(uintptr_t meet, uint64_t seed);
 HAK_HIDDEN void hak__secure_seal(void);
 
 /* A new random number. Any thread. */

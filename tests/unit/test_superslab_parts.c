@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_superslab_parts.c: region/superslab_parts: several parts of the superslabs, each with a lock,
- * an index and addresses of its own.
+/* test_superslab_parts.c: region/superslab_parts: several parts of the superslabs, each with a
+ * lock, an index and addresses of its own.
  *
  * ctest: no-qemu no-secure
  */
