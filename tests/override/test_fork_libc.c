@@ -2,8 +2,8 @@
 /* test_fork_libc.c: fork beside threads that hold a lock of the C library while they allocate, one
  * kind of lock at a time and then all together; beside other forks; and by signal handlers, which
  * interrupt fork, too. Handlers fork beside no such thread: with the C library's malloc all hang at
- * once, and with hakmem they may (docs/guarantees.md, "Signals"). Children use memory of all sizes, free what they
- * inherited, start a thread, fork again.
+ * once, and with hakmem they may (docs/guarantees.md, "Signals"). Children use memory of all sizes,
+ * free what they inherited, start a thread, fork again.
  *
  *   test_fork_libc [--forks N] [KIND]     N forks beside each kind (default 200), all kinds or one
  *
