@@ -8,21 +8,20 @@ from .ground import ROOT
 
 def words_of_the_tree():
     tests = ROOT / "tests"
-    files = [path for folder in (*tests.glob("*/"), *tests.glob("secure/*/"), ROOT / "bench", ROOT / "python/tests/lab")
+    files = [path for folder in (*tests.glob("*/"), ROOT / "bench", ROOT / "python/tests/lab")
              for path in folder.glob("*.*")]
     stems = {re.sub("^test_", "", re.sub(r"\.[a-z]*$", "", path.name)) for path in files}
     yield from stems
-    yield from (f"{stem}_{form}" for stem in stems for form in ("static", "secure"))
+    yield from (f"{stem}_{form}" for stem in stems for form in ("static", "secure", "libc"))
     for path in tests.glob("attach/*.py"):
         yield from re.findall(r"^def case_([a-z0-9_]*)", path.read_text(), re.M)
-    for name in ("tests", "bugs"):
-        yield from re.findall("[a-z0-9_]+", (ROOT / f"cmake/hakmem_{name}.cmake").read_text())
+    yield from re.findall("[a-z0-9_]+", (ROOT / "cmake/hakmem_tests.cmake").read_text())
     listed = (ROOT / "bench/replications/replications.toml").read_text()
     variants = {word for line in re.findall("^variants = (.*)", listed, re.M) for word in re.findall("[a-z0-9_]+", line)}
     for path in (ROOT / "bench/replications").glob("*.c"):
         yield from (f"replication_{path.stem}_{variant}" for variant in variants)
-    for path in (*tests.glob("secure/*.c"), *tests.glob("secure/tags/*.c")):
-        yield f"tags_{path.stem}"
+    bugs = re.findall(r"^BUG\((?:tags_)?(\w+),", (tests / "secure/bugs.cc").read_text(), re.M)
+    yield from (*bugs, *(f"tags_{bug}" for bug in bugs))
 
 
 def likely_tests(preset, regex):

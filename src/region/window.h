@@ -2,7 +2,7 @@
 /* window.h: the one address range that holds every slab and span, and the tables that describe it.
  *
  *   <-- groups of superslabs | owner words -->   room | slab metadata -->   superslabs ... -->
- *       38 B a superslab       4 B a slice              64 B a slice       ^base   ^frontier
+ *       39 B a superslab       4 B a slice              64 B a slice       ^base   ^frontier
  *
  * Tables: two tables form a pair. They begin at the same address and grow away from each other, so
  * one mapping holds both. A small process touches only one page of the first pair

@@ -104,29 +104,6 @@ TEST(zero_after_dirty_use)
     }
 }
 
-/* Memory of one shape dirtied, then asked for in another: spans split, whales cut, slabs turned. */
-TEST(zero_after_other_shapes)
-{
-    for (size_t from = 1; from < COUNT_OF(tier_sizes); from++) {
-        for (size_t to = 1; to < COUNT_OF(tier_sizes); to++) {
-            if (tier_sizes[from] * tier_sizes[to] > GIB * 256 * KIB) {
-                continue; /* pairs of whales take long and differ in nothing from smaller ones */
-            }
-            void *old[4];
-            for (unsigned i = 0; i < COUNT_OF(old); i++) {
-                old[i] = hak_malloc(tier_sizes[from]);
-                assert_non_null(old[i]);
-                memset(old[i], 0xa5, hak_usable_size(old[i]));
-            }
-            FREE_ALL(old, COUNT_OF(old));
-            char *block = hak_calloc(1, tier_sizes[to]);
-            assert_non_null(block);
-            assert_int_equal(nonzero_offset(block, tier_sizes[to]), SIZE_MAX);
-            hak_free(block);
-        }
-    }
-}
-
 /* Only some pages of the block are dirty, and it was grown by realloc: page tricks must not keep
  * them. */
 TEST(zero_after_sparse_use)
@@ -150,24 +127,6 @@ TEST(zero_after_sparse_use)
             hak_free(block);
         }
     }
-}
-
-TEST(random_sizes_are_zero)
-{
-    enum { SLOTS = 256, STEPS = SUPPORT_SLOW ? 5000 : 30000 };
-    uint64_t random = 7;
-    void **slots = support_map(SLOTS * sizeof *slots);
-    for (unsigned step = 0; step < STEPS; step++) {
-        size_t slot = random_below(&random, SLOTS);
-        size_t size = random_size(&random, random_below(&random, 50) == 0 ? 22 : 14);
-        hak_free(slots[slot]);
-        slots[slot] = calloc_of(size, step);
-        assert_non_null(slots[slot]);
-        assert_int_equal(nonzero_offset(slots[slot], size), SIZE_MAX);
-        memset(slots[slot], 0x5a, hak_usable_size(slots[slot]));
-    }
-    FREE_ALL(slots, SLOTS);
-    munmap(slots, SLOTS * sizeof *slots);
 }
 
 TEST(untouched_gibibyte_is_free)

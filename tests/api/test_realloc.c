@@ -68,26 +68,6 @@ TEST(all_pairs_of_tiers)
     }
 }
 
-TEST(every_byte_step)
-{
-    char *block = hak_malloc(1);
-    assert_non_null(block);
-    block[0] = 0;
-    for (size_t size = 2; size <= 3000;
-         size++) { /* one byte more each time, all earlier ones kept */
-        block = hak_realloc(block, size);
-        assert_non_null(block);
-        block[size - 1] = (char)(size - 1);
-    }
-    for (size_t size = 3000; size >= 1; size--) {
-        block = hak_realloc(block, size);
-        assert_non_null(block);
-        assert_int_equal(block[size - 1], (char)(size - 1));
-        assert_int_equal(block[size / 2], (char)(size / 2));
-    }
-    hak_free(block);
-}
-
 /* There is nothing below the least class: no reason to move. */
 TEST(the_least_stays)
 {
@@ -154,11 +134,6 @@ TEST(growth_by_doubling)
     grow_to_a_gibibyte(2, 1);
 }
 
-TEST(growth_by_half)
-{
-    grow_to_a_gibibyte(3, 2);
-}
-
 /* Several arrays grow in turn, so that none can always grow in place. */
 TEST(interleaved_growth)
 {
@@ -197,7 +172,7 @@ TEST(failure_keeps_the_block)
             assert_null(hide(hak_realloc(block, hide_size(impossible[j]))));
             assert_int_equal(errno, ENOMEM);
             errno = 0;
-            assert_null(hide(hak_reallocarray(block, hide_size(impossible[j]), 1)));
+            assert_null(hide(hak_reallocarray(hide(block), hide_size(impossible[j]), 1)));
             assert_int_equal(errno, ENOMEM);
         }
         assert_int_equal(hak_usable_size(block), usable);
@@ -221,8 +196,8 @@ TEST(reallocarray_overflow)
     memset(block, 'x', 100);
     for (size_t i = 0; i < COUNT_OF(factors); i++) {
         errno = 0;
-        assert_null(
-            hide(hak_reallocarray(block, hide_size(factors[i][0]), hide_size(factors[i][1]))));
+        assert_null(hide(
+            hak_reallocarray(hide(block), hide_size(factors[i][0]), hide_size(factors[i][1]))));
         assert_int_equal(errno, ENOMEM);
         errno = 0;
         assert_null(

@@ -38,80 +38,12 @@ static struct report report_write(enum hak_report_format format)
     return report;
 }
 
-/* A reader of JSON that only says where it ends: NULL when it is malformed. */
-static const char *json_skip_value(const char *at, unsigned depth);
-
 static const char *json_skip_space(const char *at)
 {
     while (isspace((unsigned char)*at)) {
         at++;
     }
     return at;
-}
-
-static const char *json_skip_string(const char *at)
-{
-    if (*at != '"') {
-        return NULL;
-    }
-    for (at++; *at != '"'; at++) {
-        if (*at == '\0' || *at == '\n' || (*at == '\\' && *++at == '\0')) {
-            return NULL;
-        }
-    }
-    return at + 1;
-}
-
-static const char *json_skip_group(const char *at, char close, unsigned depth)
-{
-    at = json_skip_space(at + 1);
-    if (*at == close) {
-        return at + 1;
-    }
-    for (;;) {
-        if (close == '}') {
-            at = json_skip_string(at);
-            if (at == NULL || *(at = json_skip_space(at)) != ':') {
-                return NULL;
-            }
-            at++;
-        }
-        at = json_skip_value(at, depth + 1);
-        if (at == NULL) {
-            return NULL;
-        }
-        at = json_skip_space(at);
-        if (*at == close) {
-            return at + 1;
-        }
-        if (*at++ != ',') {
-            return NULL;
-        }
-        at = json_skip_space(at);
-    }
-}
-
-static const char *json_skip_value(const char *at, unsigned depth)
-{
-    at = json_skip_space(at);
-    if (depth > 32) {
-        return NULL;
-    }
-    if (*at == '{' || *at == '[') {
-        return json_skip_group(at, *at == '{' ? '}' : ']', depth);
-    }
-    if (*at == '"') {
-        return json_skip_string(at);
-    }
-    for (const char *const *word = (const char *const[]){"true", "false", "null", NULL};
-         *word != NULL; word++) {
-        if (strncmp(at, *word, strlen(*word)) == 0) {
-            return at + strlen(*word);
-        }
-    }
-    char *end;
-    strtod(at, &end);
-    return end == at || !(isdigit((unsigned char)*at) || *at == '-') ? NULL : end;
 }
 
 /* The number after the first "key": of the report. */
@@ -199,10 +131,11 @@ TEST(json_report)
     void *span = hak_malloc(800000);
     void *whale = hak_malloc(9 * MIB);
     struct report report = report_write(HAK_REPORT_JSON);
-    assert_int_equal(*json_skip_space(report.text), '{');
-    const char *end = json_skip_value(report.text, 0);
-    if (end == NULL || *json_skip_space(end) != '\0') {
-        support_fail("the JSON report is malformed:\n%s\n", report.text);
+    if (!SUPPORT_EMULATED) { /* qemu-user does not start programs */
+        FILE *reader = popen("python3 -m json.tool >/dev/null", "w");
+        assert_non_null(reader);
+        assert_int_equal(fwrite(report.text, 1, report.length, reader), report.length);
+        assert_int_equal(pclose(reader), 0);
     }
     struct hak_stats stats = stats_now();
     assert_int_equal(json_number(&report, "bytes_mapped"), stats.bytes_mapped);
@@ -219,13 +152,6 @@ TEST(json_report)
     assert_true(json_number(&report, "malloc_slow") > 0);
     assert_true(json_number(&report, "refill_carve") > 0);
     assert_true(json_number(&report, "mmap") > 0);
-    const char *path = getenv("HAKMEM_TEST_JSON"); /* for a reader with another parser */
-    if (path != NULL) {
-        FILE *file = fopen(path, "w");
-        assert_non_null(file);
-        assert_int_equal(fwrite(report.text, 1, report.length, file), report.length);
-        fclose(file);
-    }
     munmap(report.text, REPORT_MAX);
     hak_free(small);
     hak_free(span);

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from attaching import (
-    AGAIN, BUILD, HANG, ROUNDS, TARGET, TOOL, attach_often, connect_surely, insist, look_at, others_reach, processes, require,
+    AGAIN, BUILD, HANG, ROUNDS, TARGET, TOOL, attach_often, connect_surely, insist, look_at, others_reach, require,
     run_cases, run_tool, skipped, start, wait_until_asleep)
 
 

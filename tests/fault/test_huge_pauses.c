@@ -111,22 +111,6 @@ PAUSES_TEST(the_first_is_made_resident)
     require_resident(1);
 }
 
-PAUSES_TEST(once_in_a_tick)
-{
-    uint64_t timed = calls(OS_CALL_POPULATE), asked = calls(OS_CALL_HUGE);
-    for (uint32_t i = 0; i < 100; i++) {
-        assert_int_equal(ask(quick), 0);
-    }
-    assert_int_equal(calls(OS_CALL_HUGE) - asked, 100);
-    assert_int_equal(calls(OS_CALL_POPULATE) - timed, 1);
-    fault_clock_ms++;
-    assert_int_equal(ask(quick), 0);
-    assert_int_equal(calls(OS_CALL_POPULATE) - timed, 2);
-    fault_clock_ms++;
-    assert_int_equal(ask(UINT64_MAX), 0); /* none */
-    assert_int_equal(calls(OS_CALL_POPULATE) - timed, 2);
-}
-
 /* What is resident takes no time, and says nothing of how long the next one would take. */
 PAUSES_TEST(resident_ones_say_nothing)
 {
@@ -137,20 +121,6 @@ PAUSES_TEST(resident_ones_say_nothing)
     hak__huge_page_us_max = quick;
     assert_int_equal(hak__huge_ask(range, SIZE, 0), -EAGAIN);
     assert_int_equal(calls(OS_CALL_POPULATE) - timed, 0);
-}
-
-/* Of a mapping that has grown the first new one is timed, unless it is the only one. */
-PAUSES_TEST(what_was_there_is_not_timed)
-{
-    hak__huge_page_us_max = quick;
-    assert_int_equal(hak__huge_ask(range, SIZE, 1), 0);
-    require_resident(2);
-    fault_clock_ms++;
-    uint64_t timed = calls(OS_CALL_POPULATE), asked = calls(OS_CALL_HUGE);
-    assert_int_equal(hak__huge_ask(range, SIZE, HUGE_PAGE_SIZE + 1), 0);
-    assert_int_equal(hak__huge_ask(range, SIZE, SIZE - 1), 0);
-    assert_int_equal(calls(OS_CALL_POPULATE) - timed, 0);
-    assert_int_equal(calls(OS_CALL_HUGE) - asked, 2);
 }
 
 /* The calling thread asks for a superslab's huge page; its next slow operation ends `us` after this
@@ -190,28 +160,6 @@ PAUSES_TEST(the_first_touch_is_watched)
     assert_int_equal(calls(OS_CALL_POPULATE), timed);
     require_resident(0);
     fault_clock_us = 0;
-}
-
-static void *look(void *argument)
-{
-    hak__huge_look();
-    return argument;
-}
-
-PAUSES_TEST(only_who_asked_looks)
-{
-    hak__huge_page_us_max = HUGE_PAGE_US_MAX;
-    assert_int_equal(hak__huge_ask_untouched(range), 0);
-    for (uint32_t i = 0; i < 2; i++) {
-        thread_join(thread_start(look, NULL));
-        assert_true(huge_is_watched());
-    }
-    hak__huge_look();
-    hak__huge_look();
-    assert_false(huge_is_watched());
-    hak__huge_page_us_max = UINT64_MAX;
-    assert_int_equal(hak__huge_ask_untouched(range), 0);
-    assert_false(huge_is_watched()); /* none is timed */
 }
 
 int main(void)

@@ -10,6 +10,7 @@ library=$("$launcher" build)
 # Frees a batch when the next one is complete: small bins cost it more than twice the time.
 cat >steady.c <<'END'
 #include <stdlib.h>
+#include <unistd.h>
 enum { BATCH = 6000 };
 static void *blocks[2][BATCH];
 int main(int argc, char **argv)
@@ -25,6 +26,7 @@ int main(int argc, char **argv)
             free(batch[i]);
             batch[i] = NULL;
         }
+        rounds < 0 ? usleep(2000) : 0; // the learner counts the processor's time alone
     }
 }
 END
@@ -84,25 +86,20 @@ END
 { sed 's/^int main(/static int execute(/; s/^    }$/    }\n    return 0;/' steady.c; cat forker.c; } >forked.c
 cc -O1 -fno-builtin forked.c -o forked || fail "forked.c does not compile"
 
-# forked_until FILE: runs parent and child until the file is there, for twelve minutes at most. Sets `lasted`.
-forked_until() {
-    local process i
-    LD_PRELOAD=$library HAKMEM_LEARN=$1 setsid ./forked &
-    process=$!
-    for ((i = 0; i < ${2:-7200}; i++)); do
-        compgen -G "$scratch/forked.state*" >/dev/null && break
-        sleep 0.1
-    done
-    lasted=$i
-    kill -9 -- "-$process"
-    wait "$process" 2>/dev/null
-    parent=$process
-}
-forked_until forked.state.%p
-files=("$scratch"/forked.state.*)
+# Parent and child twice, until the child has a file, for twelve minutes at most; without a %p in the name there is none.
+HAKMEM_LEARN=forked.state.%p LD_PRELOAD=$library setsid ./forked &
+parent=$!
+HAKMEM_LEARN=forked.state LD_PRELOAD=$library setsid ./forked &
+other=$!
+for ((i = 0; i < 7200; i++)); do
+    compgen -G "forked.state.*" >/dev/null && break
+    sleep 0.1
+done
+sleep 2
+kill -9 -- "-$parent" "-$other"
+wait "$parent" "$other" 2>/dev/null
+files=(forked.state.*)
 [[ -e ${files[0]} && ${#files[@]} == 1 && ${files[0]} != *."$parent" ]] || fail "files of parent and child: ${files[*]}"
-rm -f "$scratch"/forked.state*
-forked_until forked.state "$lasted"
 [[ ! -e forked.state ]] || fail "the child has written its parent's file"
 
 # --- files that cannot be used change nothing ---

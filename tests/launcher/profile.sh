@@ -206,13 +206,6 @@ has "$output" 'fill \(.*plain\.c:[78]\).*fill \(.*plain\.c:[78]\)'
 succeed 0 "$launcher" profile --sites 3 -- python3 -c 'import json; text = json.dumps(list(range(100000)))'
 has "$output" '^[^'$'\n'']*python3[^'$'\n'']* \(process [0-9]+\): about '
 
-# pprof's format (profile_names.sh reads it by pprof itself).
-succeed 0 "$launcher" profile --pprof heap.pb.gz kept
-python3 -c '
-import gzip
-data = gzip.open("heap.pb.gz").read()
-assert b"log_in(int)" in data and b"inuse_space" in data and b"leak.cc" in data' || fail "heap.pb.gz"
-
 refuse 2 'name a program' "$launcher" profile
 refuse 2 'name a program' "$launcher" profile kept -- ./leak
 refuse 2 'name a program' "$launcher" profile --
@@ -253,30 +246,6 @@ timeout 60 cat pipe >piped &
 succeed 0 "$launcher" profile -o pipe -- ./plain
 wait $!
 [[ $(head -c 18 piped) == '{"hakmem_profile":' ]] || fail "the pipe's reader has: $(head -c 100 piped)"
-
-# A stack that is too deep says so.
-cat >deep.c <<'END'
-#include <stdlib.h>
-void *keep[1000];
-static int count;
-__attribute__((noinline)) int descend(int depth)
-{
-    keep[count++ % 1000] = depth == 0 ? malloc(10000) : NULL;
-    return depth == 0 ? 1 : 1 + descend(depth - 1);
-}
-int main(void)
-{
-    int sum = 0;
-    for (int i = 0; i < 100; i++) {
-        sum += descend(5) + descend(200);
-    }
-    return sum == 0;
-}
-END
-cc -O1 -fno-optimize-sibling-calls -g deep.c -o deep || fail "deep.c does not compile"
-succeed 0 "$launcher" profile --period 1 --stacks --folded deep.folded -- ./deep
-has "$output" 'descend \([^'$'\n'']*'$'\n'' *outer frames cut'
-[[ $(grep -c '^outer frames cut;descend;' deep.folded)/$(grep -c 'main;descend;' deep.folded) == 1/1 ]] || fail "deep stacks: $(<deep.folded)"
 
 # Without binutils and LLVM functions have no names, which the table says.
 mkdir bare

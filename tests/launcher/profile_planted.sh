@@ -176,32 +176,7 @@ build cc -O2 -g -fPIC -shared other.c -o second.so
 build cc -O2 -g opener.c -o opener
 check 'a library that was closed' plugin.c ./opener
 
-if command -v node >/dev/null; then
-    found=$(site node -e 'kept = new ArrayBuffer(77777)')
-    # It has no lines. Where a debugger may trace, it says who calls calloc.
-    cat >ask.py <<'END'
-import gdb
-gdb.execute("set confirm off"); gdb.execute("set debuginfod enabled off"); gdb.execute("set breakpoint pending on")
-register = "$x0" if "aarch64" in gdb.execute("show architecture", to_string=True) else "$rdi"
-class Stop(gdb.Breakpoint):
-    def stop(self):
-        return int(gdb.parse_and_eval(f"(long){register}")) == 77777
-gdb.execute("start", to_string=True)
-Stop("calloc")
-gdb.execute("continue", to_string=True)
-frame = gdb.newest_frame()
-while "calloc" in (frame.name() or "calloc"):
-    frame = frame.older()
-print("ANSWER", frame.name())
-gdb.execute("kill")
-END
-    if command -v gdb >/dev/null && gdb -nx -batch -ex run --args true 2>&1 | grep -q 'exited normally'; then
-        answer=$(gdb -nx -batch -x ask.py --args node -e 'kept = new ArrayBuffer(77777)' 2>/dev/null | sed -n 's/^ANSWER //p')
-        [[ -n $answer && $found == "$answer (node)" ]] || fail "node: '$found', and gdb says '$answer'"
-    fi
-    echo "node: $found; gdb: ${answer-not asked}"
-fi
-# The function of a script; gdb does not know it.
+# The function of a script.
 python=$(python3.13 -c 'import sys; print(sys.executable)' 2>/dev/null || python3.12 -c 'import sys; print(sys.executable)' 2>/dev/null)
 if [[ -n $python ]]; then
     found=$(site "$python" -X perf script.py)

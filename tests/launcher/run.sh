@@ -238,14 +238,7 @@ expect 0 'env one' '' "$launcher" run "$scratch/script" one
 script $'#!/bin/bash\r' 'echo hello'
 refuse 126 'carriage return' "$launcher" run "$scratch/script"
 
-# Help: of each command by itself, on standard output.
-for name in run heap test build bench compare ab tune peers doctor score cost version help; do
-    XDG_CACHE_HOME=$scratch/no-cache try "$launcher" $name --help
-    [[ $status == 0 && ${output^} == 'Usage: ./hakmem '* && -z $errors ]] || fail "$name --help: $status '$output' '$errors'"
-    [[ $name == @(version|help) || ${output^} == "Usage: ./hakmem $name"* ]] || fail "$name --help is of something else: $output"
-    help=$output
-    XDG_CACHE_HOME=$scratch/no-cache expect 0 "$help" '^$' "$launcher" $name -h
-done
+# Help: output.sh asks each command for it.
 try "$launcher" run --help
 for name in $(sed -n 's/^| `HAKMEM_\([A-Z_]*\)`.*/\1/p' "$TEST_ROOT/docs/options.md"); do
     [[ ${name,,} == @(profile|stats*|heap_map_file|announce) || $output == *$'\n'"  ${name,,} "* ]] || fail "run --help lacks ${name,,}"

@@ -10,7 +10,7 @@ fi
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 cd "$TEST_ROOT"
-cmake --preset fuzz -B "$scratch/fuzz" >"$scratch/log" && cmake --build "$scratch/fuzz" >>"$scratch/log" || {
+cmake --preset fuzz -B "$scratch/fuzz" >"$scratch/log" && cmake --build "$scratch/fuzz" --target fuzz_model >>"$scratch/log" || {
     cat "$scratch/log"
     exit 1
 }

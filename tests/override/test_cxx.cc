@@ -1,22 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* test_cxx.cc: operator new and delete in all forms, what they do when memory runs out, and the
- * standard containers on top of them.
+/* test_cxx.cc: operator new and delete in all forms, and what they do when memory runs out.
  *
  * ctest: no-qemu
  */
 #include "override.h"
 
-#include <algorithm>
-#include <list>
 #include <malloc.h>
-#include <map>
-#include <memory>
 #include <new>
-#include <sstream>
-#include <stdexcept>
 #include <string>
-#include <thread>
-#include <unordered_map>
 #include <vector>
 
 #ifndef __cpp_sized_deallocation
@@ -307,107 +298,6 @@ void test_handler_may_release(const char *self)
     wait_for_success(child, "new under ulimit -v");
 }
 
-/* --- workouts ------------------------------------------------------------------------------ */
-
-struct alignas(128) wide {
-    unsigned char bytes[128];
-};
-
-struct thrower {
-    std::string text;
-    explicit thrower(int number) : text(static_cast<size_t>(number % 500), 't')
-    {
-        if (number % 7 == 3) {
-            throw std::runtime_error("constructor of number " + std::to_string(number));
-        }
-    }
-};
-
-void test_exceptions()
-{
-    int caught = 0;
-    for (int i = 0; i < 20000; i++) {
-        try {
-            auto first = std::make_unique<thrower>(i);
-            auto second = std::make_shared<thrower>(i + 1);
-            CHECK(first->text.size() < 500 && second->text.size() < 500);
-        } catch (const std::runtime_error &error) {
-            caught++;
-            CHECK(strstr(error.what(), "number") != nullptr);
-        }
-    }
-    CHECK_EQUAL(caught, 5714);
-}
-
-size_t workout(uint64_t seed, int rounds)
-{
-    std::map<std::string, std::vector<uint32_t>> tree;
-    std::unordered_map<uint64_t, std::unique_ptr<std::string>> table;
-    std::list<std::string> queue;
-    std::vector<wide> wides;
-    size_t sum = 0;
-    for (int i = 0; i < rounds; i++) {
-        uint64_t number = random_next(&seed);
-        std::ostringstream name;
-        name << "key" << number % 400;
-        auto &vector = tree[name.str()];
-        vector.push_back(static_cast<uint32_t>(number));
-        if (vector.size() > 300) {
-            tree.erase(name.str());
-        }
-        table[number % 1000] = std::make_unique<std::string>(number % 3000, 'x');
-        queue.push_back(*table[number % 1000]);
-        if (queue.size() > 200) {
-            sum += queue.front().size();
-            queue.pop_front();
-        }
-        wides.emplace_back();
-        CHECK(is_aligned(&wides.back(), 128));
-        if (wides.size() > 5000) {
-            std::vector<wide>().swap(wides);
-        }
-    }
-    return sum + tree.size();
-}
-
-void test_containers()
-{
-    size_t expected = workout(1, 10000);
-    std::vector<std::thread> threads;
-    std::vector<size_t> sums(8);
-    for (size_t i = 0; i < sums.size(); i++) {
-        threads.emplace_back([&sums, i] { sums[i] = workout(1, 10000); });
-    }
-    for (auto &thread : threads) {
-        thread.join();
-    }
-    CHECK(std::all_of(sums.begin(), sums.end(), [=](size_t sum) { return sum == expected; }));
-}
-
-/* Containers built by one thread and destroyed by another. */
-void test_handed_over()
-{
-    std::vector<std::unique_ptr<std::map<int, std::string>>> maps(16);
-    for (int round = 0; round < 20; round++) {
-        std::thread builder([&maps] {
-            for (auto &map : maps) {
-                map = std::make_unique<std::map<int, std::string>>();
-                for (int i = 0; i < 100; i++) {
-                    (*map)[i] = std::string(static_cast<size_t>(i * 10), 'm');
-                }
-            }
-        });
-        builder.join();
-        std::thread breaker([&maps] {
-            for (auto &map : maps) {
-                CHECK_EQUAL(map->at(99).size(), 990);
-                map.reset();
-            }
-        });
-        breaker.join();
-    }
-}
-
 } // namespace
 
 int main(int argc, char **argv)
@@ -424,8 +314,5 @@ int main(int argc, char **argv)
     test_handler_is_called_in_a_loop();
     test_handler_may_throw();
     test_handler_may_release(self);
-    test_exceptions();
-    test_containers();
-    test_handed_over();
     return 0;
 }

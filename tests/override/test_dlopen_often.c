@@ -2,7 +2,8 @@
 /* test_dlopen_often.c: a library with an allocator in it is loaded and closed 1,000 times, hakmem
  * itself and one that was linked with libhakmem.a, by a program that was not started on it. It
  * refuses to be unloaded rather than crash in a thread's exit hook (mimalloc #147, #809), and each
- * round leaves nothing: no mapping, no thread-specific key, no memory.
+ * round leaves nothing: no mapping, no thread-specific key, no memory. Threads that used it end
+ * after the dlclose, and fork still works.
  *
  * ctest: preload-only no-qemu
  */
@@ -65,12 +66,23 @@ static size_t keys_left(void)
     return count;
 }
 
-static void *use_both(void *argument)
+static void use_both(void)
 {
     release(get(1000));
     release(get(300000));
-    unsigned char *block = work(20);
-    CHECK(block != NULL);
+}
+
+static pthread_barrier_t barrier;
+
+/* Loaded or not, memory in use is there; the end of the thread runs its hook. */
+static void *use_across_close(void *argument)
+{
+    use_both();
+    unsigned char *block = work(300);
+    CHECK(block != NULL && block[999] == 0);
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier);
+    block[999] = 1;
     return argument;
 }
 
@@ -81,15 +93,18 @@ static void run_round(const char *path, const char *archive, size_t round)
     get = (void *(*)(size_t))(uintptr_t)find(library, "hak_malloc");
     release = (void (*)(void *))(uintptr_t)find(library, "hak_free");
     work = (work_function *)(uintptr_t)find(plugin, "plugin_archive_work");
-    use_both(NULL);
+    use_both();
+    CHECK(work(20) != NULL);
     pthread_t thread;
     bool with_thread = round % THREAD_EVERY == 0;
     if (with_thread) {
-        CHECK(pthread_create(&thread, NULL, use_both, NULL) == 0);
+        CHECK(pthread_create(&thread, NULL, use_across_close, NULL) == 0);
+        pthread_barrier_wait(&barrier);
     }
     CHECK(dlclose(plugin) == 0);
     CHECK(dlclose(library) == 0);
-    if (with_thread) { /* its hook runs about now, before or after the dlclose */
+    if (with_thread) {
+        pthread_barrier_wait(&barrier);
         CHECK(pthread_join(thread, NULL) == 0);
     }
 }
@@ -100,6 +115,7 @@ static void run(const char *path)
     size_t mappings = 0, keys = 0, resident = 0;
     plugin_path("archive", archive);
     CHECK(find_server() == SERVED_BY_OTHER);
+    CHECK(pthread_barrier_init(&barrier, NULL, 2) == 0);
     for (size_t round = 0; round < ROUNDS_COUNT; round++) {
         if (round == WARM_UP_COUNT) {
             keys = keys_left();
@@ -108,6 +124,14 @@ static void run(const char *path)
         }
         run_round(path, archive, round);
     }
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        use_both();
+        give_back(get_memory(1000));
+        _exit(0);
+    }
+    wait_for_success(child, "child after the last dlclose");
     CHECK_EQUAL(keys_left(), keys);
     CHECK(mappings_count() <= mappings + 3);
     CHECK(resident_bytes() <= resident + (4 << 20));

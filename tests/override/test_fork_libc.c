@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* test_fork_libc.c: fork beside threads that hold a lock of the C library while they allocate, one
- * kind of lock at a time and then all together; and by signal handlers, which interrupt fork, too.
- * Handlers fork beside no such thread: with the C library's malloc all hang at once, and with
- * hakmem they may (docs/guarantees.md, "Signals"). Children use memory of all sizes, free what they
- * inherited, start a thread, fork again.
+ * kind of lock at a time and then all together; beside other forks; and by signal handlers, which
+ * interrupt fork, too. Handlers fork beside no such thread: with the C library's malloc all hang at
+ * once, and with hakmem they may (docs/guarantees.md, "Signals"). Children use memory of all sizes,
+ * free what they inherited, start a thread, fork again.
  *
  *   test_fork_libc [--forks N] [KIND]     N forks beside each kind (default 200), all kinds or one
  *
- * ctest: no-qemu timeout=600
+ * ctest: not-again no-qemu timeout=600
  */
 #include "watched.h"
 
@@ -179,6 +179,24 @@ static void exchange_some(uint64_t *state)
     exchange_blocks(state, 10);
 }
 
+/* Other threads fork at the same time. Their children end in every way. */
+static void fork_too(uint64_t *state)
+{
+    uint64_t number = random_next(state);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        alarm(CHILD_SECONDS);
+        exchange_blocks(state, 30);
+        if (number % 8 == 0) {
+            execlp("true", "true", (char *)NULL);
+            _exit(126);
+        }
+        number % 8 == 1 ? exit(0) : _exit(0);
+    }
+    wait_for_success(child, "child of another thread");
+}
+
 typedef void beside(uint64_t *state);
 
 static const struct kind {
@@ -195,6 +213,7 @@ static const struct kind {
     {"syslog", {write_log, write_log}},
     {"keys", {create_keys, create_keys}},
     {"everything", {NULL, NULL}}, /* all above */
+    {"forks", {fork_too, fork_too}},
     {"signals", {exchange_some, exchange_some}},
     {"nothing", {NULL, NULL}}, /* but signals of a timer, in fork as well; and no other thread */
 };

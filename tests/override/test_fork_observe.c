@@ -6,7 +6,7 @@
  *
  *   test_fork_observe [--rounds N] [KIND]     N processes beside each kind (default 60)
  *
- * ctest: no-qemu timeout=600
+ * ctest: not-again no-qemu timeout=600
  */
 #include "watched.h"
 
@@ -172,6 +172,7 @@ static const struct kind {
     {"the observer", {change_observer, use_memory}, false},
     {"reports", {write_reports, use_memory}, false},
     {"libraries", {load_plugin, use_memory}, false},
+    {"libraries, profiles", {load_plugin, change_profile}, false},
     {"ends", {end_threads, use_memory}, false},
     {"samples", {use_memory, use_memory}, true},
 };

@@ -10,104 +10,17 @@
 
 /* --- malloc_info writes XML ---------------------------------------------------------------- */
 
-struct xml {
-    const char *at;
-    const char *names[32]; /* of the open elements */
-    size_t lengths[32];
-    size_t depth;
-    size_t elements_count;
-};
-
-static bool is_name_char(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '-' || c == '.' || c == ':';
-}
-
-static size_t xml_name_length(const char *at)
-{
-    size_t length = 0;
-    while (is_name_char(at[length])) {
-        length++;
-    }
-    return length;
-}
-
-static void xml_skip_space(struct xml *xml)
-{
-    while (*xml->at == ' ' || *xml->at == '\n' || *xml->at == '\t' || *xml->at == '\r') {
-        xml->at++;
-    }
-}
-
-/* At an attribute: name="value". */
-static void xml_read_attribute(struct xml *xml)
-{
-    size_t length = xml_name_length(xml->at);
-    CHECK(length > 0);
-    xml->at += length;
-    CHECK(*xml->at++ == '=');
-    char quote = *xml->at++;
-    CHECK(quote == '"' || quote == '\'');
-    while (*xml->at != quote) {
-        CHECK(*xml->at != '\0' && *xml->at != '<');
-        xml->at++;
-    }
-    xml->at++;
-    xml_skip_space(xml);
-}
-
-/* After "<". */
-static void xml_read_tag(struct xml *xml)
-{
-    bool closes = *xml->at == '/';
-    xml->at += closes;
-    size_t length = xml_name_length(xml->at);
-    CHECK(length > 0);
-    if (closes) {
-        CHECK(xml->depth > 0);
-        xml->depth--;
-        CHECK_EQUAL(length, xml->lengths[xml->depth]);
-        CHECK(memcmp(xml->at, xml->names[xml->depth], length) == 0);
-        xml->at += length;
-    } else {
-        CHECK(xml->depth > 0 || xml->elements_count == 0); /* one root */
-        CHECK(xml->depth < 32);
-        xml->names[xml->depth] = xml->at;
-        xml->lengths[xml->depth] = length;
-        xml->elements_count++;
-        xml->at += length;
-        xml_skip_space(xml);
-        while (*xml->at != '>' && *xml->at != '/') {
-            xml_read_attribute(xml);
-        }
-        if (*xml->at == '/') {
-            xml->at++;
-        } else {
-            xml->depth++;
-        }
-    }
-    xml_skip_space(xml);
-    CHECK(*xml->at++ == '>');
-}
-
+/* qemu-user does not start programs. */
 static void check_well_formed(const char *text)
 {
-    struct xml xml = {.at = text};
-    xml_skip_space(&xml);
-    CHECK(strncmp(xml.at, "<malloc", 7) == 0);
-    while (*xml.at != '\0') {
-        if (*xml.at == '<') {
-            xml.at++;
-            xml_read_tag(&xml);
-        } else {
-            CHECK(xml.depth > 0 || *xml.at == '\n' || *xml.at == ' ');
-            CHECK(*xml.at != '&' || strchr("alqg#", xml.at[1]) != NULL);
-            xml.at++;
-        }
-    }
-    CHECK_EQUAL(xml.depth, 0);
-    CHECK(xml.elements_count > 0);
+    CHECK(strncmp(text, "<malloc", 7) == 0);
+#ifndef SUPPORT_EMULATED
+    FILE *reader = popen("python3 -c 'import sys, xml.etree.ElementTree as xml; "
+                         "xml.parse(sys.stdin)'",
+                         "w");
+    CHECK(reader != NULL && fputs(text, reader) >= 0);
+    CHECK_EQUAL(pclose(reader), 0);
+#endif
 }
 
 /* <size from="16" to="32" .../>, of free objects. */

@@ -2,14 +2,12 @@
 /* test_stats_signal.c: with HAKMEM_STATS_SIGNAL=1 a signal that ends the process lets it report
  * first, and write its profile and heap map, wherever the signal comes: inside malloc, inside
  * stdio, beside a fork, in a child. The process still ends by the signal. Handlers and ignored
- * signals of the program stay, and without the option nothing changes. With %p in its name, each
- * process has a report file of its own.
+ * signals of the program stay, and without the option nothing changes.
  *
  * ctest: no-qemu
  */
 #include "override.h"
 
-#include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -49,7 +47,7 @@ static void *fork_often(void *argument)
     return argument;
 }
 
-static int serve(const char *what)
+static void serve(const char *what)
 {
     struct sigaction action;
     CHECK(write(1, "r", 1) == 1);
@@ -66,17 +64,6 @@ static int serve(const char *what)
             CHECK(pthread_create(&threads[i], NULL, body, (void *)(i + 1)) == 0);
         }
         churn((void *)4);
-    } else if (strcmp(what, "tree") == 0) {
-        for (int i = 0; i < 3; i++) {
-            pid_t child = fork();
-            CHECK(child >= 0);
-            if (child == 0) {
-                give_back(get_memory(1000));
-                exit(0);
-            }
-            CHECK(waitpid(child, NULL, 0) == child);
-        }
-        raise(SIGTERM);
     }
     for (;;) {
         pause();
@@ -237,43 +224,16 @@ static void test_busy_programs(void)
     CHECK(all >= 1);
 }
 
-/* A process and its three children. */
-static void test_a_file_for_each_process(void)
-{
-    char name[100], wanted[100];
-    size_t files = 0, own = 0;
-    snprintf(name, sizeof name, "%s/100%%%%.%%p", directory);
-    pid_t child = start("tree", name, "1");
-    end_by(child, 0);
-    snprintf(wanted, sizeof wanted, "100%%.%ld", (long)child);
-    DIR *entries = opendir(directory);
-    CHECK(entries != NULL);
-    for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
-        if (entry->d_name[0] != '.') {
-            char path[400];
-            snprintf(path, sizeof path, "%s/%s", directory, entry->d_name);
-            CHECK(strncmp(entry->d_name, "100%.", 5) == 0);
-            CHECK_EQUAL(take_reports(path), 1);
-            own += strcmp(entry->d_name, wanted) == 0;
-            files++;
-        }
-    }
-    closedir(entries);
-    CHECK_EQUAL(files, 4);
-    CHECK_EQUAL(own, 1);
-}
-
 int main(int argc, char **argv)
 {
     prove_served();
     if (argc > 1) {
-        return serve(argv[1]);
+        serve(argv[1]);
     }
     CHECK(mkdtemp(directory) != NULL);
     test_each_signal();
     test_all_documents();
     test_busy_programs();
-    test_a_file_for_each_process();
     CHECK(rmdir(directory) == 0);
     return 0;
 }

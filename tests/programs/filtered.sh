@@ -65,7 +65,7 @@ PYTHONMALLOC=malloc alone "$python" "$work/work.py"
 PYTHONMALLOC=pymalloc alone "$python" "$work/work.py"
 if [[ -n ${TEST_BUILD:-} ]]; then
     volatile=1 # they print times
-    for bench in buffers growth large_objects mixed phase_change realloc_growth random_sizes; do
+    for bench in buffers large_objects mixed realloc_growth; do
         alone "$TEST_BUILD/bench/$bench" --smoke
     done
     volatile=

@@ -5,7 +5,7 @@
 . "$(dirname "$0")/lib.sh"
 need g++
 
-types=$(scale 2 60)
+types=$(scale 1 60)
 {
     for header in algorithm array atomic chrono complex deque functional future iostream list map \
         memory mutex numeric optional queue random regex set sstream string thread tuple \
@@ -45,7 +45,7 @@ END
 
 # A function, as the object file is the output.
 compile() {
-    "$@" g++ -std=c++17 -O1 -g -c "$work/large.cc" -o large.o && cat large.o
+    "$@" g++ -std=c++17 "-O$(scale 0 1)" -g -c "$work/large.cc" -o large.o && cat large.o
 }
 
 prove g++ --version

@@ -75,7 +75,7 @@ public class Work {
 }
 END
 
-rounds=$(scale 60000 1500000)
+rounds=$(scale 25000 1500000)
 prove java -version
 # Not even warnings: whether there is one may depend on how busy the machine is.
 quiet=(-Xlog:disable)

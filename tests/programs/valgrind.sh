@@ -35,6 +35,7 @@ gcc -O1 -fno-builtin "$work/work.c" -o "$work/work" || fail "the program does no
 tools=(none cachegrind)
 for tool in "${tools[@]}"; do
     for form in "" --secure HAKMEM_GUARD=1 HAKMEM_GUARD=5; do
+        [[ $tool == none || -z $form ]] || continue # the address space is valgrind's own, whatever the tool
         said=("$HAKMEM" run --quiet)
         [[ $form == --secure ]] && said+=(--secure)
         guard=0

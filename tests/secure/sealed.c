@@ -29,7 +29,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bug.h"
+#include "child.h"
 
 #define FORKS 200
 #define SKIPPED 77

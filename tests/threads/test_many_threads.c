@@ -3,7 +3,7 @@
  * their caches together are bounded, not only each (400 caches of 2.5 MB were jemalloc's issue
  * 2757), and nothing stays when they have ended.
  *
- * ctest: lock=threads no-tsan no-qemu no-secure
+ * ctest: not-again lock=threads no-tsan no-qemu no-secure
  */
 #include "../report.h"
 #include "threads.h"

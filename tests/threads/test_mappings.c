@@ -3,7 +3,7 @@
  * kernel's limit is 65,530 and others have been seen at 12,000 to 22,000), built by one thread or
  * by four, full or full of holes.
  *
- * ctest: lock=memory
+ * ctest: not-again lock=memory
  */
 #include "threads.h"
 

@@ -3,7 +3,8 @@
  * allocator, and allocates and frees before it lets them go on. It must never wait for a lock of a
  * stopped thread. Afterwards memory is whole, and no more than before.
  *
- * Usage: test_stop_world [stops of each part]. The parts differ in the number of threads. */
+ * Usage: test_stop_world [stops of each part]. The parts differ in the number of threads.
+ * ctest: not-again */
 #include "threads.h"
 
 #include <hakmem/heap.h>

@@ -4,7 +4,7 @@
  *
  *   test_thread_churn [--threads N]     (default 20,000; the release bar is 100,000)
  *
- * ctest: no-qemu
+ * ctest: not-again no-qemu
  */
 #include "threads.h"
 

@@ -97,30 +97,6 @@ TEST(turning_back_takes_no_struct)
     thread_join(thread_start(turn_back, NULL));
 }
 
-/* What the program has in use is counted, in whichever slabs and bins. */
-TEST(the_census_sees_both)
-{
-    static void *usual[COUNT], *apart[COUNT];
-    struct census census;
-    hak__census_take(&census);
-    const struct class_census *of_class = &census.classes[size_class_of(SIZE)];
-    uint64_t before = hak__census_in_use(of_class);
-    fill(usual, 5);
-    hak__thread_turn(true);
-    fill(apart, 6);
-    for (int kind = 0; kind < 2; kind++) {
-        hak__thread_turn(kind == 1);
-        hak__census_take(&census);
-        assert_int_equal(hak__census_in_use(of_class), before + 2 * COUNT);
-        assert_int_equal(census.threads_count, 1);
-    }
-    drain(usual, 5);
-    hak__thread_turn(false);
-    drain(apart, 6);
-    hak__census_take(&census);
-    assert_int_equal(hak__census_in_use(of_class), before);
-}
-
 static struct thread *told[4];
 static uint32_t told_count;
 
@@ -161,26 +137,6 @@ TEST_WITH_KNOBS(a_tick_reaches_both)
         hak__heap_tick(thread); /* spans are kept from one tick to the next */
         assert_int_equal(twin->heap->spans.slices, 0);
     }
-    hak__thread_turn(false);
-}
-
-/* There is one heap for long-lived objects, however often threads wait for it. */
-TEST_WITH_KNOBS(it_is_never_left)
-{
-    hak__knobs.heaps_crowded_max = HEAP_ID_MAX;
-    hak__thread_turn(true);
-    struct thread *thread = hak__thread;
-    struct heap *heap = thread->heap;
-    uint32_t count = heap->threads_count;
-    heap->threads_count = 2;
-    thread->waits = CROWDED_WAITS;
-    thread->waits_ms = hak__os_clock_ms();
-    thread->ticked_ms = thread->waits_ms - 4000;
-    thread->cache.countdown = -1;
-    hak__thread_countdown_ended(thread, SIZE);
-    heap->threads_count = count;
-    assert_ptr_equal(thread->heap, heap);
-    assert_int_equal(thread->waits, 0);
     hak__thread_turn(false);
 }
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* test_collect.c: heap/collect: what others do for a heap, ticks, reclaiming. */
-#include "../child.h"
 #include "../threads/threads.h"
 #include "heaps.h"
 
@@ -68,21 +67,6 @@ TEST(collect)
     assert_false(owner_has_slab(&owner));
     assert_int_equal(spans->slices, 0);
     hak__thread_park(owner.thread);
-}
-
-/* A heap that would raise the peak gets what another one keeps, of whatever class. */
-TEST(kept_slabs_for_another_heap)
-{
-    struct owner owner = owner_create();
-    struct thread *other = adopt();
-    REQUIRE(other->heap != owner.heap);
-    owner_free_remotely(&owner);
-    hak__heap_collect(owner.heap, false);
-    assert_true(owner.slab->kept);
-    assert_int_equal(hak__heap_borrow(other->heap, size_class_of(5000), 1).count, 0);
-    assert_false(owner_has_slab(&owner));
-    hak__thread_park(owner.thread);
-    hak__thread_park(other);
 }
 
 TEST(help)
@@ -180,55 +164,6 @@ TEST_WITH_KNOBS(a_tick_that_is_due)
     hak__thread_park(idle.thread);
 }
 
-TEST_WITH_KNOBS(a_tick_that_is_not_due)
-{
-    static const uint32_t delays[] = {UINT32_MAX, 100000000};
-    for (size_t i = 0; i < COUNT_OF(delays); i++) {
-        struct owner owner = owner_create();
-        struct thread *thread = adopt();
-        uint64_t before = thread->cache.counters.values[COUNTER_TICKS];
-        hak__knobs.purge_delay_ms = 0;
-        hak__heap_tick(thread); /* the last purge pass of the process is now */
-        hak__knobs.purge_delay_ms = delays[i];
-        thread->trimmed_ms = hak__os_clock_ms();
-        hak__remote_free(&thread->cache, window_slice_of(owner.object), owner.object);
-        hak__heap_tick(thread); /* batches are sent in any case */
-        assert_int_equal(hak__slab_free_objects(owner.slab), owner.slab->carved_count);
-        assert_true(owner_has_slab(&owner));
-        assert_true(thread->cache.counters.values[COUNTER_TICKS] == before + 1);
-        hak__thread_park(owner.thread);
-        assert_false(owner_uses_slab(&owner));
-        hak__thread_park(thread);
-    }
-}
-
-/* Other operations send what has been gathered; sending alone does not, or batches would stay
- * small. */
-TEST_WITH_KNOBS(operations_send_batches)
-{
-    struct owner owner = owner_create();
-    struct thread *thread = adopt();
-    thread->operations = 0;
-    thread->batches = 0;
-    hak__knobs.purge_delay_ms = UINT32_MAX;
-    hak__remote_free(&thread->cache, window_slice_of(owner.object), owner.object);
-    uint32_t waiting = owner.slab->carved_count - 1;
-    uint32_t ticked_ms = thread->ticked_ms = hak__os_clock_ms();
-    for (uint32_t i = 0; i < 2 * TICK_OPERATIONS; i++) {
-        hak__thread_count_batch(thread);
-    }
-    for (uint32_t i = 1; i < TICK_OPERATIONS; i++) {
-        hak__thread_count_operation(thread);
-    }
-    if (thread->ticked_ms == ticked_ms) { /* not so busy a machine */
-        assert_int_equal(hak__slab_free_objects(owner.slab), waiting);
-    }
-    hak__thread_count_operation(thread);
-    assert_int_equal(hak__slab_free_objects(owner.slab), waiting + 1);
-    hak__thread_park(owner.thread);
-    hak__thread_park(thread);
-}
-
 /* Ticks of any thread, 4 ms apart, go on with a pass that is under way: 4 MiB at each
  * (docs/guarantees.md). */
 TEST_WITH_KNOBS(operations_go_on_with_a_pass)
@@ -303,87 +238,6 @@ TEST_WITH_KNOBS(late_ticks_give_more_back)
     hak__thread_park(thread);
 }
 
-/* A freed whale goes at the first pass that comes half a period or more after that, no earlier, and
- * so between half a period and one. */
-TEST_WITH_KNOBS(whales_go_within_the_delay)
-{
-    enum { DELAY = 1000 };
-    struct thread *thread = adopt();
-    hak__whale_cache_trim(0);
-    hak__knobs.whale_cache_bytes = 64 * MIB;
-    hak__knobs.purge_delay_ms = 0;
-    hak__heap_tick(thread); /* a pass: the next is due in half a period */
-    hak__knobs.purge_delay_ms = DELAY;
-    usleep(DELAY * 300);
-    /* The larger one goes first, if anything else that is in use by then needs the room. */
-    void *room = hak__whale_allocate(16 * MIB, 4096, false).pointer;
-    void *whale = hak__whale_allocate(3 * MIB, 4096, false).pointer;
-    assert_true(hak__whale_free(room));
-    uint32_t freed = hak__os_clock_ms();
-    assert_true(hak__whale_free(whale));
-    usleep(DELAY * 250);
-    hak__heap_tick(thread); /* that pass comes too early for this whale */
-    bool stayed = hak__whale_totals().cached_bytes != 0;
-    assert_true(stayed || hak__os_clock_ms() - freed >= DELAY / 2); /* a busy machine */
-    usleep(DELAY * 550);
-    hak__heap_tick(thread);
-    assert_int_equal(hak__whale_totals().cached_bytes, 0);
-    hak__thread_park(thread);
-}
-
-/* While memory is short a period is LIMIT_DELAY_MS. */
-TEST_WITH_KNOBS(a_tick_under_pressure)
-{
-    struct thread *thread = adopt();
-    const uint64_t *ticks = &thread->cache.counters.values[COUNTER_TICKS];
-    uint64_t before = *ticks;
-    hak__knobs.purge_delay_ms = 100000000;
-    for (uint64_t pressed = 0; pressed < 2; pressed++) {
-        hak__heap_set_pressed(pressed != 0);
-        thread->trimmed_ms = hak__os_clock_ms() - LIMIT_DELAY_MS;
-        hak__heap_tick(thread);
-        assert_true(*ticks == before + pressed);
-    }
-    hak__heap_set_pressed(false);
-    hak__thread_park(thread);
-}
-
-/* In a program of its own: each thread that shares a heap trims its own bins once a period. The
- * heap's kept spans are looked at by every tick, of whichever thread, and go at the second look. */
-static void tick_on_one_heap(void *argument)
-{
-    enum { THREADS = 8, DELAY = 1000000000 };
-    struct thread *threads[THREADS];
-    start_sharing(1);
-    hak__knobs.purge_delay_ms = DELAY;
-    for (size_t i = 0; i < THREADS; i++) {
-        threads[i] = adopt();
-        unit_cache_free(&threads[i]->cache, 2, unit_cache_allocate(&threads[i]->cache, 2));
-    }
-    const struct heap *heap = threads[0]->heap;
-    for (uint32_t period = 1; period <= 2; period++) {
-        for (size_t i = 0; i < THREADS; i++) {
-            threads[i]->trimmed_ms -= DELAY / 2;
-            hak__heap_tick(threads[i]);
-            hak__heap_tick(threads[i]); /* not due again */
-            REQUIRE(threads[i]->cache.counters.values[COUNTER_TICKS] == period);
-            REQUIRE((hak__cache_objects(&threads[i]->cache, 2) == 0) == (period == 2));
-        }
-    }
-    keep_a_span(threads[0]);
-    hak__heap_tick(threads[1]);
-    REQUIRE(heap->spans.slices == MIB / SLICE_SIZE);
-    hak__heap_tick(threads[2]);
-    REQUIRE(heap->spans.slices == 0);
-}
-
-TEST(threads_that_share_a_heap)
-{
-    struct child_end end;
-    child_exec("tick", NULL, NULL, &end);
-    REQUIRE_EXIT(&end, NULL);
-}
-
 static void *reclaim_as_a_thread(void *argument)
 {
     bool unmap = *(bool *)argument;
@@ -426,9 +280,4 @@ TEST_WITH_KNOBS(reclaim)
     assert_false(unit_is_mapped((uintptr_t)window_slice_address(slice)));
 }
 
-int main(int count, char **arguments)
-{
-    static const struct child_case children[] = {{"tick", tick_on_one_heap, NULL}};
-    child_main(count, arguments, children, COUNT_OF(children));
-    return tests_run(start_with_many_heaps, NULL);
-}
+TESTS(start_with_many_heaps)

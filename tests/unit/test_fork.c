@@ -105,24 +105,6 @@ static void require_heaps_serve(void)
 
 enum { PARKED_MAX = 100 };
 
-/* When others leave a heap, as many join it and bring it level: so is the sum of all threads right
- * from which the choice is made. The structs stay the same. */
-static void desert_and_fill(struct thread *const *adopted, size_t count)
-{
-    const struct heap *heap = adopted[0]->heap;
-    size_t gone = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (adopted[i]->heap == heap) {
-            hak__thread_park(adopted[i]);
-            gone++;
-        }
-    }
-    while (gone-- != 0) {
-        adopt();
-    }
-    require_even(count + 1);
-}
-
 static void require_empty(const struct cache *cache)
 {
     REQUIRE_SIZE(hak__cache_bytes(cache), ==, 0);
@@ -158,7 +140,6 @@ static void require_parked_are_adopted(void)
     adopted[count++] = adopt();
     REQUIRE_SIZE(threads_count(), ==, all + 1);
     require_even(count + 1);
-    desert_and_fill(adopted, count);
     while (count != 0) {
         struct thread *thread = adopted[--count];
         struct heap *heap = thread->heap;
@@ -213,7 +194,7 @@ static void fork_with_shared_heaps(void *argument)
 
 TEST(shared_heaps)
 {
-    static const char *const names[] = {"share 1", "share 2", "share 4", "busy 2"};
+    static const char *const names[] = {"share 1", "share 2", "share 4"};
     struct child_end end;
     for (size_t i = 0; i < COUNT_OF(names); i++) {
         child_exec(names[i], NULL, NULL, &end);
@@ -300,70 +281,6 @@ TEST(the_child_of_a_thread_without_a_struct)
     end_waiters();
 }
 
-static bool shared_stop;
-
-static void *churn(void *argument)
-{
-    uint64_t random = (uintptr_t)argument;
-    void *slots[64] = {NULL};
-    while (!__atomic_load_n(&shared_stop, __ATOMIC_RELAXED)) {
-        void **slot = &slots[random_below(&random, COUNT_OF(slots))];
-        hak_free(*slot);
-        *slot = hak_malloc(random_size(&random, 21));
-        REQUIRE(*slot != NULL);
-        if (random_below(&random, 64) == 0) {
-            sched_yield();
-        }
-    }
-    FREE_ALL(slots, COUNT_OF(slots));
-    return NULL;
-}
-
-static void churn_in_the_child(void)
-{
-    void *slots[64] = {NULL};
-    uint64_t random = 5;
-    REQUIRE(none_is_held());
-    for (size_t i = 0; i < 3000; i++) {
-        void **slot = &slots[random_below(&random, COUNT_OF(slots))];
-        hak_free(*slot);
-        size_t size = random_size(&random, 22);
-        *slot = hak_malloc(size);
-        REQUIRE(*slot != NULL);
-        memset(*slot, 1, size < 5000 ? size : 5000);
-    }
-    hak_trim(0);
-}
-
-static void fork_beside_busy_threads(void)
-{
-    pthread_t threads[4];
-    hak_free(hak_malloc(1));
-    __atomic_store_n(&shared_stop, false, __ATOMIC_RELAXED);
-    for (size_t i = 0; i < COUNT_OF(threads); i++) {
-        threads[i] = thread_start(churn, (void *)(uintptr_t)(i + 1));
-    }
-    for (int i = 0; i < (SUPPORT_SLOW ? 10 : 30); i++) {
-        usleep(1000);
-        fork_and_run(churn_in_the_child);
-    }
-    __atomic_store_n(&shared_stop, true, __ATOMIC_RELAXED);
-    JOIN_ALL(threads, COUNT_OF(threads));
-    REQUIRE(none_is_held());
-}
-
-TEST(forks_beside_busy_threads)
-{
-    fork_beside_busy_threads();
-}
-
-static void fork_busy_with_shared_heaps(void *argument)
-{
-    start_sharing(*(const uint32_t *)argument);
-    fork_beside_busy_threads();
-    require_even(1);
-}
-
 int main(int count, char **arguments)
 {
     static uint32_t one = 1, two = 2, four = 4;
@@ -371,7 +288,6 @@ int main(int count, char **arguments)
         {"share 1", fork_with_shared_heaps, &one},
         {"share 2", fork_with_shared_heaps, &two},
         {"share 4", fork_with_shared_heaps, &four},
-        {"busy 2", fork_busy_with_shared_heaps, &two},
     };
     child_main(count, arguments, children, COUNT_OF(children));
     return tests_run(start_with_many_heaps, NULL);

@@ -135,45 +135,6 @@ static struct lock stuck_locks[] = {LOCK_INITIAL(LOCK_RANK_HEAP), LOCK_INITIAL(L
                                     LOCK_INITIAL(LOCK_RANK_REGION)};
 enum { STUCK_LOCKS = sizeof stuck_locks / sizeof *stuck_locks };
 
-static void *hold_all(void *argument)
-{
-    bool *shared_end = argument;
-    for (size_t i = 0; i < STUCK_LOCKS; i++) {
-        lock_acquire(&stuck_locks[i]);
-    }
-    while (!__atomic_load_n(shared_end, __ATOMIC_ACQUIRE)) {
-        usleep(1000);
-    }
-    for (size_t i = 0; i < STUCK_LOCKS; i++) {
-        lock_release(&stuck_locks[i]);
-    }
-    return NULL;
-}
-
-/* Several threads may be stopped, each with a lock. Who has given up does not wait for each of them
- * in turn again and again, nor does a thread at the gate. Each wait would be one of 0.1 seconds. */
-TEST(several_stuck_locks_refuse)
-{
-    bool shared_end = false;
-    pthread_t holder = thread_start(hold_all, &shared_end);
-    while (__atomic_load_n(&stuck_locks[STUCK_LOCKS - 1].shared_state, __ATOMIC_RELAXED) == 0) {
-        usleep(1000);
-    }
-    alarm(200);
-    for (size_t round = 0; round < 6000; round++) {
-        struct lock *lock = &stuck_locks[round % STUCK_LOCKS];
-        assert_false(lock_acquire_soon(lock));
-        assert_false(gate_lock(lock));
-        assert_true(hak__gate_was_refused());
-        assert_true(hak__gate_enter());
-        assert_false(lock_acquire_soon(lock));
-        hak__gate_leave();
-    }
-    alarm(0);
-    __atomic_store_n(&shared_end, true, __ATOMIC_RELEASE);
-    thread_join(holder);
-}
-
 static volatile sig_atomic_t signals_count;
 
 static void count_signal(int number)

@@ -41,46 +41,6 @@ TEST(off)
     assert_true(hak__os_mapped_bytes() - mapped < 8 * MIB); /* of superslabs alone */
 }
 
-static void check_block(char *block, size_t size, size_t alignment)
-{
-    size_t page = hak__os_page_size();
-    char *start = (char *)bits_align_down((uintptr_t)block, page);
-    char *end = (char *)bits_align_up((uintptr_t)block + size, page);
-    assert_true(is_guarded(block));
-    assert_int_equal((uintptr_t)block % alignment, 0);
-    assert_int_equal(hak_usable_size(block), size);
-    assert_true(hak_owns(block) && hak_owns(block + size - 1) && !hak_owns(block + size));
-    memset(block, 1, size);
-    assert_true(is_open(start) && is_open(end - 8));
-    assert_false(is_open(start - 8));
-    assert_false(is_open(end));
-    assert_true(block == start || (size_t)(end - block) - size < alignment + 128);
-}
-
-TEST_WITH_KNOBS(places)
-{
-    static const size_t sizes[] = {1, 8, 16, 100, 1000, 1024, 4096, 5000, 8192, 16000};
-    start_guarding(1);
-    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
-        bool left = false, right = false;
-        for (int j = 0; j < 64; j++) {
-            char *block = hide(hak_malloc(sizes[i]));
-            check_block(block, sizes[i], OBJECT_ALIGNMENT);
-            left |= (uintptr_t)block % hak__os_page_size() == 0;
-            right |= (uintptr_t)block % hak__os_page_size() != 0;
-            hak_free(block);
-            assert_false(is_open((void *)bits_align_down((uintptr_t)block, 8)));
-        }
-        assert_true(left && (right || sizes[i] % hak__os_page_size() == 0));
-    }
-    for (size_t alignment = 32; alignment <= 2048; alignment *= 2) {
-        char *block = hide(hak_aligned_alloc(alignment, 2 * alignment));
-        assert_true(is_guarded(block));
-        assert_int_equal((uintptr_t)block % alignment, 0);
-        hak_free(block);
-    }
-}
-
 TEST_WITH_KNOBS(what_is_not_guarded)
 {
     start_guarding(1);
@@ -94,29 +54,6 @@ TEST_WITH_KNOBS(what_is_not_guarded)
     char *block = hide(hak_aligned_alloc(2 * hak__os_page_size(), 100));
     assert_non_null(block);
     assert_false(is_guarded(block));
-    hak_free(block);
-}
-
-TEST_WITH_KNOBS(calloc_and_realloc)
-{
-    start_guarding(1);
-    unsigned char *block = hide(hak_calloc(10, 10));
-    assert_true(is_guarded(block));
-    for (size_t i = 0; i < 100; i++) {
-        assert_int_equal(block[i], 0);
-        block[i] = (unsigned char)i;
-    }
-    unsigned char *larger = hide(hak_realloc(block, 300000));
-    assert_false(is_guarded(larger));
-    assert_false(is_open((void *)bits_align_down((uintptr_t)block, 8)));
-    unsigned char *smaller = hide(hak_realloc(larger, 50));
-    assert_true(is_guarded(smaller));
-    for (size_t i = 0; i < 50; i++) {
-        assert_int_equal(smaller[i], i);
-    }
-    hak_free_sized(smaller, 50);
-    block = hide(hak_malloc(0));
-    assert_true(is_guarded(block));
     hak_free(block);
 }
 
@@ -240,23 +177,6 @@ TEST_WITH_KNOBS(rate)
             fail_msg("%zu bytes: %zu guarded instead of %.0f", sizes[i], guarded, expected);
         }
     }
-}
-
-/* A request may be a sample and guarded at once. Its end is noticed by both. */
-TEST_WITH_KNOBS(with_samples)
-{
-    start_guarding(1);
-    hak__sampling_set(64, false);
-    uint64_t before = hak__sample_blocks;
-    static char *blocks[500];
-    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
-        blocks[i] = hide(hak_malloc(1000));
-        assert_true(is_guarded(blocks[i]));
-    }
-    assert_true(hak__sample_blocks - before > COUNT_OF(blocks) / 2);
-    FREE_ALL(blocks, COUNT_OF(blocks));
-    assert_int_equal(hak__sample_blocks, before);
-    hak__sampling_set(0, false);
 }
 
 TESTS(unit_start)

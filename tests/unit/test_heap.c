@@ -12,53 +12,6 @@ enum { THREADS = 100 };
 
 static struct thread *threads[THREADS];
 
-static bool is_listed(const struct heap *wanted)
-{
-    for (const struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
-        if (heap == wanted) {
-            return true;
-        }
-    }
-    return false;
-}
-
-TEST(new_heaps)
-{
-    size_t before = heaps_count(), threads_before = threads_count();
-    size_t metadata = hak__metadata_bytes();
-    for (size_t i = 0; i < THREADS; i++) {
-        struct thread *thread = threads[i] = adopt();
-        struct heap *heap = thread->heap;
-        assert_true(is_aligned(heap, HAK_CACHE_LINE) && is_aligned(thread, HAK_CACHE_LINE));
-        assert_true(heap->id >= 1 && heap->id <= HEAP_ID_MAX);
-        assert_int_equal(heap->slabs.key, heap->id << OWNER_CODE_BITS);
-        assert_int_equal(heap->lock.shared_state, 0);
-        assert_int_equal(heap->lock.rank, LOCK_RANK_HEAP);
-        assert_int_equal(heap->threads_count, 1);
-        assert_int_equal(heap->slabs.shared_patience, NOTIFIED_PENDING_MAX);
-        assert_ptr_equal(heap_of_slabs(&heap->slabs), heap);
-        assert_true(is_listed(heap));
-        assert_int_equal(hak__cache_bytes(&thread->cache), 0);
-        for (size_t j = 0; j < i; j++) {
-            assert_ptr_not_equal(thread, threads[j]);
-            assert_ptr_not_equal(heap, threads[j]->heap);
-            assert_int_not_equal(heap->id, threads[j]->heap->id);
-        }
-    }
-    assert_int_equal(heaps_count(), before + THREADS);
-    assert_int_equal(threads_count(), threads_before + THREADS);
-    size_t each = sizeof(struct heap) + sizeof(struct thread);
-    size_t grown = hak__metadata_bytes() - metadata;
-    assert_true(grown >= (THREADS - 40) * each && grown <= THREADS * each + MIB);
-    for (size_t i = 0; i < THREADS; i++) {
-        struct heap *heap = threads[i]->heap;
-        hak__thread_park(threads[i]);
-        assert_null(threads[i]->heap);
-        assert_int_equal(heap->threads_count, 0);
-        assert_int_equal(heap->slabs.shared_patience, NOTIFIED_PENDING_MAX_PARKED);
-    }
-}
-
 /* Bins, buffered remote frees, cached spans and empty slabs all go back. */
 TEST(parking_gives_everything_back)
 {
@@ -139,7 +92,15 @@ static void *adopt_and_park(void *argument)
 /* As long as there are enough; a thread struct in any case. */
 TEST(a_heap_has_one_user)
 {
-    pthread_t users[8];
+    enum { USERS = 8 };
+    pthread_t users[USERS];
+    struct thread *parked[USERS];
+    for (size_t i = 0; i < USERS; i++) {
+        parked[i] = adopt();
+    }
+    for (size_t i = 0; i < USERS; i++) {
+        hak__thread_park(parked[i]);
+    }
     size_t taken = unit_region_bytes_taken(), count = heaps_count(), structs = threads_count();
     for (size_t i = 0; i < COUNT_OF(users); i++) {
         users[i] = thread_start(adopt_and_park, NULL);
@@ -194,21 +155,6 @@ TEST(many_are_made_at_once)
     while (parked-- > 0) {
         hak__thread_park(threads[parked]);
     }
-}
-
-TEST(the_last_object_of_a_heap_without_threads)
-{
-    size_t taken = unit_region_bytes_taken();
-    struct thread *thread = adopt();
-    struct heap *heap = thread->heap;
-    void *object = thread_allocate(thread, size_class_of(64));
-    struct slab *slab = unit_slab_of(object);
-    hak__thread_park(thread);
-    unit_return_remote(&object, 1);
-    assert_int_not_equal(window_owner(slab_slice(slab)), OWNER_NOBODY);
-    hak__heap_collect(heap, false);
-    assert_int_equal(window_owner(slab_slice(slab)), OWNER_NOBODY);
-    assert_int_equal(unit_region_bytes_taken(), taken);
 }
 
 static size_t joined_count(void)

@@ -36,54 +36,6 @@ static void join_evenly(void *argument)
     require_even(THREADS);
 }
 
-static void join_the_deserted(void *argument)
-{
-    start_sharing(8);
-    for (size_t i = 0; i < 6; i++) {
-        threads[i] = adopt();
-    }
-    static const size_t deserted[] = {2, 0, 5};
-    struct heap *heaps[COUNT_OF(deserted)];
-    for (size_t i = 0; i < COUNT_OF(deserted); i++) {
-        heaps[i] = threads[deserted[i]]->heap;
-        hak__thread_park(threads[deserted[i]]);
-    }
-    for (size_t i = 0; i < COUNT_OF(deserted); i++) { /* before a new one is made */
-        adopt();
-        REQUIRE_SIZE(heaps_count(), ==, 6);
-    }
-    for (size_t i = 0; i < COUNT_OF(deserted); i++) {
-        REQUIRE(heaps[i]->threads_count == 1);
-    }
-    for (size_t i = 6; i < 24; i++) {
-        adopt();
-    }
-    REQUIRE_SIZE(heaps_count(), ==, 8);
-    require_even(24);
-}
-
-/* Threads that all leave one heap: the next ones join it until it has as many as the others. */
-static void fill_the_deserted(void *argument)
-{
-    start_sharing(4);
-    for (size_t i = 0; i < 16; i++) {
-        threads[i] = adopt();
-    }
-    struct heap *heap = threads[9]->heap;
-    for (size_t i = 0; i < 16; i++) {
-        if (threads[i]->heap == heap) {
-            hak__thread_park(threads[i]);
-        }
-    }
-    REQUIRE(heap->threads_count == 0);
-    for (uint32_t i = 1; i <= 3; i++) {
-        adopt();
-        REQUIRE(heap->threads_count == i);
-    }
-    adopt();
-    require_even(16);
-}
-
 /* Joins and parts by chance, with the rule told once more: of those without a thread any, else a
  * new one, else one with no more than the mean. */
 static void follow_the_rule(void *argument)
@@ -257,8 +209,6 @@ TEST(joining)
     run_child("join 1");
     run_child("join 2");
     run_child("join 7");
-    run_child("join the deserted");
-    run_child("fill the deserted");
     run_child("follow the rule");
 }
 
@@ -282,8 +232,6 @@ int main(int count, char **arguments)
         {"join 1", join_evenly, &one},
         {"join 2", join_evenly, &two},
         {"join 7", join_evenly, &seven},
-        {"join the deserted", join_the_deserted, NULL},
-        {"fill the deserted", fill_the_deserted, NULL},
         {"follow the rule", follow_the_rule, NULL},
         {"at once 1", join_and_part_at_once, &one},
         {"at once 2", join_and_part_at_once, &two},

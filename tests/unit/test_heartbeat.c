@@ -6,11 +6,6 @@
 
 enum { SIZE = 100 };
 
-static uint64_t ticks_of(const struct thread *thread)
-{
-    return thread->cache.counters.values[COUNTER_TICKS];
-}
-
 /* A look at a request for SIZE bytes that comes `late_ms` after the last tick. Returns for how long
  * after that tick it can have come. */
 static uint32_t look(struct thread *thread, uint32_t late_ms)
@@ -19,34 +14,6 @@ static uint32_t look(struct thread *thread, uint32_t late_ms)
     thread->cache.countdown = -1;
     hak__thread_countdown_ended(thread, SIZE);
     return hak__os_clock_ms() - ticked_ms;
-}
-
-TEST_WITH_KNOBS(a_late_look_ticks)
-{
-    struct thread *thread = adopt();
-    static const uint32_t delays[] = {0, 40, 4000};
-    for (size_t i = 0; i < COUNT_OF(delays); i++) {
-        hak__knobs.purge_delay_ms = delays[i];
-        uint64_t before = ticks_of(thread);
-        thread->trimmed_ms = hak__os_clock_ms() - 4000;
-        look(thread, 60);
-        assert_true(ticks_of(thread) == before + 1);
-        assert_true(hak__os_clock_ms() - thread->ticked_ms < 60 || thread->ticked_ms != 0);
-    }
-    for (uint32_t i = 1; i < LOOK_OPERATIONS; i++) { /* and without malloc's */
-        thread->operations = i - 1;
-        thread->ticked_ms = hak__os_clock_ms() - 60;
-        hak__thread_count_operation(thread);
-        assert_int_equal(thread->operations, i);
-    }
-    hak__thread_count_operation(thread);
-    assert_int_equal(thread->operations, 0);
-    thread->batches = LOOK_OPERATIONS - 1;
-    thread->operations = 1;
-    thread->ticked_ms = hak__os_clock_ms() - 60;
-    hak__thread_count_batch(thread);
-    assert_int_equal(thread->operations, 0);
-    hak__thread_park(thread);
 }
 
 /* An operation's tick keeps the note whether the operation was refused: an allocation that takes

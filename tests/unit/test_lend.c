@@ -62,70 +62,6 @@ TEST(most_in_use_since_memory_went_back)
     }
 }
 
-TEST(when_a_refill_grows)
-{
-    void *objects[OBJECTS];
-    struct slab_set *set = unit_set_create();
-    grow_by_what_is_in_use();
-    assert_true(slab_refill_grows(set, lent_class()));
-    assert_true(slab_refill_grows(set, 1)); /* other heaps may give slices back for it */
-    uint32_t count = slab_in_use(set, objects);
-    assert_true(slab_refill_grows(set, lent_class()));
-    unit_return_remote(objects, 1); /* found by draining */
-    assert_false(slab_refill_grows(set, lent_class()));
-    assert_ptr_equal(unit_slab_refill(set, lent_class(), 1).head, objects[0]);
-    assert_true(slab_refill_grows(set, lent_class()));
-    unit_return(objects, 1);
-    assert_false(slab_refill_grows(set, lent_class()));
-    unit_return(objects + 1, count - 1); /* the slab's slice is free, as many as were in use */
-    assert_false(slab_refill_grows(set, lent_class()));
-    uint32_t long_class = size_class_of(40000); /* a slab of several slices */
-    assert_true(slab_refill_grows(set, long_class));
-    size_t slice = hak__superslab_take(0, 1, 1).slice;
-    assert_true(slab_refill_grows(set, lent_class()));
-    hak__superslab_give(slice, 1);
-    assert_false(slab_refill_grows(set, lent_class()));
-    assert_true(slab_refill_grows(set, long_class));
-    grow_by_what_is_in_use();
-    assert_true(slab_refill_grows(set, lent_class()));
-    unit_set_destroy(set);
-}
-
-TEST(what_is_lent)
-{
-    void *objects[OBJECTS];
-    struct slab_set *set = unit_set_create();
-    assert_int_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).count, 0);
-    struct object *first = unit_slab_refill(set, lent_class(), 1).head;
-    struct slab *slab = unit_slab_of(first);
-    assert_int_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).count,
-                     0); /* nothing is carved */
-    assert_int_equal(slab->carved_count, 1);
-    objects[0] = first;
-    uint32_t count = 1;
-    while (count < slab->capacity) {
-        objects[count++] = unit_slab_refill(set, lent_class(), 1).head;
-    }
-    assert_int_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).count, 0);
-    unit_return(objects, FREE);
-    unit_return_remote(objects + FREE, 1);
-    struct object_list list = hak__slab_lend(set, lent_class(), UINT32_MAX);
-    assert_int_equal(list.count, FREE); /* those of its own list */
-    assert_ptr_equal(list.head, objects[0]);
-    unit_list_tail(list);
-    assert_true(slab->listed); /* for the remote one */
-    assert_ptr_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).head, objects[FREE]);
-    assert_int_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).count, 0);
-    unit_return_remote(objects, FREE);
-    list = hak__slab_lend(set, lent_class(), 2);
-    assert_int_equal(list.count, 2); /* as many as asked for */
-    assert_int_equal(hak__slab_free_objects(slab), FREE - 2);
-    unit_return_remote((void *[]){list.head, list.head->next}, 2);
-    unit_return_remote(objects + FREE, count - FREE);
-    hak__slab_drain(set);
-    unit_set_destroy(set);
-}
-
 /* A slab that has nothing left is not looked at by refills and comes back with a free. */
 TEST(a_slab_lent_wholly)
 {
@@ -142,34 +78,6 @@ TEST(a_slab_lent_wholly)
     assert_true(slab_may_lend(set, lent_class()));
     assert_int_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).count, FREE);
     unit_return(objects, count);
-    unit_set_destroy(set);
-}
-
-/* It lies behind whatever can lend. */
-TEST(untouched_memory_is_not_lent)
-{
-    void *objects[OBJECTS];
-    struct slab_set *set = unit_set_create();
-    uint32_t count = slab_in_use(set, objects);
-    void *first = unit_slab_refill(set, lent_class(), 1).head;
-    struct slab *untouched = unit_slab_of(first);
-    unit_return(objects, 1); /* listed before it */
-    assert_ptr_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).head, objects[0]);
-    unit_return(objects, 1);
-    void *second = unit_slab_refill(set, lent_class(), 1).head;
-    assert_ptr_equal(second, objects[0]);
-    void *third = unit_slab_refill(set, lent_class(), 1).head;
-    assert_ptr_equal(unit_slab_of(third), untouched);
-    unit_return(objects, 1);
-    unit_return(&third, 1); /* in the list already, behind */
-    assert_ptr_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).head, objects[0]);
-    assert_ptr_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).head, third);
-    assert_int_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).count, 0);
-    unit_return_remote(objects, 1); /* and before it again */
-    assert_ptr_equal(set->partial[lent_class()], untouched);
-    assert_ptr_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).head, objects[0]);
-    unit_return(objects, count);
-    unit_return((void *[]){first, third}, 2);
     unit_set_destroy(set);
 }
 
@@ -352,17 +260,6 @@ TEST(whom_a_thread_waits_for)
         hak__superslab_give(slices[--count], 1);
     }
     lender_destroy(&lender);
-}
-
-TEST(growth_in_place)
-{
-    size_t slice = hak__superslab_take(0, 4, 1).slice;
-    hak__superslab_give(slice + 2, 2);
-    grow_by_what_is_in_use();
-    assert_true(hak__superslab_take_exact(slice + 2, 2));
-    hak__superslab_give(slice, 4);
-    assert_false(hak__superslab_would_grow(4));
-    assert_true(hak__superslab_would_grow(5));
 }
 
 TESTS(start_with_many_heaps)

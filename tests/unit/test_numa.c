@@ -12,12 +12,18 @@ enum { FIRST = 2, OTHER = 5, THIRD = 0, NODES = 3 };
 static const unsigned nodes[NODES] = {FIRST, OTHER, THIRD};
 
 static _Thread_local unsigned node_now = FIRST;
-static unsigned looks, flips;
+static unsigned flips;   /* 1: the thread is on another node at every other tick */
+static unsigned ticks;   /* meanwhile */
+static uint32_t tick_ms; /* clock of the last of them */
 
 static long named_node(unsigned *processor, unsigned *node, void *unused)
 {
     *processor = 0;
-    *node = flips != 0 && looks++ % 2 == 0 ? OTHER : node_now;
+    if (flips != 0 && hak__thread->ticked_ms != tick_ms) {
+        tick_ms = hak__thread->ticked_ms;
+        ticks++;
+    }
+    *node = flips != 0 && ticks % 2 != 0 ? OTHER : node_now;
     return 0;
 }
 
@@ -306,9 +312,9 @@ TEST_WITH_KNOBS(huge_allocations)
     hak__whale_cache_trim(0);
 }
 
-static void allocate_until_looked(unsigned count)
+static void allocate_for_a_tick(void)
 {
-    for (unsigned from = looks; looks - from < count;) {
+    for (unsigned from = ticks; ticks == from;) {
         hak_free(hak_malloc(3000));
     }
 }
@@ -321,9 +327,11 @@ TEST_WITH_KNOBS(threads_follow)
     hak_free(hak_malloc(1));
     struct heap *heap = hak__thread->heap;
     flips = 1;
-    allocate_until_looked(20);
+    for (int i = 0; i < 20; i++) {
+        allocate_for_a_tick();
+        assert_ptr_equal(hak__thread->heap, heap);
+    }
     flips = 0;
-    assert_ptr_equal(hak__thread->heap, heap);
     node_now = OTHER;
     while (hak__thread->heap->node != (OTHER ^ FIRST)) {
         hak_free(hak_malloc(3000));

@@ -161,19 +161,4 @@ TEST(the_site_of_all_others_is_not_placed)
     assert_false(is_apart_in(SITE_ID_OTHER));
 }
 
-TEST(the_learner_takes_some_names)
-{
-    char name[16];
-    assert_true(hak__samples_enter(true));
-    for (uint32_t i = 2; i < LEARN_SITES_MAX; i++) { /* two are there */
-        snprintf(name, sizeof name, "s%u", i);
-        assert_true(hak__learn_note_site(name, true));
-    }
-    assert_true(hak__learn_note_site("known", true)); /* is there */
-    assert_false(hak__learn_note_site("one more", true));
-    assert_true(hak__learn_note_site("known", false));
-    assert_true(hak__learn_note_site("one more", true));
-    hak__samples_leave();
-}
-
 TESTS(unit_start)

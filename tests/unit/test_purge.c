@@ -81,21 +81,6 @@ PURGE_TEST(a_purged_slice_is_handed_out_as_zeroed)
     hak__superslab_give(run.slice, 2);
 }
 
-PURGE_TEST(use_starts_the_age_anew)
-{
-    size_t slice = take(4);
-    fill(slice, 4, 'x');
-    hak__superslab_give(slice, 4);
-    assert_int_equal(hak__superslab_purge(false), 0);
-    assert_int_equal(take(1), slice); /* the lowest of the dirty ones, used for a moment */
-    hak__superslab_give(slice, 1);
-    assert_int_equal(hak__superslab_purge(false), 3 * SLICE_SIZE);
-    assert_true(is_filled(slice, 1, 'x'));
-    assert_true(is_filled(slice + 1, 3, 0));
-    assert_int_equal(hak__superslab_purge(false), SLICE_SIZE);
-    assert_true(is_filled(slice, 1, 0));
-}
-
 /* Holes between slices in use, over a whole superslab: each run by itself. */
 PURGE_TEST(holes)
 {
@@ -119,54 +104,6 @@ PURGE_TEST(holes)
     }
     assert_int_equal(hak__superslab_purge(true), (SUPERSLAB_SLICES - bits_count(map)) * SLICE_SIZE);
     assert_true(is_filled(slice, SUPERSLAB_SLICES, 0));
-}
-
-enum { FAR = 150 };
-static size_t far_slices[FAR]; /* whole superslabs */
-
-/* Two slices of the given ones go at the second pass. */
-static void purge_far(const size_t *given, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        fill(given[i] + 9, 2, 'x');
-        hak__superslab_give(given[i] + 9, 2);
-    }
-    assert_int_equal(hak__superslab_bytes_dirty(), count * 2 * SLICE_SIZE);
-    assert_int_equal(hak__superslab_purge(false), 0);
-    assert_int_equal(hak__superslab_purge(false), count * 2 * SLICE_SIZE);
-    assert_int_equal(hak__superslab_bytes_dirty(), 0);
-    assert_int_equal(hak__superslab_bytes_free(), count * 2 * SLICE_SIZE);
-    for (size_t i = 0; i < count; i++) {
-        assert_true(is_filled(given[i] + 9, 2, 0));
-        assert_true(hak__superslab_take_exact(given[i] + 9, 2));
-    }
-}
-
-/* More than one word of superslabs, of which whole words have nothing free at all. */
-PURGE_TEST(far_superslabs)
-{
-    size_t first_bits[FAR], first_count = 0;
-    while (hak__superslab_bytes_free() != 0) {
-        take(1);
-    }
-    for (size_t i = 0; i < FAR; i++) {
-        far_slices[i] = take(SUPERSLAB_SLICES);
-        if (far_slices[i] / SUPERSLAB_SLICES % 64 == 0) {
-            first_bits[first_count++] = far_slices[i];
-        }
-    }
-    assert_int_equal(hak__superslab_purge(true), 0);
-    assert_true(first_count >= 2);
-    for (size_t i = 0; i < first_count; i++) {
-        purge_far(&first_bits[i], 1);
-    }
-    purge_far(first_bits, first_count);
-    purge_far(&far_slices[FAR - 1], 1);
-    purge_far(&far_slices[10], FAR - 20);
-    for (size_t i = 0; i < FAR; i++) {
-        hak__superslab_give(far_slices[i], SUPERSLAB_SLICES);
-    }
-    assert_true(hak__superslab_release(SIZE_MAX) >= FAR * SUPERSLAB_SIZE);
 }
 
 /* The slab metadata of a superslab goes with the last of its slices, purged or unmapped, and not

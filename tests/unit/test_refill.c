@@ -34,23 +34,6 @@ static uint32_t list_length(const struct object *object)
     return length;
 }
 
-/* An object that nobody writes needs no page. */
-REFILL_TEST(a_carved_object_is_not_touched)
-{
-    hak__knobs.huge_threshold = UINT64_MAX;
-    hak__superslab_purge(true);
-    uint32_t class_index = size_class_of(16 * KIB);
-    char *object = unit_cache_allocate(cache, class_index);
-    size_t page = hak__os_page_size();
-    uintptr_t first = bits_align_up((uintptr_t)object, page); /* pages that are wholly in it */
-    uintptr_t end = bits_align_down((uintptr_t)object + 16 * KIB, page);
-    size_t bytes = first < end ? end - first : 0;
-    assert_int_equal(hak__os_resident((void *)first, bytes), 0);
-    memset(object, 1, 16 * KIB);
-    assert_int_equal(hak__os_resident((void *)first, bytes), bytes);
-    unit_cache_free(cache, class_index, object);
-}
-
 /* A slab with `count` objects, all but the first free in it. */
 static struct slab *slab_with_free_objects(uint32_t class_index, void **objects, uint32_t count)
 {
@@ -110,22 +93,6 @@ REFILL_TEST(two_caches_of_one_heap)
     assert_true(counters[COUNTER_SLAB_TO_REGION] == 0); /* the other's bin holds the slab */
     unit_cache_destroy_on(mate);
     assert_true(counters[COUNTER_SLAB_TO_REGION] == 1);
-}
-
-REFILL_TEST(slabs_are_used_up_before_new_ones)
-{
-    uint32_t class_index = size_class_of(2048);
-    uint32_t capacity = hak__size_classes[class_index].objects_per_slab;
-    static void *objects[1024];
-    assert_true(2 * capacity <= COUNT_OF(objects));
-    for (uint32_t i = 0; i < 2 * capacity; i++) {
-        objects[i] = unit_cache_allocate(cache, class_index);
-        assert_ptr_equal(unit_slab_of(objects[i]), unit_slab_of(objects[i - i % capacity]));
-    }
-    assert_ptr_not_equal(unit_slab_of(objects[0]), unit_slab_of(objects[capacity]));
-    for (uint32_t i = 0; i < 2 * capacity; i++) {
-        unit_cache_free(cache, class_index, objects[i]);
-    }
 }
 
 static void refill_a_bin_with_a_wrong_count(void *argument)

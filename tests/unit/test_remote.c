@@ -150,21 +150,6 @@ REMOTE_TEST(collisions_send)
     free_slabs_but_first_objects(SLABS);
 }
 
-/* Neighbouring slabs, as a program that walks its memory frees them, hardly displace each other.
- * (Of 256 chosen by a hash 94 did.) */
-REMOTE_TEST(neighbours_share_the_buffer)
-{
-    enum { SLABS = REMOTE_ENTRIES / 2 };
-    uint32_t sent = 0;
-    fill_slabs(SLABS);
-    for (size_t i = 0; i < SLABS; i++) {
-        sent += free_remotely(slab_objects[i][0]);
-    }
-    assert_true(sent <= SLABS / 16);
-    hak__remote_flush(freer);
-    free_slabs_but_first_objects(SLABS);
-}
-
 /* An object that shares no cache line stays with the thread that freed it while its bin has room,
  * is its next allocation, and goes to its slab's remote word with the rest of the bin. */
 REMOTE_TEST(whole_lines_are_kept)
@@ -206,31 +191,6 @@ REMOTE_TEST(whole_lines_are_kept)
     }
 }
 
-/* Two objects of one slab with another heap's between them in the bin: a run of two all the same.
- */
-REMOTE_TEST(one_that_was_kept_is_between)
-{
-    uint32_t class_index = size_class_of(2000);
-    struct object *first = unit_cache_allocate(freer, class_index);
-    struct object *second = unit_cache_allocate(freer, class_index);
-    struct object *other = unit_cache_allocate(owner, class_index);
-    const struct slab *slab = unit_slab_of(first);
-    assert_ptr_equal(unit_slab_of(second), slab);
-    hak__cache_flush(freer); /* what the refill brought besides */
-    uint32_t free_count = slab->free_count;
-    unit_fill_bin(freer, class_index, unit_list_of((void *[]){second, other, first}, 3));
-    void *stays = unit_cache_allocate(owner, class_index);
-    hak__cache_flush(freer);
-    hak__remote_flush(freer);
-    assert_int_equal(slab->free_count, free_count + 2);
-    assert_ptr_equal(slab->free_list, first);
-    assert_ptr_equal(first->next, second);
-    assert_int_equal(hak__slab_remote_count(unit_slab_of(other)), 1);
-    unit_cache_free(owner, class_index, stays);
-    hak__cache_flush(owner);
-    hak__slab_drain(owner->slabs);
-}
-
 REMOTE_TEST(a_lagging_owner_is_remembered)
 {
     enum { PATIENCE = 3, SLABS = PATIENCE + 1 };
@@ -263,6 +223,21 @@ REMOTE_TEST(its_slab_is_gone)
     unit_return(&object, 1);
     assert_int_equal(window_owner(window_slice_of(object)), OWNER_NOBODY);
     REQUIRE_DEATH(free_remote_body, object, "double free");
+}
+
+/* Neighbouring slabs, as a program that walks its memory frees them, hardly displace each other.
+ * (Of 256 chosen by a hash 94 did.) */
+REMOTE_TEST(neighbours_share_the_buffer)
+{
+    enum { SLABS = REMOTE_ENTRIES / 2 };
+    uint32_t sent = 0;
+    fill_slabs(SLABS);
+    for (size_t i = 0; i < SLABS; i++) {
+        sent += free_remotely(slab_objects[i][0]);
+    }
+    assert_true(sent <= SLABS / 16);
+    hak__remote_flush(freer);
+    free_slabs_but_first_objects(SLABS);
 }
 
 TESTS(unit_start)

@@ -102,23 +102,6 @@ TEST(no_more_than_the_most)
     set_destroy(set);
 }
 
-/* Two classes whose slabs are in one list. */
-TEST(one_list)
-{
-    struct slab_set *set = set_create();
-    uint32_t one = size_class_of(100), other = one + SLABS_KEPT_LISTS;
-    give_objects(take_slabs(set, one, 1));
-    give_objects(take_slabs(set, other, 1));
-    uint64_t taken = slabs_taken(set);
-    uint32_t count = take_slabs(set, one, 1); /* the second of the list */
-    assert_int_equal(set->shared_kept, slices_of(other));
-    assert_int_equal(kept_slices(set), set->shared_kept);
-    give_objects(count);
-    give_objects(take_slabs(set, other, 1));
-    assert_int_equal(slabs_taken(set), taken);
-    set_destroy(set);
-}
-
 /* A trim gives back what was not needed since the last one. */
 TEST(trim)
 {
@@ -180,15 +163,6 @@ TEST(room_for_a_span)
     hak__knobs.purge_delay_ms = UINT32_MAX; /* no tick gives kept slabs back */
     thread_join(thread_start(keep_beside_spans, NULL));
     hak__knobs.purge_delay_ms = delay;
-}
-
-TEST(heaps_that_keep_none)
-{
-    struct slab_set *set = unit_set_create(); /* it has no threads */
-    size_t taken = unit_region_bytes_taken();
-    give_objects(take_slabs(set, size_class_of(SIZE), 2));
-    assert_int_equal(unit_region_bytes_taken(), taken);
-    set_destroy(set);
 }
 
 static void free_again(void *remotely)

@@ -65,112 +65,6 @@ static struct object *refill_one(struct slab_set *set)
     return list.head;
 }
 
-/* --- every order of the pieces --- */
-
-enum { PIECE_STEPS = 10 }; /* A1 A2 | A1 A2 | B1 B2 B3 B1 B2 B3 */
-
-struct pieces {
-    struct slab_set *set;
-    struct slab *slab;
-    struct freer freers[2];
-    struct slab *chain; /* what B1 took and B2 has not seen */
-    bool listed;        /* the owner knows that the slab may have objects */
-    struct freer taken; /* by B3 */
-};
-
-static void pieces_check(const struct pieces *pieces)
-{
-    const struct slab *slab = pieces->slab;
-    uint32_t in_word = hak__slab_remote_count(slab);
-    uint32_t held = pieces->freers[0].count + pieces->freers[1].count;
-    assert_int_equal(held + in_word + pieces->taken.count, 4);
-    /* N has exactly one reason: a push owed, a place on the stack, or an owner about to clear it */
-    uint32_t reasons = stack_count(pieces->set, slab) + (pieces->chain == slab) +
-                       pieces->freers[0].owes_push + pieces->freers[1].owes_push;
-    assert_int_equal(reasons, is_notified(slab));
-    assert_true(in_word == 0 || is_notified(slab) || pieces->listed);
-    assert_true(!is_notified(slab) || !hak__slab_is_idle(slab));
-    assert_int_equal(hak__slab_is_idle(slab), !is_notified(slab) && in_word == slab->carved_count);
-}
-
-static void pieces_b1(struct pieces *pieces)
-{
-    REQUIRE(pieces->chain == NULL);
-    pieces->chain = hak__slab_take_notified(pieces->set);
-    REQUIRE(pieces->chain == NULL || pieces->chain == pieces->slab);
-    REQUIRE(pieces->set->shared_notified == 0 && pieces->set->shared_pending == 0);
-}
-
-static void pieces_b2(struct pieces *pieces)
-{
-    if (pieces->chain != NULL) {
-        REQUIRE(hak__slab_next_notified(pieces->chain) == NULL);
-        hak__slab_clear_notified(pieces->chain);
-        pieces->chain = NULL;
-        pieces->listed = true;
-    }
-}
-
-static void pieces_b3(struct pieces *pieces)
-{
-    struct object_list list = hak__slab_take_remote(pieces->slab);
-    unit_list_tail(list);
-    for (struct object *object = list.head; object != NULL; object = object->next) {
-        pieces->taken.objects[pieces->taken.count++] = object;
-    }
-}
-
-static struct pieces pieces_create(void)
-{
-    struct pieces pieces = {.set = unit_set_create()};
-    for (uint32_t i = 0; i < 4; i++) { /* two objects for each freer */
-        struct freer *freer = &pieces.freers[i % 2];
-        freer->objects[freer->count++] = refill_one(pieces.set);
-    }
-    pieces.slab = unit_slab_of(pieces.freers[0].objects[0]);
-    return pieces;
-}
-
-static void pieces_destroy(struct pieces *pieces)
-{
-    for (int round = 0; round < 2; round++) {
-        pieces_b1(pieces);
-        pieces_b2(pieces);
-        pieces_b3(pieces);
-        pieces_check(pieces);
-    }
-    assert_int_equal(pieces->taken.count, 4);
-    size_t slice = slab_slice(pieces->slab);
-    unit_return(pieces->taken.objects, 4);
-    assert_int_equal(window_owner(slice), OWNER_NOBODY);
-    unit_set_destroy(pieces->set);
-}
-
-/* `order` names whose turn it is: 0 and 1 the freers, 2 the owner. */
-static void pieces_run(const unsigned char *order)
-{
-    struct pieces pieces = pieces_create();
-    uint32_t done[3] = {0, 0, 0};
-    pieces_check(&pieces);
-    for (uint32_t i = 0; i < PIECE_STEPS; i++) {
-        unsigned char actor = order[i];
-        uint32_t step = done[actor]++;
-        if (actor < 2 && step == 0) {
-            freer_step_a1(pieces.set, &pieces.freers[actor], pieces.slab);
-        } else if (actor < 2) {
-            freer_step_a2(pieces.set, &pieces.freers[actor], pieces.slab);
-        } else if (step % 3 == 0) {
-            pieces_b1(&pieces);
-        } else if (step % 3 == 1) {
-            pieces_b2(&pieces);
-        } else {
-            pieces_b3(&pieces);
-        }
-        pieces_check(&pieces);
-    }
-    pieces_destroy(&pieces);
-}
-
 /* Calls `run` with every order of `left[i]` steps of each actor i; how many there were. */
 static size_t for_every_order(uint32_t left[3], unsigned char *order, uint32_t length,
                               void (*run)(const unsigned char *order))
@@ -189,12 +83,6 @@ static size_t for_every_order(uint32_t left[3], unsigned char *order, uint32_t l
         count = 1;
     }
     return count;
-}
-
-TEST(every_order_of_the_pieces)
-{
-    unsigned char order[PIECE_STEPS];
-    assert_int_equal(for_every_order((uint32_t[]){2, 2, 6}, order, 0, pieces_run), 1260);
 }
 
 /* --- every order of freers and what an owner does under its lock --- */
@@ -374,78 +262,6 @@ TEST(a_slab_waits_for_its_freer)
     assert_int_equal(hak__slab_drain(set), 1);
     assert_int_equal(window_owner(slab_slice(slab)), OWNER_NOBODY);
     assert_true(set->counters.values[COUNTER_REMOTE_NOTIFIED] == 1);
-    unit_set_destroy(set);
-}
-
-TEST(lists_are_joined_in_order)
-{
-    static const size_t sizes[] = {16, 112, 4096, 9216, 20480};
-    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
-        void *objects[6];
-        struct slab_set *set = unit_set_create();
-        uint32_t class_index = size_class_of(sizes[i]), carved = 0;
-        struct object *spare = NULL;
-        while (carved < COUNT_OF(objects)) {
-            struct object *object = unit_slab_refill(set, class_index, UINT32_MAX).head;
-            for (struct object *next; object != NULL; object = next) {
-                next = object->next;
-                if (carved < COUNT_OF(objects)) {
-                    objects[carved++] = object;
-                } else {
-                    object->next = spare;
-                    spare = object;
-                }
-            }
-        }
-        struct slab *slab = unit_slab_of(objects[0]);
-        assert_int_equal(hak__slab_take_remote(slab).count, 0);
-        unit_return_remote(objects, 1);
-        unit_return_remote(objects + 1, 3);
-        unit_return_remote(objects + 4, 2);
-        assert_int_equal(hak__slab_remote_count(slab), 6);
-        assert_int_equal(stack_count(set, slab), 1);
-        struct object_list list = hak__slab_take_remote(slab);
-        static const uint32_t order[] = {4, 5, 1, 2, 3, 0};
-        const struct object *object = list.head;
-        for (size_t j = 0; j < COUNT_OF(order); j++, object = object->next) {
-            assert_ptr_equal(object, objects[order[j]]);
-        }
-        assert_null(object);
-        assert_int_equal(list.count, 6);
-        assert_true(is_notified(slab)); /* B3 leaves N */
-        assert_int_equal(hak__slab_take_remote(slab).count, 0);
-        unit_return(objects, 6);
-        for (struct object *next; spare != NULL; spare = next) {
-            next = spare->next;
-            void *one = spare;
-            unit_return(&one, 1);
-        }
-        unit_set_destroy(set);
-    }
-}
-
-TEST(lagging_owners_are_named)
-{
-    enum { PATIENCE = 3, SLABS = PATIENCE + 2 };
-    void *objects[SLABS * SMALL_SLAB_OBJECTS];
-    struct slab_set *set = unit_set_create();
-    set->shared_patience = PATIENCE;
-    for (uint32_t i = 0; i < COUNT_OF(objects); i++) {
-        objects[i] = refill_one(set);
-    }
-    for (uint32_t i = 0; i < SLABS; i++) {
-        struct slab_set *lagging = unit_return_remote(objects + i * SMALL_SLAB_OBJECTS, 1);
-        assert_ptr_equal(lagging, i + 1 >= PATIENCE ? set : NULL);
-        /* who does not notify hears nothing */
-        assert_null(unit_return_remote(objects + i * SMALL_SLAB_OBJECTS + 1, 1));
-    }
-    assert_int_equal(hak__slab_drain(set), SLABS);
-    assert_int_equal(hak__slab_drain(set), 0);
-    assert_null(unit_return_remote(objects + 2, 1));
-    for (uint32_t i = 0; i < SLABS; i++) {
-        uint32_t given = i == 0 ? 3 : 2;
-        unit_return(objects + i * SMALL_SLAB_OBJECTS + given, SMALL_SLAB_OBJECTS - given);
-    }
     unit_set_destroy(set);
 }
 

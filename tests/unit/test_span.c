@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_span.c: large/span: whole slices, the cache of freed ones, growing in place; random use
- * against a ledger. */
+/* test_span.c: large/span: whole slices, the cache of freed ones, growing in place. */
 #include "unit.h"
 
 #include "large/span.h"
@@ -283,108 +282,6 @@ SPAN_TEST(resize_is_refused)
 }
 
 enum { SPANS = 60 };
-
-static void random_step(uint64_t *random, struct ledger *ledger, size_t *slices)
-{
-    size_t *slice = &slices[random_below(random, SPANS)];
-    size_t size =
-        1 + random_below(random, random_below(random, 4) == 0 ? SPAN_SIZE_MAX : 512 * KIB);
-    struct span_cache *used = random_below(random, 4) == 0 ? NULL : &cache;
-    if (*slice == SLICE_NONE) {
-        size_t alignment = (size_t)1 << random_below(random, 21);
-        struct span span = hak__span_allocate(used, &counters, size, alignment);
-        assert_true(is_aligned(span.pointer, alignment));
-        *slice = window_slice_of(span.pointer);
-        size_t bytes = hak__span_bytes(*slice);
-        assert_true(bytes >= size);
-        ledger_take(ledger, span.pointer, bytes);
-        memcpy((char *)span.pointer + bytes - 8, slice, 8);
-        return;
-    }
-    char *bytes = hak__span_pointer(*slice);
-    size_t old = hak__span_bytes(*slice), offset = span_offset(*slice);
-    assert_memory_equal(bytes + old - 8, slice, 8);
-    ledger_give(ledger, bytes, old);
-    if (random_below(random, 2) == 0) {
-        char *resized = hak__span_resize(*slice, size);
-        bool moved = resized != NULL && resized != bytes;
-        assert_true(resized != NULL || size > old);
-        assert_true(!moved || (offset != 0 && resized == window_slice_address(*slice)));
-        offset = moved ? 0 : offset;
-        bytes = moved ? resized : bytes;
-        size_t wanted = bits_align_up(offset + size, SLICE_SIZE) - offset;
-        assert_int_equal(hak__span_bytes(*slice), resized != NULL ? wanted : old);
-        assert_ptr_equal(hak__span_pointer(*slice), bytes);
-        old = hak__span_bytes(*slice);
-        ledger_take(ledger, bytes, old);
-        memcpy(bytes + old - 8, slice, 8);
-    } else {
-        hak__span_free(used, &counters, *slice);
-        *slice = SLICE_NONE;
-    }
-}
-
-SPAN_TEST(random_use)
-{
-    size_t slices[SPANS];
-    uint64_t random = 9;
-    struct ledger ledger = ledger_create();
-    memset(slices, 0xff, sizeof slices);
-    for (size_t step = 0; step < (SUPPORT_SLOW ? 5000 : 20000); step++) {
-        random_step(&random, &ledger, slices);
-        if (step % 512 == 0) {
-            hak__span_cache_trim(&cache, step % 1024 == 0);
-        }
-    }
-    for (size_t i = 0; i < SPANS; i++) {
-        if (slices[i] != SLICE_NONE) {
-            ledger_give(&ledger, hak__span_pointer(slices[i]), hak__span_bytes(slices[i]));
-            hak__span_free(&cache, &counters, slices[i]);
-        }
-    }
-    ledger_destroy(&ledger);
-}
-
-/* An allocation in a span that was kept starts where the last one did, if it fits and is aligned.
- */
-SPAN_TEST(a_kept_span_is_started_again)
-{
-    static const size_t alignments[] = {16, 64, 128, 4096, SLICE_SIZE};
-    size_t held[16]; /* so that the next lies elsewhere, and may start at another line */
-    uint64_t random = 7;
-    uint32_t again = 0, anew = 0;
-    for (size_t i = 0; i < COUNT_OF(held); i++) {
-        held[i] = allocate(SLICE_SIZE);
-    }
-    for (size_t i = 0; i < 1000; i++) {
-        size_t size = 4 * SLICE_SIZE - random_below(&random, 2 * OFFSET_MAX);
-        size_t next = 4 * SLICE_SIZE - random_below(&random, 2 * OFFSET_MAX);
-        size_t alignment = alignments[random_below(&random, COUNT_OF(alignments))];
-        struct span span = hak__span_allocate(&cache, &counters, size, OBJECT_ALIGNMENT);
-        size_t slice = window_slice_of(span.pointer), offset = span_offset(slice);
-        memset(span.pointer, 'x', size);
-        hak__span_free(&cache, &counters, slice);
-        struct span second = hak__span_allocate(&cache, &counters, next, alignment);
-        assert_int_equal(window_slice_of(second.pointer), slice);
-        assert_ptr_equal(second.pointer, hak__span_pointer(slice));
-        assert_true(is_aligned(second.pointer, alignment));
-        assert_true(hak__span_bytes(slice) >= next);
-        assert_int_equal(window_owner(slice), OWNER_SPAN);
-        if (offset + next <= 4 * SLICE_SIZE && (offset == 0 || alignment <= HAK_CACHE_LINE)) {
-            assert_ptr_equal(second.pointer, span.pointer);
-            again++;
-        } else {
-            anew++;
-        }
-        hak__span_free(NULL, &counters, held[i % COUNT_OF(held)]);
-        held[i % COUNT_OF(held)] = slice;
-    }
-    for (size_t i = 0; i < COUNT_OF(held); i++) {
-        hak__span_free(NULL, &counters, held[i]);
-    }
-    REQUIRE_SIZE(again, >=, 100);
-    REQUIRE_SIZE(anew, >=, 100);
-}
 
 SPAN_TEST(a_cached_span_of_another_alignment_is_not_taken)
 {

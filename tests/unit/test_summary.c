@@ -140,41 +140,6 @@ TEST(free_in_slabs)
     hak_trim(0);
 }
 
-/* 100 bytes get 112: about a tenth of the memory is rounding. */
-TEST(rounding)
-{
-    enum { COUNT = 200 * 1024 };
-    static void *blocks[COUNT];
-    struct hak_summary before = summary_now();
-    for (size_t i = 0; i < COUNT; i++) {
-        blocks[i] = hak_malloc(100);
-        memset(blocks[i], 1, 100);
-    }
-    struct hak_summary after = summary_now();
-    REQUIRE_SIZE(after.rounding_requests_count - before.rounding_requests_count, >=, 8);
-    require_grown(blocks_of(&before), blocks_of(&after), (size_t)COUNT * 112);
-    require_grown(before.rounding, after.rounding, (size_t)COUNT * 12);
-    FREE_ALL(blocks, COUNT);
-    hak_trim(0);
-}
-
-/* More whales than one list holds, in use and kept, each found once. */
-TEST(many_whales)
-{
-    enum { COUNT = 150 };
-    static void *blocks[COUNT];
-    hak_trim(0);
-    struct hak_summary before = summary_now();
-    for (size_t i = 0; i < COUNT; i++) {
-        blocks[i] = hak_malloc(3 * MIB);
-        memset(blocks[i], 1, 64 * KIB);
-    }
-    struct hak_summary after = summary_now();
-    require_grown(blocks_of(&before), blocks_of(&after), COUNT * 64 * KIB);
-    FREE_ALL(blocks, COUNT);
-    hak_trim(0);
-}
-
 /* Another mapping in the window's way: the frontier skips it, and the tables have a hole there. */
 TEST(a_hole_in_the_tables)
 {
@@ -231,24 +196,6 @@ TEST(beside_busy_threads)
     }
     __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
     JOIN_ALL(threads, COUNT_OF(threads));
-}
-
-/* The largest ones come in order, and each once. */
-TEST(largest)
-{
-    struct summary *summary = support_map(sizeof *summary);
-    uint32_t found[4];
-    summary->resident.classes[3] = 100;
-    summary->resident.classes[7] = 300;
-    summary->resident.whales = 200;
-    for (uint32_t i = 0; i < 4; i++) {
-        found[i] = hak__summary_next_largest(summary, found, i);
-    }
-    assert_int_equal(found[0], 7);
-    assert_int_equal(found[1], CLASS_COUNT + 1);
-    assert_int_equal(found[2], 3);
-    assert_int_equal(found[3], 0);
-    munmap(summary, sizeof *summary);
 }
 
 /* RSS is that of smaps_rollup, up to what the reading itself touches. */

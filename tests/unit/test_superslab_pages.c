@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* test_superslab_pages.c: region/superslab_pages: which superslabs get huge pages, what they are
  * then, and that what goes back of one stays away (what the kernel's khugepaged joins is resident
- * again: golang #8832). What earns them: test_huge.c. */
+ * again: golang #8832). */
 #include "unit.h"
 
 /* Released superslabs, claimed anew as whole ones whatever they are claimed for, and nothing else
@@ -174,19 +174,6 @@ HUGE_TEST(kinds_of_superslabs)
     }
 }
 
-/* Three spans of 524,304 bytes leave a fifth of a superslab untouched, which huge pages would make
- * resident; six of 320 KiB leave a 16th. */
-HUGE_TEST(spans_that_leave_much)
-{
-    unit_set_evidence(HUGE_SPANS, false);
-    for (size_t i = 0; i < 4; i++) {
-        assert_false(claim(17, 51 * SLICE_SIZE));
-    }
-    while (kernel_has_huge_pages() && !claim(10, 60 * SLICE_SIZE)) {
-        REQUIRE(claimed_count < STOCK);
-    }
-}
-
 /* A superslab that was claimed with huge pages, taken as a whole and filled. */
 static size_t claim_huge(void)
 {
@@ -204,23 +191,6 @@ static struct superslab *superslab_of(size_t slice)
 static size_t superslab_resident(size_t slice)
 {
     return hak__os_resident(window_slice_address(slice), SUPERSLAB_SIZE);
-}
-
-HUGE_TEST(every_superslab_says_which_pages_it_has)
-{
-    SKIP_IF(!kernel_shows_huge_pages());
-    hak__knobs.huge_threshold = UINT64_MAX;
-    assert_false(claim(1, 0));
-    assert_true(superslab_has_flag(claimed[0], " nh"));
-    hak__knobs.huge_threshold = 0;
-    assert_true(claim(1, 0));
-    assert_true(superslab_has_flag(claimed[1], " hg"));
-    hak__superslab_give(claimed[1], SUPERSLAB_SLICES); /* unmapped: what comes next chooses anew */
-    assert_int_equal(hak__superslab_release(SIZE_MAX), SUPERSLAB_SIZE);
-    claimed_count--;
-    hak__knobs.huge_threshold = UINT64_MAX;
-    assert_false(claim(1, 0));
-    assert_true(superslab_has_flag(claimed[1], " nh"));
 }
 
 enum { PART = 10, PART_FIRST = 20 };
@@ -347,25 +317,6 @@ TEST_WITH_KNOBS(huge_pages_are_dirty_as_a_whole)
     assert_true(hak__superslab_take_exact(slice + 1, SUPERSLAB_SLICES - 2)); /* of all pages */
     assert_true(superslab->dirty == UINT64_MAX);
     hak__superslab_give(slice + 1, SUPERSLAB_SLICES - 2);
-}
-
-/* malloc that claims one touches nothing of it (docs/decisions/0074). */
-HUGE_TEST(the_first_touch_is_the_programs)
-{
-    enum { SIZE = 30000, OBJECTS_MAX = STOCK * SUPERSLAB_SIZE / SIZE };
-    static char *objects[OBJECTS_MAX];
-    size_t count = 0;
-    SKIP_IF(!kernel_has_huge_pages());
-    hak__huge_page_us_max = UINT64_MAX - 1; /* however long this machine takes, and timed */
-    do {
-        REQUIRE(count < OBJECTS_MAX);
-        objects[count++] = hak_malloc(SIZE);
-        assert_non_null(objects[count - 1]);
-    } while (superslab_of(window_slice_of(objects[count - 1]))->huge == 0);
-    size_t slice = bits_align_down(window_slice_of(objects[count - 1]), SUPERSLAB_SLICES);
-    assert_int_equal(superslab_resident(slice), 0);
-    FREE_ALL(objects, count);
-    hak__heap_reclaim(false);
 }
 
 TESTS(unit_start)

@@ -272,65 +272,6 @@ static void move_from_a_crowd(void *argument)
     REQUIRE_SIZE(unit_region_bytes_taken(), ==, 0);
 }
 
-/* The same slow operation of another thread twice: with its heap's lock free, and taken by us until
- * it waits. Returns the waits that it counted. */
-struct wait {
-    void (*operation)(struct thread *thread);
-    struct thread *shared_thread;
-    pthread_barrier_t barrier;
-    uint32_t counted;
-};
-
-static void *wait_for_the_lock(void *argument)
-{
-    struct wait *wait = argument;
-    struct thread *thread = hak__thread_current();
-    wait->operation(thread);
-    REQUIRE(thread->waits == 0);
-    thread->operations = 0; /* no tick, which may act on it, in the next */
-    wait->shared_thread = thread;
-    pthread_barrier_wait(&wait->barrier);
-    pthread_barrier_wait(&wait->barrier); /* the lock is taken */
-    wait->operation(thread);
-    wait->counted = thread->waits;
-    return NULL;
-}
-
-static uint32_t counted_waits(void (*operation)(struct thread *thread))
-{
-    struct wait wait = {.operation = operation};
-    REQUIRE(pthread_barrier_init(&wait.barrier, NULL, 2) == 0);
-    pthread_t waiter = thread_start(wait_for_the_lock, &wait);
-    pthread_barrier_wait(&wait.barrier);
-    lock_acquire(&wait.shared_thread->heap->lock);
-    uint64_t waits = atomic_load_relaxed(&hak__lock_waits.word);
-    pthread_barrier_wait(&wait.barrier);
-    while (atomic_load_relaxed(&hak__lock_waits.word) == waits) {
-        sched_yield();
-    }
-    lock_release(&wait.shared_thread->heap->lock);
-    thread_join(waiter);
-    return wait.counted;
-}
-
-static void operate(struct thread *thread)
-{
-    REQUIRE(hak__thread_enter() == thread);
-    hak__thread_leave(thread);
-}
-
-static void overflow(struct thread *thread)
-{
-    hak__free_overflow(thread, 3);
-}
-
-/* A thread that only allocates is not to move: what it leaves behind nobody allocates from. */
-TEST(waits_to_return_a_bin_are_counted)
-{
-    assert_int_equal(counted_waits(operate), 0);
-    assert_int_equal(counted_waits(overflow), 1);
-}
-
 static void run_child(const char *name)
 {
     struct child_end end;

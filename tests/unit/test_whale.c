@@ -95,22 +95,6 @@ WHALE_TEST(growth_takes_the_end_back)
     assert_true(hak__whale_free(larger));
 }
 
-/* It lies where it could have no huge pages, so it leaves, although there is room behind it. */
-WHALE_TEST(growth_gains_alignment)
-{
-    char *range = allocate(20 * MIB);
-    assert_true(hak__whale_free(range));
-    char *last = allocate(small_whale), *whale = allocate(2 * MIB + page); /* the ends of it */
-    assert_ptr_equal(whale + 2 * MIB + page, last);
-    assert_false(is_aligned(whale, HUGE_PAGE_SIZE));
-    pattern_fill(whale, 2 * MIB + page, 3);
-    assert_true(hak__whale_free(last));
-    char *larger = hak__whale_resize(whale, 4 * MIB);
-    assert_true(is_aligned(larger, HUGE_PAGE_SIZE));
-    assert_int_equal(pattern_mismatch(larger, 2 * MIB + page, 3), SIZE_MAX);
-    assert_true(hak__whale_free(larger));
-}
-
 /* Each thread keeps some whales with patterns; frees, resizes, allocates. */
 static void *use_whales(void *argument)
 {

@@ -13,20 +13,6 @@ static size_t cached_bytes(void)
     return hak__whale_totals().cached_bytes;
 }
 
-WHALE_TEST(best_fit)
-{
-    char *large = allocate(small_whale + 48 * KIB), *close = allocate(small_whale + 16 * KIB);
-    hak__whale_free(close);
-    hak__whale_free(large);
-    assert_ptr_equal(allocate(small_whale), close);
-    assert_ptr_equal(allocate(small_whale), large);
-    assert_int_equal(hak__whale_bytes(large), small_whale + 48 * KIB); /* not worth cutting */
-    hak__whale_free(large);
-    hak__whale_free(close);
-    assert_ptr_equal(allocate(small_whale), close); /* whichever is older */
-    hak__whale_free(close);
-}
-
 /* A request takes a part, from 4 MiB on from the start, else from the end. The rest stays, and both
  * are one again when the part is freed. */
 WHALE_TEST(parts_are_taken)
@@ -50,23 +36,6 @@ WHALE_TEST(parts_are_taken)
     assert_int_equal(cached_bytes(), size);
     assert_ptr_equal(allocate(size), whale);
     hak__whale_free(whale);
-}
-
-WHALE_TEST(smaller_ones_are_stretched)
-{
-    char *whale = allocate(small_whale);
-    pattern_fill(whale, small_whale, 7);
-    void *neighbour = unit_block((uintptr_t)whale + small_whale); /* so that it moves */
-    hak__whale_free(whale);
-    struct whale_result result = hak__whale_allocate(2 * small_whale, page, false);
-    char *longer = result.pointer;
-    assert_non_null(longer);
-    assert_false(result.zeroed);
-    assert_int_equal(hak__whale_bytes(longer), 2 * small_whale);
-    assert_int_equal(pattern_mismatch(longer, small_whale, 7), SIZE_MAX);
-    assert_false(unit_is_mapped((uintptr_t)whale));
-    unit_unblock(neighbour);
-    hak__whale_free(longer);
 }
 
 /* Neither entries nor bytes have a bound of their own: all that was in use may stay. */
@@ -164,61 +133,6 @@ WHALE_TEST(the_soft_limit)
     assert_int_equal(cached_bytes(), 0);
 }
 
-/* A whale with one byte written in each `step` pages. */
-static char *allocate_sparse(size_t size, size_t step)
-{
-    char *whale = allocate_inside_a_gib(size);
-    REQUIRE(madvise(whale, size, MADV_NOHUGEPAGE) == 0 || errno == EINVAL);
-    for (size_t offset = 0; offset < size; offset += step * page) {
-        whale[offset] = 'x';
-    }
-    return whale;
-}
-
-/* Of a large table that is used sparsely what is resident counts, a sixteenth at least; and what it
- * never had was not in use. */
-WHALE_TEST(sparse_whales)
-{
-    hak__knobs.whale_cache_bytes = UINT64_MAX;
-    size_t size = 160 * MIB;
-    char *sparse = allocate_sparse(size, 1000);
-    hak__whale_free(sparse);
-    assert_int_equal(cached_bytes(), size);
-    assert_int_equal(hak__whale_cache_room(), 0);
-    struct whale_result result = hak__whale_allocate(size, page, true); /* to be cleared */
-    assert_ptr_equal(result.pointer, sparse);
-    assert_false(result.zeroed);
-    hak__whale_free(sparse);
-    /* The peak is a sixteenth of 160 MiB now: a new mapping of more leaves no room. */
-    char *dense = hak__whale_allocate(60 * MIB, GIB, false).pointer;
-    assert_non_null(dense);
-    assert_false(unit_is_mapped((uintptr_t)sparse));
-    hak__whale_free(dense);
-}
-
-WHALE_TEST(age)
-{
-    char *old, *young;
-    size_t trimmed;
-    uint32_t freed;
-    do { /* again if the machine was so busy that the young one became old */
-        assert_true(hak__whale_cache_trim(0) <= 2 * small_whale);
-        old = allocate(small_whale), young = allocate(small_whale);
-        hak__whale_free(old);
-        assert_int_equal(hak__whale_cache_trim(60000), 0);
-        usleep(120000);
-        freed = hak__os_clock_ms();
-        hak__whale_free(young);
-        trimmed = hak__whale_cache_trim(60);
-    } while (hak__os_clock_ms() - freed >= 60);
-    assert_int_equal(trimmed, small_whale);
-    assert_false(unit_is_mapped((uintptr_t)old));
-    assert_true(unit_is_mapped((uintptr_t)young));
-    assert_int_equal(hak__whale_cache_trim(0), small_whale);
-    assert_false(unit_is_mapped((uintptr_t)young));
-    assert_int_equal(hak__whale_cache_trim(0), 0);
-}
-
 /* The cache grows its table several times, merges, carves and finds among many ranges: each whale
  * keeps its contents, and nothing is lost. */
 WHALE_TEST(many_ranges)
@@ -268,19 +182,6 @@ WHALE_TEST(large_zeroed_whales_are_new)
     assert_ptr_equal(allocate(size), whale); /* without zeroes a cached one will do */
     assert_true(hak__whale_free(whale));
     assert_true(hak__whale_free(result.pointer));
-}
-
-WHALE_TEST(alignments_of_parts)
-{
-    char *whale = allocate(2 * small_whale); /* at a huge page */
-    hak__whale_free(whale);
-    char *part = hak__whale_allocate(small_whale, HUGE_PAGE_SIZE, false).pointer;
-    assert_ptr_equal(part, whale + 2 * MIB);
-    char *other = hak__whale_allocate(small_whale, GIB, false).pointer;
-    assert_true(other != NULL && is_aligned(other, GIB));
-    hak__whale_free(other);
-    hak__whale_free(part);
-    hak__whale_cache_trim(0);
 }
 
 TESTS(unit_start)

@@ -130,25 +130,6 @@ WHALE_TEST(huge_whales_grow_sparse)
     hak__whale_free(whale);
 }
 
-/* What is filled earns more as it grows, whatever lies beside it that nobody has looked at. */
-WHALE_TEST(a_filled_whale_grows_beside_another)
-{
-    earn_huge();
-    char *other = allocate(16 * MIB);
-    size_t size = 8 * MIB;
-    char *whale = allocate(size);
-    memset(whale, 'x', size);
-    for (; size < 128 * MIB; size *= 2) {
-        uint64_t asked = hak__os_calls[OS_CALL_HUGE];
-        whale = hak__whale_resize(whale, 2 * size);
-        assert_non_null(whale);
-        assert_int_equal(hak__os_calls[OS_CALL_HUGE] - asked, 1);
-        memset(whale + size, 'x', size);
-    }
-    assert_true(hak__whale_free(whale));
-    assert_true(hak__whale_free(other));
-}
-
 /* Alignment to huge pages is a wish: it costs no memory that is there. */
 static void allocate_near_limit(void *argument)
 {

@@ -117,31 +117,6 @@ WHALE_TEST(joined_whales_are_resized)
     assert_int_equal(hak__whale_joined_bytes, 0);
 }
 
-WHALE_TEST(a_block_grows)
-{
-    free_three();
-    size_t size = 14 * MIB + page;
-    char *block = hak_malloc(size);
-    pattern_fill(block, size, 9);
-    void *neighbour = unit_block((uintptr_t)block + size);
-    block = hak_realloc(block, 30 * MIB);
-    assert_non_null(block);
-    assert_int_equal(pattern_mismatch(block, size, 9), SIZE_MAX);
-    memset(block + size, 'x', 30 * MIB - size);
-    hak_free(block);
-    unit_unblock(neighbour);
-    errno = ERRNO_UNTOUCHED;
-}
-
-WHALE_TEST(zeroes)
-{
-    free_three();
-    char *block = hak_calloc(1, 15 * MIB);
-    assert_non_null(block);
-    assert_int_equal(nonzero_offset(block, 15 * MIB), SIZE_MAX);
-    hak_free(block);
-}
-
 /* Slots of 5 to 12 MiB, replaced at random by four threads, each with its number at each page. */
 static void *replace_whales(void *argument)
 {
@@ -180,6 +155,15 @@ WHALE_TEST(threads)
     JOIN_ALL(threads, COUNT_OF(threads));
     hak__whale_cache_trim(0);
     assert_int_equal(hak__whale_joined_bytes, 0);
+}
+
+WHALE_TEST(zeroes)
+{
+    free_three();
+    char *block = hak_calloc(1, 15 * MIB);
+    assert_non_null(block);
+    assert_int_equal(nonzero_offset(block, 15 * MIB), SIZE_MAX);
+    hak_free(block);
 }
 
 TESTS(unit_start)

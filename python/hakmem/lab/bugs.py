@@ -2,7 +2,7 @@
 """Programs with one bug each (tests/secure), under each allocator: what comes of the bug.
 
 Such a program ends with status 0 if nothing happened, and with 3 if it was harmed, as it noticed
-itself (tests/secure/bug.h). If it ends in another way, the allocator did that. Chance may decide
+itself (tests/secure/bugs.cc). If it ends in another way, the allocator did that. Chance may decide
 whether an allocator notices a bug, so each program runs several times.
 """
 
@@ -23,8 +23,8 @@ from .problem import Problem
 from .progress import Reporter
 from .store import Store, file_hash
 
-SOURCES = ROOT / "tests" / "secure"
-PROGRAMS = BUILD / "tests" / "secure"
+SOURCE = ROOT / "tests" / "secure" / "bugs.cc"
+PROGRAM = BUILD / "tests" / "secure" / "bugs"
 TRIES = 5
 TIMEOUT_S = 20.0
 STATUS_HARMED, STATUS_NO_MEMORY = 3, 4
@@ -81,25 +81,15 @@ class BugTotal:
 
 
 def read_bugs() -> list[Case]:
-    """All programs with a bug, by name; the title is the first sentence of the source."""
+    """All bugs, by name; the title is the first sentence of the comment before one."""
     bugs = []
-    for path in sorted([*SOURCES.glob("*.c"), *SOURCES.glob("*.cc")], key=lambda path: path.stem):
-        text = path.read_text(encoding="utf-8", errors="replace")
-        if re.search(r"^BUG\(", text, re.M):
-            command = [str(PROGRAMS / path.stem), "--bug"]
-            bugs.append(Case(
-                path.stem, command, kind="bug", suite="bugs", title=_title(text),
-                timeout_s=TIMEOUT_S,
-            ))  # fmt: skip
-    return bugs
-
-
-def _title(text: str) -> str:
-    for comment in re.findall(r"/\*(.*?)\*/", text, re.S):
-        words = " ".join(re.sub(r"^ \*", "", comment, flags=re.M).split())
-        if not words.startswith("ctest:"):
-            return re.split(r"\.(?: |$)", words)[0]
-    return ""
+    text = SOURCE.read_text(encoding="utf-8", errors="replace")
+    for comment, name in re.findall(r"/\*((?:(?!\*/).)*)\*/\nBUG\((\w+),", text, re.S):
+        if not name.startswith("tags_"):
+            title = re.split(r"\.(?: |$)", " ".join(re.sub(r"^ \*", "", comment, flags=re.M).split()))[0]
+            command = [str(PROGRAM), "--bug", name]
+            bugs.append(Case(name, command, kind="bug", suite="bugs", title=title, timeout_s=TIMEOUT_S))
+    return sorted(bugs, key=lambda bug: bug.name)
 
 
 def check_built(bugs: Sequence[Case]) -> None:

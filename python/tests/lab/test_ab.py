@@ -56,13 +56,6 @@ def run(*words: str) -> int:
     return cli.main(["ab", *words])
 
 
-def test_arms_of_settings():
-    a, b = ab.parse_arms("default", "purge_delay_ms=0,profile=small")
-    assert (a.name, a.environment) == ("hakmem", {})
-    assert b.name == "hakmem purge_delay_ms=0 profile=small"
-    assert b.environment == {"HAKMEM_PURGE_DELAY_MS": "0", "HAKMEM_PROFILE": "small"}
-
-
 def test_arms_of_libraries(tmp_path):
     for folder in ("old", "new"):
         (tmp_path / folder).mkdir()
@@ -136,14 +129,6 @@ def test_the_verdict_in_words(fabricated, capsys):
     assert output.startswith("GO: hakmem bin_bytes=1m takes ")
     assert "less time than hakmem on random_mixed_400" in output
     assert max(map(len, output.splitlines()[1:])) <= 80
-
-
-def test_the_verdict_as_json(fabricated, capsys):
-    assert run("--b", "bin_bytes=1m", "--json") == 0
-    data = json.loads(capsys.readouterr().out)
-    assert data["word"] == "GO"
-    assert Path(data["record"]).name == f"{data['session']}.md"
-    assert Path(data["record"]).read_text().count("## ") == 8
 
 
 def test_the_question_is_on_disk_before_the_run(fabricated, monkeypatch, tmp_path):
@@ -254,27 +239,12 @@ def test_a_record_is_whole(tmp_path, factor, word):
     assert "25 rounds. Raw file: 20261121T100000Z-ab-1m.jsonl" in text
 
 
-def test_a_record_says_beforehand_how_the_rounds_are_chosen(tmp_path):
-    decision_record.begin(tmp_path / "fixed.md", plan())
-    assert "- Samples: 25 of each arm" in (tmp_path / "fixed.md").read_text()
-    decision_record.begin(tmp_path / "grown.md", plan(rounds=None))
-    text = (tmp_path / "grown.md").read_text()
-    assert "- Samples: 25 of each arm and workload, up to 201 if a and a again differ" in text
-
-
 def test_records_get_the_next_number(tmp_path):
     assert decision_record.numbered_path("First, of all!", tmp_path).name == "0001-first-of-all.md"
     (tmp_path / "0007-other.md").write_text("")
     assert decision_record.numbered_path("Second", tmp_path).name == "0008-second.md"
     with pytest.raises(Usage, match="needs a --title"):
         decision_record.numbered_path("...", tmp_path)
-
-
-def test_an_interrupted_record_keeps_its_number(tmp_path):
-    path = decision_record.numbered_path("Second", tmp_path)
-    decision_record.begin(path, plan())
-    assert decision_record.find_begun("0123456789", tmp_path) == path
-    assert decision_record.find_begun("9876543210", tmp_path) is None
 
 
 def test_the_check_of_documents_accepts_a_record(tmp_path):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hakmem.lab import bench, cli, doctor, peers
+from hakmem.lab import bench, cli, doctor
 from hakmem.lab.problem import Problem, Usage
 
 
@@ -58,15 +58,6 @@ def test_help(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     if words:
         assert max(map(len, said.splitlines())) <= 80
         assert "  -h, --help " in said
-
-
-def test_options_may_stand_among_names(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(peers.PARTS, "install", lambda **given: print(sorted(given.items())) or 0)
-    assert cli.main(["peers", "install", "one", "--force", "two", "--only", "three"]) == 0
-    assert capsys.readouterr().out == "[('force', True), ('names', ['one', 'two']), ('only', 'three')]\n"
-    assert cli.main(["peers"]) == cli.main(["peers", "fly"]) == 2
 
 
 def test_the_list_is_of_all_suites() -> None:
@@ -120,12 +111,6 @@ def test_statuses(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
         assert cli.main(["doctor"]) == result
 
 
-def test_names_that_the_terminal_cannot_show() -> None:
-    done = lab("bench", "--workload", "\u00fc", "--list", PYTHONIOENCODING="ascii")
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "no workload matches '?'" in done.stderr
-
-
 def test_an_interrupt_is_a_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -135,12 +120,6 @@ def test_an_interrupt_is_a_sentence(
     monkeypatch.setattr(doctor, "fit", interrupted)
     assert cli.main(["doctor"]) == 130
     assert capsys.readouterr().err == "hakmem: doctor: stopped\n"
-
-
-def test_a_command_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(cli.COMMANDS, "absent", "nothing")
-    with pytest.raises(Problem, match="not part of this checkout"):
-        cli.command_of("absent")
 
 
 def test_listing_loads_no_heavy_library() -> None:
@@ -165,14 +144,6 @@ def test_only_one_session_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         pass
 
 
-def test_the_words_of_the_command() -> None:
-    assert bench.command_words("", "", "", "") == ["bench", "--suite", "quick"]
-    assert bench.command_words("", "", "w*", "", 3) == ["bench", "--workload", "w*", "--runs", "3"]
-    assert bench.command_words("core", "a,b", "w*", "1/2") == [
-        "bench", "--suite", "core", "--alloc", "a,b", "--workload", "w*", "--split", "1/2",
-    ]
-
-
 @pytest.mark.parametrize("words", [["--output", "FILE"], ["--results", "FILE"]])
 def test_where_nothing_can_be_written(tmp_path: Path, words: list[str]) -> None:
     file = tmp_path / "file"
@@ -184,20 +155,3 @@ def test_where_nothing_can_be_written(tmp_path: Path, words: list[str]) -> None:
     assert done.returncode == 1 and done.stdout == "" and "Traceback" not in done.stderr
     assert last.startswith("hakmem: bench: cannot") and str(file) in last
     assert list(tmp_path.glob("**/*.jsonl")) == []
-
-
-def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "hakmem").write_text("")
-    done = lab("bench", "--alloc", "glibc", "--runs", "1", XDG_CACHE_HOME=str(tmp_path))
-    assert done.returncode == 1 and done.stderr.count("\n") == 1
-    assert "cannot write to" in done.stderr
-
-
-def test_names_in_the_list_are_whole_on_a_narrow_terminal() -> None:
-    shown = lab("bench", "--list", COLUMNS="60").stdout
-    cases = json.loads(lab("bench", "--list", "--json").stdout)
-    words = {word for case in cases for word in (case["name"], *case["title"].split())}
-    missing = words - set(shown.split())
-    assert not any(case["name"] in missing for case in cases)
-    assert all(len(word) > 12 for word in missing)  # in two lines, but not cut off
-    assert "\u2026" not in shown and max(map(len, shown.splitlines())) <= 60

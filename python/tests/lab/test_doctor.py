@@ -4,10 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
-import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -109,45 +105,6 @@ def test_every_remedy_and_sentence_ends(tmp_path: Path) -> None:
     assert finding.to_json() == {
         "name": "x", "level": "bad", "sentence": "It is so.", "remedy": "Do this.",
     }
-
-
-def test_noise_is_judged() -> None:
-    draw = random.Random(1)
-
-    def judged(deviation: float) -> str:
-        return doctor.judge_noise("x", [draw.gauss(1, deviation) for _ in range(200)]).level
-
-    assert (judged(0.005), judged(0.06), judged(0.3)) == ("ok", "warning", "bad")
-
-
-def test_the_same_work_is_repeated(monkeypatch) -> None:
-    calls: list[int] = []
-
-    def work(count: int) -> None:
-        calls.append(count)
-
-    # By this clock a piece of work takes a millisecond.
-    monkeypatch.setattr(doctor.time, "perf_counter", lambda: sum(calls) * 0.001)
-    seconds = doctor.repeat(work)
-    assert len(seconds) == doctor.NOISE_SAMPLES
-    assert set(calls[-len(seconds):]) == {calls[-1]}
-    assert seconds == pytest.approx([doctor.NOISE_SAMPLE_S] * len(seconds), rel=0.1)
-
-
-def test_a_busy_process_is_named() -> None:
-    spinner = subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"])
-    try:
-        for _ in range(60):  # it may get none of a second where many others are busy
-            system = doctor.observe(1.0)
-            (finding,) = checks.check_busy(system)
-            if spinner.pid in [one.pid for one in system.busy] and finding.level != "ok":
-                break
-    finally:
-        spinner.kill()
-        spinner.wait()
-    assert spinner.pid in [one.pid for one in system.busy]
-    assert finding.level in ("warning", "bad")
-    assert os.getpid() not in [one.pid for one in system.busy]
 
 
 def test_the_command(

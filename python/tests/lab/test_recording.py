@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Recordings of equal arms: what is measured, written and read."""
 
-import dataclasses
 import json
 
-import numpy
 import pytest
 import synthetic
-from hakmem.lab import arms, bench, cli, doctor, recording, runner, store, workloads
+from hakmem.lab import arms, bench, cli, doctor, recording, runner, workloads
 from hakmem.lab.model import Arm
 from hakmem.lab.problem import Problem
 
@@ -64,31 +62,6 @@ def test_the_default_workloads_exist():
     names = [one.case.name for one in workloads.read_workloads()]
     assert set(recording.WORKLOADS.split(",")) <= set(names)
     assert bench.prepared is recording.prepared
-
-
-def test_a_recording_keeps_what_a_session_holds(tmp_path):
-    session = synthetic.session(["a", "b"], OURS, rounds=10, again="none")
-    lost = next(s for s in session.samples if (s.case, s.round) == ("b", 4))
-    session.samples.remove(lost)
-    found = list(recording.recorded_of(session))
-    assert [one.cost.shape for one in found] == [(10, 3), (9, 3)]
-    assert found[0].cost[3, 1] == session.of("a", "hakmem (2)")[3].cost_ns
-    file = tmp_path / "arms.json"
-    recording.write(session, found, file)
-    again = recording.read(file)
-    for one, other in zip(found, again, strict=True):
-        assert numpy.allclose(one.cost, other.cost, rtol=1e-4)
-        assert (one.memory == other.memory).all()
-
-
-def test_a_session_is_read_as_it_is(tmp_path):
-    session = synthetic.session(["a"], OURS, rounds=9, again="none")
-    samples, head = session.samples, dataclasses.replace(session, samples=[])
-    with store.Store.create(tmp_path, "ab", "key", head) as opened:
-        for sample in samples:
-            opened.add_sample(sample)
-    (one,) = recording.read(opened.path)
-    assert one.case == "a" and one.cost.shape == (9, 3)
 
 
 @pytest.mark.parametrize("text", ["", "[1]", '{"cases": 1}', '{"cases": {"a": {"cost_ns": "x"}}}'])

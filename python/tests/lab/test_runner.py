@@ -126,25 +126,6 @@ def test_a_finished_session_that_was_not_shown_is_given_again(tmp_path: Path) ->
     assert run([program("a", "true")], [GLIBC], 1, tmp_path, shows=True).id != first.id
 
 
-def test_a_session_grows_as_long_as_it_is_asked_to(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    seen = []
-
-    def grow(session: Session) -> int:
-        assert session.is_complete
-        seen.append(session.rounds)
-        return min(session.rounds + 2, 5)
-
-    grown = run([program("a", "true")], [GLIBC], 1, tmp_path, grow=grow)
-    assert seen == [1, 3, 5]
-    assert grown.rounds == 5 and grown.is_complete and len(grown.samples) == 10
-    assert "asks for 3 rounds instead of 1" in capsys.readouterr().err
-    fixed = run([program("a", "true")], [GLIBC], 5, tmp_path / "fixed")
-    runs = [(s.arm, s.round, s.order, s.padding) for s in fixed.samples]
-    assert [(s.arm, s.round, s.order, s.padding) for s in grown.samples] == runs
-
-
 def test_a_session_that_grew_goes_on_with_all_its_rounds(tmp_path: Path) -> None:
     """Killed before and after it grew: the same command measures what is left."""
     done = tmp_path / "done"
@@ -176,35 +157,8 @@ def test_a_session_of_fixed_rounds_never_grows(tmp_path: Path) -> None:
     assert store.load(tmp_path / f"{fixed.id}.jsonl").rounds == 1
 
 
-def test_new_begins_anew(tmp_path: Path) -> None:
-    cases = [program("a", "true")]
-    with pytest.raises(Problem):
-        run(cases, [GLIBC], 1, tmp_path, prove=_interrupted)
-    (first,) = tmp_path.glob("*.jsonl")
-    with pytest.raises(Problem):
-        run(cases, [GLIBC], 1, tmp_path, prove=_interrupted)
-    assert list(tmp_path.glob("*.jsonl")) == [first]
-    with pytest.raises(Problem):
-        run(cases, [GLIBC], 1, tmp_path, prove=_interrupted, new=True)
-    assert len(list(tmp_path.glob("*.jsonl"))) == 2
-
-
 def _interrupted(arm: Arm) -> dict[str, str]:
     raise KeyboardInterrupt
-
-
-def test_the_seed_is_kept_when_it_was_drawn(tmp_path: Path) -> None:
-    def interrupted() -> Session:
-        with pytest.raises(Problem) as stopped:
-            runner.run_session(
-                [program("a", "true")], [GLIBC], 2, None, ["bench"], results=tmp_path,
-                prove=_interrupted,
-            )
-        assert stopped.value.status == 130
-        (path,) = tmp_path.glob("*.jsonl")
-        return store.load(path)
-
-    assert interrupted().seed == interrupted().seed
 
 
 def test_three_failures_in_a_row_stop_a_cell(
@@ -222,14 +176,6 @@ def test_three_failures_in_a_row_stop_a_cell(
     # Six good and three bad runs, and the proof of each arm.
     assert len(log.read_text().splitlines()) == 11
     assert "a under bad: it ended with status 4: oops" in capsys.readouterr().err
-
-
-def test_failures_that_are_not_in_a_row_do_not(tmp_path: Path) -> None:
-    count = tmp_path / "count"
-    script = 'n=$(cat "$1" 2>/dev/null || echo 0); echo $((n + 1)) >"$1"; exit $((n % 2))'
-    case = program("a", script, str(count))
-    session = run([case], [GLIBC], 8, tmp_path / "results", again=False)
-    assert (len(session.samples), len(session.failures)) == (4, 4)
 
 
 def test_an_arm_that_does_not_serve_ends_the_session(tmp_path: Path) -> None:
@@ -280,19 +226,6 @@ def test_a_real_workload_refuses_the_wrong_allocator(tmp_path: Path) -> None:
     assert {s.arm for s in session.samples} == {"hakmem", "glibc"}
     assert session.of("real", "hakmem")[0].workload["serving"]["malloc"] == ours.library
     assert "as --expect says" in session.failures[0].sentence
-
-
-def test_mistakes_in_what_is_asked(tmp_path: Path) -> None:
-    case = program("a", "true")
-    for cases, arms, rounds, sentence in (
-        ([], [GLIBC], 1, "no case to measure"),
-        ([case], [], 1, "no arm to measure"),
-        ([case, case], [GLIBC], 1, "two cases are called 'a'"),
-        ([case], [GLIBC, GLIBC], 1, "two arms are called 'glibc'"),
-        ([case], [GLIBC], 0, "at least one run"),
-    ):
-        with pytest.raises(Problem, match=sentence):
-            run(cases, arms, rounds, tmp_path)
 
 
 def test_what_a_sample_holds(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hakmem.lab import servers, servers_page, servers_report
+from hakmem.lab import servers, servers_report
 from hakmem.lab.model import Arm, Session
 from hakmem.lab.problem import Problem
 from synthetic import arm, sample
@@ -195,12 +195,6 @@ def test_a_server_that_dies_says_why():
     assert "the tiny server dies" in sentence
 
 
-def test_quantiles():
-    latencies = [[10, 90], [20, 9], [30, 1]]
-    assert [servers.quantile(latencies, q) for q in (0.5, 0.9, 0.99, 0.999)] == [10, 10, 20, 30]
-    assert servers.merged([latencies, [[20, 1], [5, 2]]]) == [[5, 2], [10, 90], [20, 10], [30, 1]]
-
-
 def fabricated() -> Session:
     arms = [arm(name) for name in ("hakmem", "glibc", "jemalloc", "hakmem (again)")]
     made_up = [servers.Server(name, "x", ["http"], title="made up") for name in ("one", "two")]
@@ -240,18 +234,3 @@ def test_ratios_are_to_the_best_other_allocator():
         assert means["glibc"] == pytest.approx(1.0)
         assert view.worst("jemalloc") == (pytest.approx(1.25), "two")
     assert "0.80 times the processor time" in servers_report.headline(report)
-
-
-def test_the_page_has_a_picture_for_each_server(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    servers_page.show(fabricated(), tmp_path, as_json=True)
-    data = json.loads(capsys.readouterr().out)
-    assert data["servers"]["geometric_means"]["cpu"]["hakmem"] == pytest.approx(0.8)
-    text = (tmp_path / "index.html").read_text(encoding="utf-8")
-    for words in ("Processor time a request", "Latency, p99.9", "Memory after the burst"):
-        assert words in text
-    assert sorted(path.name for path in tmp_path.glob("*.png")) == [
-        "server-one.png", "server-two.png",
-    ]  # fmt: skip
-    assert text.count('class="picture"') == 2

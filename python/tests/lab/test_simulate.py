@@ -18,7 +18,7 @@ from hakmem.lab.simulate import Plant
 from hakmem.lab.verdict import GO, INCONCLUSIVE, NO_GO, Rules
 
 RECORDING = Path(__file__).with_name("data") / "equal_arms.json"
-SESSIONS = 60
+SESSIONS = 30
 SAME, SLOWER, FASTER, FATTER = simulate.plants(slowdown=0.02, fat=0.05)
 RULES = Rules(resamples=499)
 

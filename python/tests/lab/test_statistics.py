@@ -15,14 +15,6 @@ def test_paired_ratios_join_rounds_both_have():
     assert statistics.paired_ratios(above, below) == [2.0, 3.0]
 
 
-def test_geometric_mean():
-    assert statistics.geometric_mean([1.0, 4.0, 16.0]) == pytest.approx(4.0)
-
-
-def test_envelope_is_the_lowest():
-    assert statistics.envelope({"a": 3.0, "b": 2.0, "c": 2.0}) == ("b", 2.0)
-
-
 def test_effects_are_symmetric():
     assert statistics.effect_of(1.25) == pytest.approx(0.25)
     assert statistics.effect_of(0.8) == pytest.approx(0.25)
@@ -33,10 +25,6 @@ def test_interval_of_equal_ratios_has_no_width():
     ratio = statistics.ratio_interval([1.02] * 15)
     assert (ratio.low, ratio.estimate, ratio.high) == pytest.approx((1.02, 1.02, 1.02))
     assert ratio.standard_error == pytest.approx(0.0, abs=1e-12)
-
-
-def test_interval_of_one_ratio_is_unbounded():
-    assert statistics.ratio_interval([1.1]) == Ratio(pytest.approx(1.1), 0.0, math.inf)
 
 
 def test_estimate_ignores_disturbed_rounds():
@@ -176,9 +164,3 @@ def test_rounds_for_an_effect_are_the_fewest(noise):
     rounds = statistics.rounds_for(0.015, noise * math.sqrt(2 / count), count, 0.001, 0.95, 1000)
     assert found(rounds) <= 0.015
     assert rounds == count or found(rounds - 1) > 0.015
-
-
-def test_rounds_for_an_effect_have_a_limit():
-    assert statistics.rounds_for(0.01, 1.0, 25, 0.002, 0.95, 200) == 200
-    assert statistics.rounds_for(0.01, 0.0, 25, 0.002, 0.95, 200) == 25
-    assert statistics.rounds_for(0.01, 1.0, 300, 0.002, 0.95, 200) == 300

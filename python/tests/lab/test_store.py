@@ -153,47 +153,6 @@ def test_unfinished_sessions_are_found_by_key(tmp_path: Path) -> None:
     found.close()
 
 
-def test_two_sessions_in_one_second(tmp_path: Path) -> None:
-    paths = []
-    for _ in range(3):
-        opened = store.Store.create(tmp_path, "bench", "key", make_session())
-        opened.add_sample(make_sample())
-        opened.close()
-        paths.append(opened.path)
-    assert store.list_sessions(tmp_path, "bench") == paths
-    latest = store.latest("bench", tmp_path)
-    assert latest is not None and latest.id == paths[-1].stem
-    assert store.latest("bench", tmp_path, complete=True) is None
-    assert store.latest("ab", tmp_path) is None
-
-
-def test_the_key_is_of_what_must_be_equal(tmp_path: Path) -> None:
-    program = tmp_path / "program"
-    program.write_text("one")
-    cases = [Case("one", [str(program)])]
-    arms = [Arm("a", "/a.so", sha256="1")]
-
-    def key(**changed: object) -> str:
-        facts = {"command": "bench", "cases": cases, "arms": arms, "rounds": 5, "seed": None,
-                 "machine": "m"}
-        return store.session_key(**{**facts, **changed})  # type: ignore[arg-type]
-
-    same = key()
-    assert key() == same
-    others = [
-        key(command="ab"), key(rounds=9), key(seed=1), key(machine="n"),
-        key(arms=[Arm("a", "/a.so", sha256="2")]), key(cases=[Case("one", [str(program), "x"])]),
-    ]
-    program.write_text("two")
-    assert len({same, key(), *others}) == 8
-
-
-def test_results_that_cannot_be_saved(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(Problem, match="cannot save results"):
-        store.Store.create(tmp_path / "file", "bench", "key", make_session())
-
-
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
 def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
     opened = store.Store.create(tmp_path, "bench", "key", make_session())

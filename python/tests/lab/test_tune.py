@@ -70,14 +70,6 @@ def test_no_scavenger_without_anything_to_purge(journal):
     assert not [one for one, _ in program.calls if one == point]
 
 
-@pytest.mark.parametrize("cpus", [1, 2, 6, 64])
-def test_ladders_of_any_machine_hold_the_default(cpus, monkeypatch):
-    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(cpus)))
-    heaps = tune_space.ladders()["heaps"]
-    assert heaps[-2:] == [str(2 * cpus), str(4 * cpus)] and len(set(heaps)) == len(heaps)
-    assert tune_space.profiles()["default"]["heaps"] == heaps.index("0")
-
-
 # ---- The goal. ----
 
 
@@ -97,12 +89,6 @@ def test_goals():
     assert heavy.loss(leaner, BASE) < heavy.loss(faster, BASE) < 0
     # However heavy: a gain of 0.1 % stays one.
     assert Goal("both", 1000, 0.02).loss(scaled(1.0, 0.999), BASE) > -0.0011
-
-
-def test_a_loss_beyond_the_guard_outweighs_the_gain():
-    trade = scaled(0.8, 1.5)
-    assert Goal("time", 0.5, 0.02).loss(trade, BASE) > 0
-    assert Goal("time", 0.5, 1.0).loss(trade, BASE) < 0
 
 
 # ---- The search. ----
@@ -152,29 +138,6 @@ def test_the_planted_optimum_is_found_and_nothing_else_kept(journal, monkeypatch
     changed = {name for name, rung in tidied.items() if rung != DEFAULT[name]}
     assert changed <= {"bin_bytes", "purge_delay_ms"} and changed
     assert BOTH.loss(program(tidied, None), BASE) < -0.3
-
-
-def test_bad_candidates_are_cut_short_and_the_default_is_run_again(journal, monkeypatch):
-    monkeypatch.setattr(tune_search, "CANDIDATES_MAX", TRIALS)
-    program = Planted()
-    search_of(journal, program, []).go_on(0)
-    candidates = [point for point, limit_s in program.calls if limit_s is not None]
-    assert TRIALS <= len(candidates) < RUNS * TRIALS
-    defaults = len(program.calls) - len(candidates)
-    assert defaults == tune_search.DEFAULT_FIRST + (TRIALS - 1) // tune_search.DEFAULT_EVERY
-
-
-def test_the_profiles_are_tried_first_and_limits_follow_the_default(journal, monkeypatch):
-    monkeypatch.setattr(tune_search, "CANDIDATES_MAX", 2)
-    program = Planted()
-    search = search_of(journal, program, [])
-    assert search.limit_s == tune_search.LIMIT_S_MIN
-    search.go_on(0)
-    points = [point for point, limit_s in program.calls if limit_s is not None]
-    assert points[0] == tune_space.profiles()["fast"]
-    assert points[RUNS] == tune_space.profiles()["small"]
-    journal.note("defaults", [[1000.0, 500.0, 400.0, 20.0]] * 3)
-    assert search.limit_s == tune_search.LIMIT_FACTOR * 20
 
 
 def test_a_candidate_that_fails_is_said_and_never_chosen(journal, monkeypatch):
@@ -263,37 +226,6 @@ def test_what_was_drawn_before_a_kill_is_not_drawn_again(tmp_path, monkeypatch):
     assert tried(2, new=True) == first[:2]
 
 
-def test_what_is_tidy_is_not_measured_again(journal):
-    program = Planted()
-    search = search_of(journal, program, [])
-    point = {**DEFAULT, "bin_bytes": DEFAULT["bin_bytes"] + 2, "heaps": 0}
-    tidied = search.tidy(point)
-    assert tidied == {**point, "heaps": DEFAULT["heaps"]}
-    program.calls.clear()
-    assert search.tidy(point) == tidied and not program.calls
-
-
-def test_settings_that_do_not_matter_are_left_out_together(journal):
-    program = Planted()
-    search = search_of(journal, program, [])
-    point = {name: (rung + 1) % 2 for name, rung in DEFAULT.items()}
-    point["bin_bytes"] = DEFAULT["bin_bytes"] + 2
-    point["purge_delay_ms"] = DEFAULT["purge_delay_ms"]
-    program.calls.clear()
-    assert search.tidy(point) == {**DEFAULT, "bin_bytes": point["bin_bytes"]}
-    points = [call for call, limit_s in program.calls if limit_s is not None]
-    assert len({tuple(one.values()) for one in points}) <= 5  # of the 7 settings
-
-
-def test_a_profile_by_itself_is_short_enough(journal):
-    program = Planted()
-    search = search_of(journal, program, [])
-    small = tune_space.profiles()["small"]
-    program.calls.clear()
-    assert search.tidy(small) == small
-    assert {tuple(one.values()) for one, _ in program.calls} == {tuple(small.values())}
-
-
 # ---- The verdict. ----
 
 
@@ -354,44 +286,3 @@ def test_noise_and_failures_win_nothing():
     assert "it failed 15 times, and the default 0 times" in answer.sentence
     assert answer.candidates[0].word == "NO-GO" and not answer.candidates[0].ratios
     assert tuned({"heaps=1": (0.9, 0.9)}, rounds=8).winner is None
-
-
-def test_intervals_hold_for_the_best_of_two():
-    """Which of two candidates is shown is chosen by the same runs: the intervals are wider."""
-    figures = {"heaps=1": (0.9, 0.9), "heaps=4": (0.95, 0.95)}
-    alone = tuned({"heaps=1": figures["heaps=1"]}, rounds=25)
-    both = tuned(figures, rounds=25)
-    for one in (alone, both):
-        assert one.winner and one.winner.settings == {"heaps": "1"}
-    ratios = [one.winner.ratios["time"] for one in (alone, both)]
-    assert [ratio.confidence for ratio in ratios] == [0.95, 0.975]
-    assert ratios[0].estimate == ratios[1].estimate
-    assert ratios[1].low < ratios[0].low < ratios[0].high < ratios[1].high
-
-
-def test_comments_are_lines():
-    answer = tuned({"heaps=1": (0.9, 0.9)}, metric="a\nheaps=7")
-    assert not [comment for comment in answer.comments if "\n" in comment]
-
-
-def test_equal_arms_rarely_win():
-    """Two candidates that are the default: with alpha shared, a winner is an accident."""
-    winners = 0
-    for seed in range(40):
-        session = synthetic.session(
-            ["x"], {"hakmem": (1.0, 1.0), "hakmem heaps=1": (1.0, 1.0), "hakmem heaps=4": (1, 1)},
-            kind="program", vary=False, spread=0.03, seed=seed,
-        )  # fmt: skip
-        settings = {name: {"heaps": name[-1]} for name in ("heaps=1", "heaps=4")}
-        winners += tune_answer.answer_of(
-            session, session.cases[0], BOTH, settings, ""
-        ).winner is not None
-    assert winners == 0
-
-
-def test_a_rate_is_shown_as_a_rate():
-    answer = tuned({"heaps=1": (0.8, 1.0)}, metric="x", is_rate=True)
-    assert answer.winner
-    ratio = answer.winner.ratios["number of --metric"]
-    assert ratio.low < ratio.estimate < ratio.high
-    assert ratio.estimate == pytest.approx(1.25, abs=0.02)

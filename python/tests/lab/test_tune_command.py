@@ -97,15 +97,6 @@ def test_no_winner_no_file_unless_asked(fabricated, capsys):
     assert read_profile("asked") == {"HAKMEM_PROFILE": "default"}
 
 
-def test_an_earlier_profile_without_a_winner_is_said(fabricated, capsys):
-    assert cli.main(["tune", "--", "sh"]) == 0
-    assert "earlier tune" not in capsys.readouterr().err
-    fabricated["pair"] = (1.0, 1.0)
-    assert cli.main(["tune", "--", "sh"]) == 0
-    assert "sh.profile is of an earlier tune and stays as it is" in capsys.readouterr().err
-    assert read_profile("sh.profile") == {"HAKMEM_HEAPS": "1"}
-
-
 @pytest.mark.parametrize(
     "words,status,sentence",
     [
@@ -179,23 +170,6 @@ def test_an_interrupt_says_that_nothing_is_lost(alone, capsys, monkeypatch):
         monkeypatch.setattr(tune.serving, "prove_program", way)
         assert cli.main(["tune", "--", "sh"]) == 130
         assert said in capsys.readouterr().err
-
-
-def test_two_candidates_if_the_rounds_are_enough(alone):
-    case, folder = Case("sh", ["/bin/sh"], kind="program"), Path("results")
-    tuning = tune.Tuning(case, arms.our_arm(), BOTH, 600, folder)
-    best = [{**DEFAULT, "heaps": 0}, tune_space.profiles()["fast"]]
-
-    def plan(seconds: float) -> tuple[int, int]:
-        tuning.journal.note("defaults", [[1e9, 500.0, 400.0, seconds]] * 3)
-        made = tuning._plan(best)
-        return len(made["candidates"]), made["rounds"]
-
-    assert plan(0.001) == (2, tune.ROUNDS_MAX)
-    assert plan(4.0)[0] == 2 and plan(4.0)[1] >= tune.ROUNDS
-    assert plan(6.0)[0] == 1 and 9 <= plan(6.0)[1] <= 27
-    assert plan(60.0) == (1, 9)
-    tuning.journal.close()
 
 
 def test_candidates_that_the_verdict_would_refuse_are_left_out(alone, capsys, monkeypatch):

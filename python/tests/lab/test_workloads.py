@@ -107,18 +107,6 @@ def test_a_script_prepares_its_inputs(known: list[workloads.Workload], tmp_path:
     assert real.prepare() == "preparing its inputs failed: real: no disk"
 
 
-def test_a_changed_script_has_inputs_of_its_own(
-    known: list[workloads.Workload], tmp_path: Path
-) -> None:
-    (tmp_path / "programs" / "real.sh").write_text(SCRIPT + "true\n")
-    changed = workloads.read_workloads(tmp_path / "workloads.toml", tmp_path / "bench")[3]
-    assert changed.inputs != known[3].inputs
-
-
-def test_what_is_not_built_says_so(known: list[workloads.Workload]) -> None:
-    assert known[0].prepare().endswith("alpha is not built")
-
-
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [

@@ -144,16 +144,6 @@ class Pages(unittest.TestCase):
         self.assertEqual(cells[-1][0], "all 6 sites")
         self.assertEqual(page.count('<svg class="spark"'), 4 + 3)  # not where nothing was held; and that of the process
 
-    def test_no_history(self):
-        profile = small_profile()
-        profile.history_ago_ms = []
-        for stack in profile.stacks:
-            stack.history = []
-        page = profile_page.render([profile], "t")
-        self.check_form(page)
-        self.assertNotIn("<svg", page)
-        self.assertNotIn("growth</button>", page)
-
     def test_the_data(self):
         for profile in [small_profile(), large_profile(500)]:
             found = stacks_of(script_data(profile_page.render([profile], "t")), 0)
@@ -162,13 +152,6 @@ class Pages(unittest.TestCase):
                 self.assertEqual({labels[0] for labels, _ in found}, {want[0][0][0]})
             self.assertEqual(sorted((labels, tuple(of.items())) for labels, of in found),
                              sorted((labels, tuple((name, of[name]) for name in profile_page.FIELDS)) for labels, of in want))
-
-    def test_cut_stacks_have_one_root(self):
-        profile = small_profile()
-        deep = tuple(frame(f"f{i}") for i in range(60))
-        profile.stacks += [Stack(deep, sums(10, 1), [0] * 3, is_cut=True), Stack(deep + (frame("_start"),), sums(10, 1), [0] * 3)]
-        roots = {labels[0] for labels, _ in stacks_of(script_data(profile_page.render([profile], "t")), 0)}
-        self.assertEqual(roots, {"_start", "outer frames cut", "unknown (no stack)"})
 
     def test_names_are_text(self):
         page = profile_page.render([evil_profile(), small_profile()], f"Heap profile of {EVIL}")
@@ -180,16 +163,6 @@ class Pages(unittest.TestCase):
         self.assertIn(clean, data["texts"])
         self.assertIn("@@data@@ @@title@@ \\1", data["texts"])
         self.assertIn(html.escape(clean), page)
-
-    def test_sampling_was_stopped(self):
-        page = profile_page.render([dataclasses.replace(small_profile(), period=0)], "t")
-        self.assertIn("sampling was off when the profile was written", page)
-        self.assertNotIn("every 0 bytes", page)
-
-    def test_nothing_sampled(self):
-        page = profile_page.render([Profile("", 80, 0, [], [])], "t")
-        self.check_form(page)
-        self.assertIn("No block of an unknown program was sampled", page)
 
     def test_several_processes(self):
         many = [dataclasses.replace(small_profile(), pid=pid) for pid in range(1, 131)]
@@ -210,12 +183,6 @@ class Pages(unittest.TestCase):
         self.assertEqual(stacks[("main", "fresh")], (3 << 18, 0, 3 << 18, 0))
         self.assertEqual(stacks[("main", "serve(std::vector<int> const&)", "load", "std::map<int, std::string>::insert(int)")], (0, 0, 1 << 18, 1 << 18))
         self.check_form(profile_compare.render_changes([evil_profile()], [evil_profile()], "live_bytes", "live_count", EVIL))
-
-    def test_words(self):
-        self.assertEqual([profile_page.time_in_words(ms) for ms in [0, 999, 1000, 59_900, 60_000, 3_600_000, 864_000_000]],
-                         ["under 1 ms", "999 ms", "1.0 s", "59.9 s", "1.0 min", "1.0 h", "10.0 days"])
-        self.assertEqual(profile_page.short_path("/a/b/c/d.c"), "…/c/d.c")
-        self.assertEqual(profile_page.short_path("src/d.c"), "src/d.c")
 
 
 class Browser(unittest.TestCase):
@@ -282,15 +249,6 @@ class Browser(unittest.TestCase):
         self.assertIn("3 load:7 1048576 1048576; 3 load:9 524288 524288", self.noted["lines"])
         self.assertIn("1 load 1572864 0; 1 std::map<…>::insert 262144 0", self.noted["sites"])
 
-    def test_narrow_boxes_are_one(self):
-        main = frame("main")
-        stacks = [Stack((frame("wide"), main), sums(10_000_000, 1), [])]
-        stacks += [Stack((frame(f"narrow{i}"), main), sums(4000, 1), []) for i in range(300)]
-        dom = self.dom([Profile("p", 1, 1, [], stacks)], script="""const rest = boxes.find(box => box.node < 0);
-            note("rest", factsOf(rest).title + ", " + factsOf(rest).facts[0][1]);""")
-        self.assertEqual(self.drawn(dom)["boxes"], 4)
-        self.assertEqual(self.noted["rest"], "300 boxes too narrow to show, 1.1 MiB, 10.7 %")
-
     def test_details(self):
         self.dom([small_profile()], "#box=4", 'note("said", said.textContent); note("tip", tip.textContent);')
         self.maxDiff = None
@@ -338,50 +296,6 @@ class Browser(unittest.TestCase):
         self.assertEqual((said["clicked"], said["focus"], said["cleared"]), ("all _start main", "search", ""))
         self.assertRegex(said["picked"], r"^load: 1.8 MiB, 99.* in 2 boxes")
         self.assertEqual((said["sorted"], said["dark"]), ("descendingloadsrc/load.c:7", "true"))
-
-    def test_short_names(self):
-        names = {
-            "std::vector<int, std::allocator<int> >::push_back(int const&)": "std::vector<…>::push_back",
-            "void store::put<std::map<int, int> >(std::map<int, int>&&) const": "store::put<…>",
-            "operator new(unsigned long)": "operator new", "std::ostream& operator<< <char>(std::ostream&, char)": "operator<<<…>",
-            "bool a::operator()(int) const": "a::operator()", "a::operator->() const": "a::operator->",
-            "a::operator bool() const": "a::operator bool", "(anonymous namespace)::f(int)": "{anonymous}::f",
-            "main::{lambda(int)#1}::operator()(int) const": "main::{lambda#1}::operator()", "_PyEval_EvalFrameDefault": "_PyEval_EvalFrameDefault",
-            "f [clone .isra.0]": "f", "<alloc::vec::Vec<T> as core::iter::FromIterator<T>>::from_iter": "alloc::vec::Vec<…>::from_iter",
-            "core::ptr::drop_in_place::h0123456789abcdef": "core::ptr::drop_in_place", "py::<module>:/usr/lib/a b.py": "py::<module>:/usr/lib/a b.py",
-            "a < b (": "a < b (", "": "", "program+0x1234": "program+0x1234", "runtime.(*mcache).refill": "runtime.(*mcache).refill"}
-        self.dom([small_profile()], script=f"note('names', JSON.stringify({json.dumps(list(names))}.map(shorten)));")
-        self.maxDiff = None
-        self.assertEqual(dict(zip(names, json.loads(self.noted["names"]))), names)
-
-    def test_processes(self):
-        other = dataclasses.replace(small_profile(), pid=90, stacks=[Stack((frame("only"),), sums(0, 0, 5), [0, 0, 0])])
-        idle = Profile("/usr/bin/idle", 500, 4096, [], [])
-        dom = self.dom([other, small_profile(), idle], "#process=1")
-        self.assertEqual(self.drawn(dom)["total"], 500)  # nothing in use: what was allocated is shown
-        self.assertEqual(re.findall('<section class="process" data-process="(.)"( hidden)?', dom), [("0", " hidden"), ("1", "")])
-        self.dom([idle])
-
-    def test_both_colour_schemes(self):
-        """Compared by colours, not by pictures: the browser smooths the same letters in more than one way."""
-        colours = []
-        for words, fragment in [((), "#theme=light"), ((), "#theme=dark"), (("--blink-settings=preferredColorScheme=0",), "")]:
-            self.dom([small_profile()], fragment, """
-                const page = getComputedStyle(document.body), site = getComputedStyle(document.querySelector("table.sites button.pick"));
-                const corners = boxes.map(box => context.getImageData((box.x + 2) * devicePixelRatio, (box.row * ROW + 2) * devicePixelRatio, 1, 1));
-                note("colours", JSON.stringify([page.backgroundColor, page.color, site.color, ...corners.map(corner => [...corner.data])]));""", words)
-            colours.append(json.loads(self.noted["colours"]))
-        self.assertGreater(len(colours[0]), 5)
-        for light, dark in zip(colours[0], colours[1]):
-            self.assertNotEqual(light, dark)
-        self.assertEqual(colours[1], colours[2])  # the system's wish counts
-
-    def test_a_large_profile(self):
-        profile = large_profile()
-        dom = self.dom([profile], "#search=part77", 'note("took", String(Math.round(performance.now())));')
-        self.assertEqual(self.drawn(dom)["total"], profile.total("live_bytes"))
-        found = sum(stack.sums["live_bytes"] for stack in profile.stacks if any("part77" in f.function for f in stack.frames))
-        self.assertEqual(re.search('<span id="found"[^>]*data-sum="([0-9]+)"', dom).group(1), str(found))
 
     def test_a_real_profile(self):
         if not os.environ.get("PROFILE"):

@@ -5,10 +5,8 @@ tests/launcher/site_views.sh tries them on a program."""
 import gzip
 import io
 import json
-import os
 import re
 import sys
-import tempfile
 import types
 import unittest
 import unittest.mock
@@ -16,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from hakmem.look import (  # noqa: E402
-    document, owners, pprof, profile, profile_data, profile_page, report, sites, text, top, view)
+    document, owners, pprof, profile, profile_data, profile_page, report, sites, top, view)
 
 
 def record(kind, name, address="", module="", offset="", **sums):
@@ -63,11 +61,6 @@ class Tables(unittest.TestCase):
         choice.press("s")
         self.assertEqual(choice.table, "classes")
 
-    def test_text(self):
-        lines = list(view.plain(view.sites_table(make_report(RECORDS, 1.0), None, "u"), 1))
-        self.assertEqual(len(lines), 3)  # title, heads, one row
-        self.assertTrue(lines[1].endswith("  site") and lines[2].endswith("  parser"), lines)
-
     def test_screen(self):
         """A name that is too long for the screen takes no room from the figures."""
         made = make_report([RECORDS[0] | {"name": "n" * 200}, RECORDS[1] | {"kind": "named", "name": "get[abi:cxx11] [/b]"}], 1.0)
@@ -91,37 +84,6 @@ class Tables(unittest.TestCase):
             self.assertTrue(heads.endswith("site"), heads)
             self.assertFalse([line for line in lines if len(line) >= columns or line.endswith("…")], lines)
             self.assertEqual(any("█" in line for line in lines), columns == 200)
-
-    def test_bars(self):
-        """All bars have the scale that the title says; without colours the screen has the same text."""
-        rows = [{"object_bytes": size, "slab_bytes": held, "in_use": used, "cached": 0} for size, held, used in
-                ((10, 4 << 20, 200_000), (20, 1 << 20, 0), (30, 100, 3))]
-        made = make_report([], 1.0)
-        made.classes = rows
-        title, heads, *lines = view.plain(view.classes_table(made, None, "h"), 10, 120)
-        self.assertTrue(title.endswith("bars from 0 to 4.0 MiB") and heads.rstrip().endswith("blocks/s"), (title, heads))
-        self.assertEqual([(line.count("█"), line.count("░")) for line in lines], [(19, 21), (0, 10), (1, 0)])
-        made.process = types.SimpleNamespace(pid=1, name="x", threads=1, rss=1)
-        made.figures |= {"hakmem": {"version": "0"}}
-        made.totals = dict.fromkeys(("bytes_in_use", "objects_in_use_count", "bytes_cached", "bytes_free_dirty", "bytes_mapped",
-                                     "heaps_count", "superslabs_count", "whales_count"), 0)
-        drawn = {}
-        for value in ("", "1"):
-            with unittest.mock.patch.dict(os.environ, NO_COLOR=value):
-                drawn[value] = top.draw(made, None, [], top.Choice(), False, 80, 30)
-        self.assertTrue(any("\x1b[36m" in line for line in drawn[""]), drawn)
-        self.assertFalse(any(re.search("\x1b\\[3[0-9]m", line) for line in drawn["1"]), drawn)
-        self.assertEqual([re.sub("\x1b[^m]*m", "", line) for line in drawn[""]], [re.sub("\x1b[^m]*m", "", line) for line in drawn["1"]])
-
-    def test_short_names(self):
-        """Arguments go first, then those of templates, then the middle; no name is longer than allowed."""
-        string = "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >"
-        for name, most, wanted in ((f"add({string} const&)", 80, "add(std::string const&)"), ("f(int, long)", 6, "f(…)"),
-                                   ("Map<K, L<V> >::get(K, L<V>)", 22, "Map<K, L<V> >::get(…)"), ("Map<K, L<V> >::get(K)", 18, "Map<…>::get(…)"),
-                                   ("A::operator->() const", 10, "A::op…onst"), ("x" * 50, 9, "xxxx…xxxx"), ("f)(", 2, "f…")):
-            with self.subTest(name):
-                self.assertLessEqual(len(text.short_name(name, most)), most)
-                self.assertEqual(text.short_name(name, most), wanted)
 
 
 class Names(unittest.TestCase):
@@ -260,12 +222,6 @@ class Profiles(unittest.TestCase):
         self.assertTrue(labels[0].startswith("[parser;<nodes>] unknown+0xf"), labels)
         self.assertTrue(labels[1].startswith("unknown+0xf"), labels)
         self.assertEqual(labels[2], "[cache] unknown (no stack)")
-
-    def test_folded(self):
-        with tempfile.NamedTemporaryFile("r") as file:
-            profile.write_folded(profiles(), file.name, "live_bytes")
-            self.assertEqual(sorted(Path(file.name).read_text().splitlines()), ["[cache] 7", "unknown+0x1f;unknown+0xf 35",
-                                                               "unknown+0x1f;unknown+0xf;[parser:<nodes>] 100"])
 
     def test_page(self):
         page = profile_page.render(profiles(), "test")
