@@ -140,7 +140,8 @@ HAK_INLINE bool call_free_into(struct hak_heap *zone, struct zone_cache *cache, 
 static HAK_NOINLINE void call_free_slow(struct hak_heap *zone, void *pointer)
 {
     struct zone_cache *cache;
-    if (!zone_find_in_table(zone, &cache) || !call_free_into(zone, cache, pointer)) {
+    if (HAK_LEVEL >= 1 || pointer == NULL || !zone_find_in_table(zone, &cache) ||
+        !call_free_into(zone, cache, pointer)) {
         hak__zone_free(zone, pointer);
     }
 }
@@ -156,11 +157,7 @@ HAK_FAST_PATH void hak_heap_free(hak_heap *zone, void *pointer)
         pointer = guarded.object;
     }
     const struct zone_slot *slot = zone_slot(zone);
-    if (HAK_UNLIKELY(pointer == NULL || HAK_LEVEL >= 1)) {
-        hak__zone_free(zone, pointer);
-        return;
-    }
-    if (HAK_UNLIKELY(slot->id != zone->id)) {
+    if (HAK_UNLIKELY(pointer == NULL || slot->id != zone->id || HAK_LEVEL >= 1)) {
         call_free_slow(zone, pointer);
         return;
     }
@@ -191,16 +188,8 @@ HAK_FAST_PATH void hak_heap_free_sized(hak_heap *zone, void *pointer, size_t siz
     size_t offset = HAK_LIKELY(alignment <= OBJECT_ALIGNMENT)
                         ? call_offset_of(size)
                         : bin_offset(call_class_of(size, alignment));
-    if (HAK_UNLIKELY(pointer == NULL || offset == 0)) {
-        hak__zone_free(zone, pointer);
-        return;
-    }
-    if (HAK_UNLIKELY(slot->id != zone->id)) {
-        if (HAK_LEVEL >= 1) {
-            hak__zone_free(zone, pointer);
-        } else {
-            call_free_slow(zone, pointer);
-        }
+    if (HAK_UNLIKELY(pointer == NULL || slot->id != zone->id || offset == 0)) {
+        call_free_slow(zone, pointer);
         return;
     }
     if (HAK_LEVEL >= 1) {

@@ -158,8 +158,8 @@ static struct figures compare(const struct many *many, size_t few, size_t some, 
         do { /* the pair may do periodic work, or meet a full slab */
             figures = figures_of(many, counts[i] + more);
             more = more == 0 ? 1 : 3 * more;
-        } while (2 * figures.instructions > 3 * least && more < 1000);
-        REQUIRE_SIZE(2 * figures.instructions, <=, 3 * least);
+        } while (2 * figures.instructions > 3 * least + 2 && more < 1000);
+        REQUIRE_SIZE(2 * figures.instructions, <=, 3 * least + 2);
     }
     return figures;
 }
