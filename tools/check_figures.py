@@ -42,7 +42,7 @@ CLASSES, CLASSES_MAX = LIMITS["CLASS_COUNT"], OWNER["OWNER_SAMPLED"] // 2
 SEARCH = 2 * LIMITS["ALIGNED_LOOKS"] + 1
 RULES = read("python/hakmem/lab/verdict.py")
 ROUNDS = re.search(r"^ROUNDS, ROUNDS_MAX = (\d+), (\d+)", RULES, re.M).groups()
-BEHIND = re.search(r"hakmem is 8 % or more behind the fastest in ([^.]*)\.", read("docs/performance.md"))[1].count("`") // 2
+BEHIND = re.search(r"8 % or more\s+behind the fastest other allocator: ([^.]*)\.", read("docs/performance.md"))[1].count("`") // 2
 MEAN, WORST, PEAK = re.findall(r"^\| (?:processor time, mean|worst program) \| ([\d.]+)", read("docs/performance.md"), re.M)
 WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 
