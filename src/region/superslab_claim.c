@@ -149,9 +149,10 @@ static void part_skip(struct superslab_part *part, size_t behind)
 {
     struct superslab_table *table = &hak__superslabs;
     size_t end = part->groups == NULL ? SIZE_MAX : hak__superslab_end(part);
+    size_t group = (behind + GROUP_SLICES - 1) / GROUP_SLICES;
     part->frontier = behind < end ? behind : end;
-    if (behind > end && behind / GROUP_SLICES > table->groups_count) {
-        table->groups_count = (uint32_t)(behind / GROUP_SLICES); /* no part gets those groups */
+    if (behind > end && group > table->groups_count) {
+        table->groups_count = (uint32_t)group; /* no part gets those before, which have no tables */
     }
     hak__window_skip(behind); /* it covers all groups of parts, if there are several */
 }

@@ -197,6 +197,11 @@ TEST(a_stranger_in_the_next_groups)
         REQUIRE(slice < group * GROUP_SLICES || slice >= behind);
     } while (slices[count - 1] < behind);
     munmap(stranger, 3 * SUPERSLAB_GROUP * SUPERSLAB_SIZE / 2);
+    for (size_t i = 0; i < 2 * SUPERSLAB_GROUP; i++) { /* there, too, only where there are tables */
+        REQUIRE(count < COUNT_OF(slices));
+        slices[count] = take((uint32_t)i % PARTS, SUPERSLAB_SLICES, 1).slice;
+        memset(window_slab_metadata(slices[count++]), 0, SLAB_METADATA_SIZE);
+    }
     while (count != 0) {
         give(slices[--count], SUPERSLAB_SLICES);
     }
