@@ -68,7 +68,7 @@ static struct heap *heap_choose_free(void)
             continue;
         }
         any = heap;
-        bool near = heap->node == hak__numa_node;
+        bool near = heap->node == numa_node();
         if (near && !hak__lock_is_stuck(&heap->lock) &&
             (best == NULL || heap->threads_count < best->threads_count)) {
             best = heap;
@@ -86,7 +86,7 @@ static struct heap *heap_choose_near(uint32_t heaps_max)
 {
     struct heap *best = NULL;
     for (struct heap *heap = shared_heap_first; heap != NULL; heap = heap->next) {
-        bool near = heap_is_counted(heap) && heap->node == hak__numa_node;
+        bool near = heap_is_counted(heap) && heap->node == numa_node();
         if (near && (best == NULL || heap->threads_count < best->threads_count)) {
             best = heap;
         }
@@ -139,7 +139,7 @@ static void heap_list(struct heap *heap, struct slab_totals *totals)
 {
     heap->slabs.totals = totals;
     heap->id = heap_next_id++;
-    heap->node = hak__numa_node;
+    heap->node = numa_node();
     heap->slabs.key = heap->id << OWNER_CODE_BITS;
     heap->slabs.part =
         heap->apart ? hak__superslab_part_near(heap->node) : hak__superslab_part_for(heap->node);

@@ -106,7 +106,7 @@ HAK_HIDDEN bool hak__whale_earns_huge(size_t size, bool zeroed);
 HAK_HIDDEN uint64_t hak__whale_new_origin(void);
 HAK_INLINE uint64_t whale_origin_here(uint64_t number)
 {
-    return (uint64_t)hak__numa_node << ORIGIN_NUMBER_BITS | number;
+    return (uint64_t)numa_node() << ORIGIN_NUMBER_BITS | number;
 }
 
 /* For reports. Waits for WHALES. */

@@ -127,7 +127,7 @@ static bool range_clears(const struct whale_range *range, const struct range_wis
 /* It lies on the calling thread's memory node. */
 static bool range_is_near(const struct whale_range *range)
 {
-    return range->whale.origin >> ORIGIN_NUMBER_BITS == hak__numa_node;
+    return range->whale.origin >> ORIGIN_NUMBER_BITS == numa_node();
 }
 
 static bool range_fits(const struct whale_range *range, const struct whale_range *best,

@@ -67,9 +67,6 @@ HAK_HIDDEN uint32_t hak__os_node(void);
 /* The function that tells; NULL: there is none. Tests put theirs here. */
 typedef long os_getcpu_function(unsigned *processor, unsigned *node, void *unused);
 HAK_HIDDEN extern os_getcpu_function *hak__os_getcpu;
-/* See region/numa.h. Declared here, too: gcc lays thread-local variables out in the order of their
- * first declarations, and behind the others this byte takes one, not eight. */
-HAK_HIDDEN extern HAK_TLS uint8_t hak__numa_node;
 /* Processors that this process may run on, at least 1; 8,192 if the kernel does not say. */
 HAK_HIDDEN uint32_t hak__os_processors(void);
 struct os_container {

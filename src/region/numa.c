@@ -7,7 +7,6 @@
 #include "region/superslab.h"
 
 bool hak__numa_several;
-HAK_TLS uint8_t hak__numa_node;
 
 #define NUMA_UNKNOWN UINT32_MAX
 static uint32_t shared_numa_first = NUMA_UNKNOWN; /* the kernel's number of the first node */
@@ -28,6 +27,6 @@ uint32_t hak__numa_look(void)
     if (HAK_UNLIKELY(own != 0) && !atomic_load_relaxed(&hak__numa_several)) {
         atomic_store_relaxed(&hak__numa_several, true);
     }
-    hak__numa_node = (uint8_t)own;
+    hak__lock_own.node = (uint8_t)own;
     return own;
 }

@@ -23,13 +23,17 @@
 #define HAK_REGION_NUMA_H
 
 #include "base/atomics.h"
-#include "core/limits.h"
+#include "core/lock.h"
 
 /* Nodes that are told apart; others share a number. Twice: 512 bytes more. */
 #define NUMA_NODES_MAX 64u
 
 /* The number of the calling thread's node when it last looked. */
-HAK_HIDDEN extern HAK_TLS uint8_t hak__numa_node;
+HAK_INLINE uint8_t numa_node(void)
+{
+    return hak__lock_own.node;
+}
+
 /* A thread was seen on another node than the first. Relaxed: only then do places of memory matter,
  * and a thread that does not see it yet puts some on a wrong node. */
 HAK_HIDDEN extern bool hak__numa_several;
@@ -45,7 +49,7 @@ HAK_HIDDEN uint32_t hak__numa_node_of(size_t slice);
 HAK_INLINE bool numa_is_far(size_t slice)
 {
     return HAK_UNLIKELY(atomic_load_relaxed(&hak__numa_several)) &&
-           hak__numa_node_of(slice) != hak__numa_node;
+           hak__numa_node_of(slice) != numa_node();
 }
 
 #endif

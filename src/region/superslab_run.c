@@ -131,7 +131,7 @@ static bool run_claim(struct superslab_part *part, size_t superslabs)
 struct slice_run hak__superslab_take_run(size_t superslabs)
 {
     struct slice_run run = {SLICE_NONE, false};
-    struct superslab_part *part = hak__superslab_parts[hak__superslab_part_near(hak__numa_node)];
+    struct superslab_part *part = hak__superslab_parts[hak__superslab_part_near(numa_node())];
     bool grown = true;
     for (uint32_t i = 0; run.slice == SLICE_NONE && grown && i < RUN_TRIES; i++) {
         uint64_t signals = hak__lock_block_signals();

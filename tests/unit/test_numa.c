@@ -43,9 +43,9 @@ static int start(void **state)
 
 static size_t take(uint32_t count)
 {
-    uint32_t part = hak__superslab_part_near(hak__numa_node);
-    if (hak__superslab_parts[part]->node != hak__numa_node) {
-        part = hak__superslab_part_for(hak__numa_node);
+    uint32_t part = hak__superslab_part_near(numa_node());
+    if (hak__superslab_parts[part]->node != numa_node()) {
+        part = hak__superslab_part_for(numa_node());
     }
     size_t slice = hak__superslab_take(part, count, 1).slice;
     REQUIRE(slice != SLICE_NONE);
@@ -152,7 +152,7 @@ TEST(foreign_addresses)
     for (size_t i = 0; i < NODES; i++) {
         go(nodes[i]);
         const struct superslab_part *part =
-            hak__superslab_parts[hak__superslab_part_near(hak__numa_node)];
+            hak__superslab_parts[hak__superslab_part_near(numa_node())];
         size_t first = part->frontier < hak__superslab_end(part)
                            ? part->frontier
                            : hak__superslabs.groups_count * GROUP_SLICES;

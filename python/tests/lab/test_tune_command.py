@@ -165,7 +165,7 @@ def test_an_interrupt_says_that_nothing_is_lost(alone, capsys, monkeypatch):
         finally:
             raise OSError("the folder is not empty")
 
-    said = "tune: stopped; 0 candidates are saved, the same command goes on"
+    said = "tune: stopped; saved candidates: 0; the same command goes on"
     for way in (stop, stop_in_the_cleanup):
         monkeypatch.setattr(tune.serving, "prove_program", way)
         assert cli.main(["tune", "--", "sh"]) == 130
