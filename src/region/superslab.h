@@ -209,6 +209,7 @@ struct superslab_part {
     size_t free_told __attribute__((aligned(HAK_CACHE_LINE)));
     size_t dirty_free_told;
     uint64_t random;     /* secure form */
+    uint32_t heaps;      /* that have it; under HEAPS */
     size_t aligned_next; /* superslab at which step 3 of superslab_find_aligned goes on */
     size_t frontier;     /* slice at which it claims next; under GROWTH */
 };

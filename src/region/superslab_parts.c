@@ -2,20 +2,11 @@
 /* superslab_parts.c: makes parts, gives them addresses, and adds their sums up. See superslab.h. */
 #include "base/bits.h"
 #include "os/os.h"
-#include "region/numa.h"
 #include "region/superslab.h"
 #include "region/window.h"
 
-#include <string.h>
-
 struct superslab_part hak__superslab_first = {.lock = LOCK_INITIAL(LOCK_RANK_REGION)};
 struct superslab_part *hak__superslab_parts[PARTS_MAX] = {&hak__superslab_first};
-
-/* What the heaps of a node have. Under HEAPS. */
-static struct {
-    uint32_t heaps;
-    uint32_t part; /* the newest one */
-} part_nodes[NUMA_NODES_MAX];
 
 void hak__superslab_tables(struct superslab_group *groups_end)
 {
@@ -126,34 +117,29 @@ static uint32_t part_make(uint32_t node)
     return number;
 }
 
-/* The node's next part behind `before`, or a new one, or if there can be none, the first. */
-static uint32_t part_next(uint32_t node, uint32_t before)
+/* True: one more heap may have the part. */
+static bool part_has_room(const struct superslab_part *part)
 {
-    uint32_t count = superslab_parts(), part = before + 1;
-    while (part < count && hak__superslab_parts[part]->node != node) {
-        part++;
-    }
-    if (part == count && count < PARTS_MAX) {
-        return part_make(node);
-    }
-    for (part = part < count ? part : 0; part < count; part++) {
-        if (hak__superslab_parts[part]->node == node) {
-            return part;
-        }
-    }
-    return 0;
+    return HAK_SECURE || part->heaps < (part->number == 0 ? PART_HEAPS_LONE : PART_HEAPS);
 }
 
 uint32_t hak__superslab_part_for(uint32_t node)
 {
-    uint32_t heaps = part_nodes[node].heaps++, part = part_nodes[node].part;
-    bool more =
-        heaps < PART_HEAPS_LONE ? heaps == 0 && node != 0 : !HAK_SECURE && heaps % PART_HEAPS == 0;
-    if (more) {
-        part = part_next(node, part);
-        part_nodes[node].part = part;
+    struct superslab_part *best = NULL;
+    for (uint32_t i = 0; i < superslab_parts() && (best == NULL || !part_has_room(best)); i++) {
+        struct superslab_part *part = hak__superslab_parts[i];
+        if (part->node == node &&
+            (best == NULL || part_has_room(part) || part->heaps < best->heaps)) {
+            best = part;
+        }
     }
-    return part;
+    if ((best == NULL || !part_has_room(best)) && superslab_parts() < PARTS_MAX) {
+        uint32_t made = part_make(node);
+        best = made != 0 ? hak__superslab_parts[made] : best;
+    }
+    best = best == NULL ? &hak__superslab_first : best;
+    best->heaps++;
+    return best->number;
 }
 
 uint32_t hak__superslab_part_near(uint32_t node)
@@ -168,7 +154,9 @@ uint32_t hak__superslab_part_near(uint32_t node)
 void hak__superslab_inherit(void)
 {
     hak__superslabs.inherited_slices = hak__superslabs.claimed_slices;
-    memset(part_nodes, 0, sizeof part_nodes);
+    for (uint32_t i = 0; i < superslab_parts(); i++) {
+        hak__superslab_parts[i]->heaps = 0;
+    }
 }
 
 size_t hak__superslab_end(const struct superslab_part *part)
