@@ -13,8 +13,9 @@
  *
  * Only these locks are held over system calls (reads of the clock apart):
  *   SAMPLES to map more memory for samples and stacks, which is rare
- *   GROWTH  to map superslabs and tables (a microsecond each) and to choose the size of their
+ *   GROWTH  to map superslabs, parts and tables (a microsecond each) and to choose the size of
  *           pages; out of memory, or above the soft limit, to unmap free superslabs
+ *   HEAPS   while a part is mapped for a new heap, which is every fourth heap at most
  *   HUGE    to look which of 2 MiB of pages are resident (a few microseconds)
  *   PURGE   to purge one part of a pass: 6 MiB, at most 34; only trims wait for this lock
  *   START   once, at the start

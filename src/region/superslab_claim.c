@@ -152,9 +152,9 @@ static void part_skip(struct superslab_part *part, size_t behind)
     size_t group = (behind + GROUP_SLICES - 1) / GROUP_SLICES;
     part->frontier = behind < end ? behind : end;
     if (behind > end && group > table->groups_count) {
-        table->groups_count = (uint32_t)group; /* no part gets those before, which have no tables */
+        table->groups_count = (uint32_t)group; /* those before have no tables: no part gets them */
     }
-    hak__window_skip(behind); /* it covers all groups of parts, if there are several */
+    hak__window_skip(behind); /* if there are several parts, their groups have all tables already */
 }
 
 bool hak__superslab_advance(struct superslab_part *part, uint32_t count, uint32_t alignment)
