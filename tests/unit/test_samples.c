@@ -95,11 +95,6 @@ static size_t size_16(uint64_t *random)
     return 16;
 }
 
-static size_t size_1(uint64_t *random)
-{
-    return 1;
-}
-
 static size_t size_100(uint64_t *random)
 {
     return 100;
@@ -265,42 +260,6 @@ static void *free_all(void *argument)
         blocks_free(blocks, i);
     }
     return NULL;
-}
-
-/* --- unbiased --- */
-
-/* The same blocks with 100 seeds: the mean of the estimates against the exact figure. */
-static void require_unbiased(const char *name, next_size *next)
-{
-    enum { SEEDS = SUPPORT_SLOW ? 10 : 100 };
-    size_t bytes = SUPPORT_SLOW ? 64 * KIB : MIB;
-    double sum = 0, deviation = 0, exact = 0;
-    struct blocks blocks = {.blocks = NULL};
-    for (uint64_t i = 0; i < SEEDS; i++) {
-        blocks_start(&blocks, bytes + 1);
-        seed(i + 1);
-        struct figures before = figures_now();
-        run_shape(&blocks, KEEP_ALL, next, bytes);
-        sum += figures_now().live_bytes - before.live_bytes;
-        exact = (double)blocks.live_bytes;
-        deviation = blocks_deviation(&blocks).bytes / sqrt(SEEDS);
-        free_all(&blocks);
-        munmap(blocks.blocks, (bytes + 1) * sizeof(void *));
-        munmap(blocks.sizes, (bytes + 1) * sizeof(size_t));
-    }
-    hak__sampling_set(0, false);
-    double mean = sum / SEEDS;
-    print_message("%s: mean of %d seeds %.4f of the exact bytes, standard error %.4f\n", name,
-                  SEEDS, mean / exact, deviation / exact);
-    assert_true(fabs(mean - exact) < 3 * deviation);
-}
-
-TEST(estimates_are_unbiased)
-{
-    require_unbiased("1 byte", size_1);
-    require_unbiased("100 bytes", size_100);
-    require_unbiased("4096 bytes", size_4096);
-    require_unbiased("up to 64 KiB", size_to_64k);
 }
 
 /* --- threads --- */

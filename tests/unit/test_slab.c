@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_slab.c: slab/slab: carving, refilling, returning, giving empty slabs back. The
- * remote half is in test_slab_remote.c.
+/* test_slab.c: slab/slab: carving, refilling, returning, giving empty slabs back. What other threads
+ * free is in threads/, model/ and protocol/.
  *
  * ctest: no-qemu
  */
