@@ -189,21 +189,34 @@ def numbers(data):
     return found[:-1]
 
 
+# From pprof's proto/profile.proto, not from the code under test. Capitals: a message.
+PROTO = {
+    "Profile": {1: "sample_type ValueType", 2: "sample Sample", 3: "mapping Mapping", 4: "location Location", 5: "function Function",
+                6: "string_table", 9: "time_nanos", 11: "period_type ValueType", 12: "period", 14: "default_sample_type"},
+    "ValueType": {1: "type", 2: "unit"},
+    "Sample": {1: "location_id", 2: "value", 3: "label Label"},
+    "Label": {1: "key", 2: "str", 3: "num"},
+    "Mapping": {1: "id", 2: "memory_start", 3: "memory_limit", 4: "file_offset", 5: "filename", 6: "build_id", 7: "has_functions",
+                8: "has_filenames", 9: "has_line_numbers", 10: "has_inline_frames"},
+    "Location": {1: "id", 2: "mapping_id", 3: "address", 4: "line Line"},
+    "Line": {1: "function_id", 2: "line"},
+    "Function": {1: "id", 2: "name", 3: "system_name", 4: "filename"},
+}
+
+
 def decode(name, data):
     """The fields of a message of protobuf: numbers, lists of numbers, of messages, and of bytes."""
-    fields = {number[0] if isinstance(number, tuple) else number: (field, number)
-              for field, number in pprof.MESSAGES[name].items()}
     made, rest = {}, data
     while rest:
         end = next(i for i, byte in enumerate(rest) if byte < 0x80) + 1
         tag, rest = numbers(rest[:end])[0], rest[end:]
-        field, number = fields[tag >> 3]
+        field, _, kind = PROTO[name][tag >> 3].partition(" ")
         end = next(i for i, byte in enumerate(rest) if byte < 0x80) + 1
         value, rest = numbers(rest[:end])[0], rest[end:]
         if tag & 7 == 2:
             value, rest = rest[:value], rest[value:]
-            if isinstance(number, tuple):
-                value = decode(number[1], value)
+            if kind:
+                value = decode(kind, value)
             elif field != "string_table":
                 made[field] = numbers(value)
                 continue
