@@ -2,6 +2,8 @@
 /* test_generated_code.c: stacks through code without unwind tables. With a frame pointer its
  * callers are in the profile. With any other value in that register nothing crashes. On the first
  * thread, on another, on stacks of makecontext, and in a handler on an alternate signal stack.
+ *
+ * ctest: no-tsan
  */
 #include "../collect.h"
 

@@ -2,7 +2,7 @@
 /* test_idle_after_burst.c: a program that freed much and then does next to nothing still gives it
  * back: idle servers kept all of it, as their few blocks come from bins and no slow path runs.
  *
- * ctest: no-qemu
+ * ctest: not-again no-qemu
  */
 #include "../report.h"
 

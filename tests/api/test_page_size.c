@@ -4,7 +4,7 @@
  * says so, and its own mmap and family hold the library to whole pages of that size, as such a
  * kernel would.
  *
- * ctest: no-tsan no-asan no-qemu
+ * ctest: not-again no-tsan no-asan no-qemu
  */
 #include "../child.h"
 

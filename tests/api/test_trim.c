@@ -2,11 +2,11 @@
 /* test_trim.c: hak_trim gives free memory back at once, keeps what it is told to, and says whether
  * it did.
  *
- * ctest: no-qemu
+ * ctest: not-again no-qemu
  */
 #include "../support.h"
 
-#define TOTAL (200 * MIB)
+#define TOTAL ((SUPPORT_SLOW ? 48 : 128) * MIB)
 #define NEAR (4 * MIB) /* tables, one slab a class, and what /proc itself costs */
 
 struct chain {
@@ -76,7 +76,7 @@ TEST(keeps_what_it_is_told)
     SKIP_IF(SUPPORT_SANITIZED);
     hak_trim(0);
     size_t before = rss_bytes();
-    for (size_t keep = 128 * MIB; keep >= 32 * MIB; keep /= 2) {
+    for (size_t keep = TOTAL / 2; keep >= TOTAL / 8; keep /= 2) {
         chain_free(chain_allocate(20000));
         hak_trim(keep);
         REQUIRE_SIZE(rss_bytes(), <=, before + keep + NEAR);

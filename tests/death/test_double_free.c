@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* test_double_free.c: an allocation freed twice ends the process with a message: at once if nothing
- * was freed between, else at the latest before it would have two owners. */
+ * was freed between, else at the latest before it would have two owners.
+ *
+ * ctest: not-again
+ */
 #include "../child.h"
 
 #include "hakmem/heap.h"

@@ -117,7 +117,7 @@ static void options_read(int count, char **arguments)
     option_threads = argument_number(count, arguments, "--threads", 4);
     option_operations = argument_number(count, arguments, "--operations", UINT64_MAX);
     option_seconds = argument_number(count, arguments, "--seconds",
-                                     option_operations == UINT64_MAX ? 5 : 1000000);
+                                     option_operations == UINT64_MAX ? 3 : 1000000);
     option_size_bits = argument_number(count, arguments, "--size-bits", SIZE_BITS);
     option_max_live = argument_number(count, arguments, "--max-live", 2 * GIB);
     if (option_threads == 0 || option_threads > LANES_MAX) {

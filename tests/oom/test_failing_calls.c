@@ -7,6 +7,8 @@
  *
  * The program's own mmap and its family stand before the C library's: the library under test asks
  * by these names (src/os/os_machine.c).
+ *
+ * ctest: no-qemu
  */
 #include "exhaust.h"
 

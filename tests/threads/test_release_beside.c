@@ -9,7 +9,7 @@
  * library's, note that for the main thread. A lock held over all of it would leave no operation
  * inside.
  *
- * ctest: lock=memory no-tsan no-asan
+ * ctest: not-again lock=memory no-tsan no-asan
  */
 #include "../child.h"
 #include "../report.h"

@@ -4,7 +4,7 @@
  * ThreadSanitizer no access races. The site is long-lived from the start: the learner's file of an
  * earlier run, which the test writes, says so.
  *
- * ctest: no-qemu
+ * ctest: not-again no-qemu
  */
 #include "../child.h"
 #include "../report.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_superslab.c: region/superslab: which slices go out, against a model of one byte a slice;
- * addresses that belong to somebody else; limits; release and reclaim.
+/* test_superslab.c: region/superslab: addresses that belong to somebody else; limits; release and
+ * reclaim. Which slices go out is asked by test_superslab_parts.c and test_superslab_index.c.
  *
  * ctest: no-qemu
  */
@@ -10,94 +10,10 @@
 /* Slices behind which a reservation leaves less than a superslab, but maybe a claim of level 2. */
 enum { CLAIMED_APART = 20 };
 
-enum { MODEL_SLICES = 4096, RUNS_MAX = 300, STEPS = SUPPORT_SLOW ? 2000 : 6000 };
-
-/* What the model knows of a slice. */
-enum { ABSENT = 0, TAKEN, FREE_CLEAN, FREE_DIRTY };
-
 struct run {
     size_t slice;
     uint32_t count; /* 0: none */
 };
-
-static unsigned char model[MODEL_SLICES];
-static struct run runs[RUNS_MAX];
-
-static unsigned char actual_state(size_t slice)
-{
-    const struct superslab *superslab = superslab_at(slice / SUPERSLAB_SLICES);
-    uint64_t bit = UINT64_C(1) << slice % SUPERSLAB_SLICES;
-    if ((superslab->free & bit) == 0) {
-        return TAKEN;
-    }
-    return (superslab->dirty & bit) != 0 ? FREE_DIRTY : FREE_CLEAN;
-}
-
-static void model_start(void)
-{
-    REQUIRE_SIZE(hak__superslabs.count, <=, MODEL_SLICES / SUPERSLAB_SLICES);
-    memset(model, ABSENT, sizeof model);
-    for (size_t slice = 0; slice < hak__superslab_first.frontier; slice++) {
-        model[slice] = actual_state(slice);
-    }
-}
-
-/* Slices between two frontiers: claimed (clean and free before `run` took its part) or skipped. */
-static void model_extend(size_t from, struct run run)
-{
-    REQUIRE_SIZE(hak__superslab_first.frontier, <=, MODEL_SLICES);
-    for (size_t slice = from; slice < hak__superslab_first.frontier; slice++) {
-        bool taken_now = slice >= run.slice && slice < run.slice + run.count;
-        model[slice] = taken_now || actual_state(slice) != TAKEN ? FREE_CLEAN : TAKEN;
-    }
-}
-
-/* The lowest fitting run by the definition: dirty ones first. */
-static size_t model_find(uint32_t count, uint32_t alignment, bool dirty_only)
-{
-    for (size_t first = 0; first < hak__superslab_first.frontier; first += alignment) {
-        bool fits = first % SUPERSLAB_SLICES + count <= SUPERSLAB_SLICES;
-        for (size_t i = first; fits && i < first + count; i++) {
-            fits = model[i] == FREE_DIRTY || (!dirty_only && model[i] == FREE_CLEAN);
-        }
-        if (fits) {
-            return first;
-        }
-    }
-    return SLICE_NONE;
-}
-
-static void model_take(struct run run, bool zeroed)
-{
-    bool clean = true;
-    for (size_t i = run.slice; i < run.slice + run.count; i++) {
-        assert_true(model[i] == FREE_CLEAN || model[i] == FREE_DIRTY);
-        assert_int_equal(window_owner(i), OWNER_NOBODY);
-        clean = clean && model[i] == FREE_CLEAN;
-        model[i] = TAKEN;
-    }
-    assert_int_equal(zeroed, clean);
-    if (zeroed) {
-        assert_int_equal(nonzero_offset(window_slice_address(run.slice), run.count * SLICE_SIZE),
-                         SIZE_MAX);
-    }
-}
-
-static void model_give(struct run run)
-{
-    memset(model + run.slice, FREE_DIRTY, run.count);
-}
-
-static void model_check_sums(void)
-{
-    size_t free_count = 0, dirty_count = 0;
-    for (size_t i = 0; i < hak__superslab_first.frontier; i++) {
-        free_count += model[i] == FREE_CLEAN || model[i] == FREE_DIRTY;
-        dirty_count += model[i] == FREE_DIRTY;
-    }
-    assert_int_equal(hak__superslab_bytes_free(), free_count * SLICE_SIZE);
-    assert_int_equal(hak__superslab_bytes_dirty(), dirty_count * SLICE_SIZE);
-}
 
 /* The first and last word of each slice tell whose it is. */
 static void run_mark(struct run run)
@@ -115,101 +31,6 @@ static void run_check_marks(struct run run)
         assert_int_equal(words[0], run.slice + 1);
         assert_int_equal(words[SLICE_SIZE / sizeof(size_t) - 1], run.slice + 1);
     }
-}
-
-static struct run take(uint32_t count, uint32_t alignment)
-{
-    size_t frontier = hak__superslab_first.frontier;
-    size_t expected = model_find(count, alignment, true);
-    expected = expected == SLICE_NONE ? model_find(count, alignment, false) : expected;
-    struct slice_run taken = hak__superslab_take(0, count, alignment);
-    struct run run = {taken.slice, count};
-    assert_int_not_equal(run.slice, SLICE_NONE);
-    if (expected == SLICE_NONE) { /* it had to claim */
-        assert_true(hak__superslab_first.frontier > frontier);
-        model_extend(frontier, run);
-        expected = model_find(count, alignment, false);
-    } else {
-        assert_int_equal(hak__superslab_first.frontier, frontier);
-    }
-    assert_int_equal(run.slice, expected);
-    assert_int_equal(run.slice % alignment, 0);
-    model_take(run, taken.zeroed);
-    return run;
-}
-
-static void give(struct run run)
-{
-    hak__superslab_give(run.slice, run.count);
-    model_give(run);
-}
-
-/* Extends the run by `count` if the model says that it can. */
-static void take_exact(struct run *run, uint32_t count)
-{
-    size_t next = run->slice + run->count;
-    uint32_t offset = (uint32_t)(next % SUPERSLAB_SLICES);
-    bool possible = offset != 0 && offset + count <= SUPERSLAB_SLICES;
-    for (size_t i = next; possible && i < next + count; i++) {
-        possible = model[i] == FREE_CLEAN || model[i] == FREE_DIRTY;
-    }
-    assert_int_equal(hak__superslab_take_exact(next, count), possible);
-    if (possible) {
-        memset(model + next, TAKEN, count);
-        run->count += count;
-    }
-}
-
-static void random_step(uint64_t *random, size_t most_slices, size_t *live)
-{
-    struct run *run = &runs[random_below(random, RUNS_MAX)];
-    if (run->count == 0) {
-        uint32_t alignment = 1u << random_below(random, 4) * random_below(random, 3);
-        uint32_t count = 1 + (uint32_t)random_size(random, 5);
-        count = random_below(random, 50) == 0 ? SUPERSLAB_SLICES : count;
-        if (*live + count <= most_slices) {
-            *run = take(count, alignment);
-            run_mark(*run);
-            *live += count;
-        }
-        return;
-    }
-    run_check_marks(*run);
-    *live -= run->count;
-    if (random_below(random, 3) == 0) {
-        take_exact(run, 1 + (uint32_t)random_below(random, 8));
-        run_mark(*run);
-    } else if (run->count > 1 && random_below(random, 3) == 0) { /* give a part */
-        uint32_t kept = 1 + (uint32_t)random_below(random, run->count - 1);
-        give((struct run){run->slice + kept, run->count - kept});
-        run->count = kept;
-    } else {
-        give(*run);
-        run->count = 0;
-    }
-    *live += run->count;
-}
-
-TEST(random_runs_against_a_model)
-{
-    uint64_t random = 11;
-    size_t live = 0;
-    model_start();
-    for (size_t step = 0; step < STEPS; step++) {
-        /* the heap breathes: from full to a few slices and back */
-        random_step(&random, step / 500 % 2 == 0 ? 900 : 200, &live);
-        if (step % 100 == 0) {
-            model_check_sums();
-        }
-    }
-    for (size_t i = 0; i < RUNS_MAX; i++) {
-        if (runs[i].count != 0) {
-            run_check_marks(runs[i]);
-            give(runs[i]);
-            runs[i].count = 0;
-        }
-    }
-    model_check_sums();
 }
 
 TEST(take_exact_at_the_borders)
@@ -235,7 +56,7 @@ static void skip_a_stranger(size_t offset)
     size_t slice = index * SUPERSLAB_SLICES + offset;
     char *stranger = unit_occupy((uintptr_t)window_slice_address(slice), hak__os_page_size());
     memset(stranger, 's', hak__os_page_size());
-    static struct run taken[MODEL_SLICES / 8];
+    static struct run taken[512];
     size_t count = 0;
     do {
         assert_true(count < COUNT_OF(taken));
