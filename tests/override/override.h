@@ -245,21 +245,92 @@ static inline size_t resident_bytes(void)
     return strtoul(second, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-static inline void run_self_preloaded(const char *first, const char *second, const char *argument)
+/* This program, run anew. Its standard input, output and error are pipes where they were asked for; the
+ * other ends are here, -1 else. */
+struct again {
+    pid_t process;
+    int ends[3];
+};
+
+enum { AGAIN_INPUT = 1, AGAIN_OUTPUT = 2, AGAIN_ERRORS = 4 };
+
+/* `variables`: names and values by turns, up to NULL. */
+static inline struct again start_again(const char *argument, int pipes,
+                                       const char *const *variables)
 {
-    char self[TEST_PATH_SIZE];
-    char preload[2 * TEST_PATH_SIZE];
-    own_path(self);
-    int length = snprintf(preload, sizeof preload, "%s:%s", first, second);
-    CHECK(length > 0 && (size_t)length < sizeof preload);
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        CHECK(setenv("LD_PRELOAD", preload, 1) == 0);
-        execl(self, self, argument, (char *)NULL);
+    char path[TEST_PATH_SIZE];
+    int ends[3][2];
+    own_path(path);
+    for (int i = 0; i < 3; i++) {
+        CHECK((pipes >> i & 1) == 0 || pipe2(ends[i], O_CLOEXEC) == 0);
+    }
+    struct again again = {fork(), {-1, -1, -1}};
+    CHECK(again.process >= 0);
+    if (again.process == 0) {
+        for (; *variables != NULL; variables += 2) {
+            CHECK(setenv(variables[0], variables[1], 1) == 0);
+        }
+        for (int i = 0; i < 3; i++) {
+            CHECK((pipes >> i & 1) == 0 || dup2(ends[i][i != 0], i) == i);
+        }
+        execl(path, path, argument, (char *)NULL);
         _exit(126);
     }
-    wait_for_success(child, preload);
+    for (int i = 0; i < 3; i++) {
+        if ((pipes >> i & 1) != 0) {
+            close(ends[i][i != 0]);
+            again.ends[i] = ends[i][i == 0];
+        }
+    }
+    return again;
+}
+
+/* Waits until it says that it is ready, by a byte. */
+static inline void await_byte(const struct again *again)
+{
+    char byte;
+    CHECK(read(again->ends[1], &byte, 1) == 1);
+}
+
+static inline void close_ends(const struct again *again)
+{
+    for (int i = 0; i < 3; i++) {
+        if (again->ends[i] >= 0) {
+            close(again->ends[i]);
+        }
+    }
+}
+
+/* All that is left in the file, as a string; closes it. */
+static inline size_t read_to_end(int file, char *text, size_t size)
+{
+    size_t length = 0;
+    ssize_t got;
+    while ((got = read(file, text + length, size - 1 - length)) > 0) {
+        length += (size_t)got;
+    }
+    CHECK(got == 0 && length < size - 1);
+    text[length] = '\0';
+    close(file);
+    return length;
+}
+
+static inline size_t count_words(const char *text, const char *words)
+{
+    size_t count = 0;
+    for (const char *at = text; (at = strstr(at, words)) != NULL; at++) {
+        count++;
+    }
+    return count;
+}
+
+static inline void run_self_preloaded(const char *first, const char *second, const char *argument)
+{
+    char preload[2 * TEST_PATH_SIZE];
+    int length = snprintf(preload, sizeof preload, "%s:%s", first, second);
+    CHECK(length > 0 && (size_t)length < sizeof preload);
+    const char *const variables[] = {"LD_PRELOAD", preload, NULL};
+    wait_for_success(start_again(argument, 0, variables).process, preload);
 }
 
 /* Runs this program again with `argument`, twice: with plugin_<name>.so preloaded behind hakmem and

@@ -180,15 +180,6 @@ struct outcome {
 static char own[40] = "-"; /* as documents name it */
 static size_t own_count;
 
-static size_t count_words(const char *text, const char *words)
-{
-    size_t count = 0;
-    for (const char *at = text; (at = strstr(at, words)) != NULL; at++) {
-        count++;
-    }
-    return count;
-}
-
 /* Reads the file, sees that its last line is whole, and removes it. */
 static size_t take(const char *name, const char *words)
 {
@@ -199,13 +190,7 @@ static size_t take(const char *name, const char *words)
     if (file < 0) {
         return 0;
     }
-    ssize_t length = 0, got;
-    while ((got = read(file, text + length, sizeof text - 1 - (size_t)length)) > 0) {
-        length += got;
-    }
-    CHECK(got == 0);
-    text[length] = '\0';
-    close(file);
+    size_t length = read_to_end(file, text, sizeof text);
     CHECK(unlink(path) == 0);
     CHECK(length == 0 || text[length - 1] == '\n');
     own_count += count_words(text, own);

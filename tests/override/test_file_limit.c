@@ -18,57 +18,39 @@ struct output {
     const char *variable;
     const char *file; /* NULL: the value is 1 */
     bool must_complain;
+    const char *also, *how; /* another variable, or NULL */
 };
 
 static const struct output outputs[] = {
-    {"HAKMEM_STATS_FILE", "stats", true},    {"HAKMEM_PROFILE_FILE", "profile", true},
-    {"HAKMEM_HEAP_MAP_FILE", "map", true},   {"HAKMEM_OBSERVE", NULL, true},
-    {"HAKMEM_LEARN_FILE", "learned", false},
+    {"HAKMEM_STATS_FILE", "stats", true, "HAKMEM_STATS", "json"},
+    {"HAKMEM_PROFILE_FILE", "profile", true, NULL, NULL},
+    {"HAKMEM_HEAP_MAP_FILE", "map", true, NULL, NULL},
+    {"HAKMEM_OBSERVE", NULL, true, NULL, NULL},
+    {"HAKMEM_LEARN_FILE", "learned", false, "HAKMEM_LEARN", "on"},
 };
 
-static void limit_files(void)
+/* The soft limit, which this process takes back. */
+static void limit_files(rlim_t size)
 {
-    const struct rlimit limit = {LIMIT, LIMIT};
+    struct rlimit limit;
+    CHECK(getrlimit(RLIMIT_FSIZE, &limit) == 0);
+    limit.rlim_cur = size < limit.rlim_max ? size : limit.rlim_max;
     CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
-}
-
-static void run_child(const char *argument)
-{
-    char self[TEST_PATH_SIZE];
-    own_path(self);
-    execl(self, self, argument, (char *)NULL);
-    _exit(126);
 }
 
 /* Returns what the program with this output says on standard error. It must end as it wants to. */
 static void run_limited(const struct output *output, char *said, size_t size)
 {
-    int ends[2], status;
+    int status;
     char path[TEST_PATH_SIZE];
     snprintf(path, sizeof path, "%s/%s", folder, output->file != NULL ? output->file : "");
-    CHECK(pipe(ends) == 0);
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        CHECK(setenv(output->variable, output->file != NULL ? path : "1", 1) == 0);
-        if (strcmp(output->variable, "HAKMEM_STATS_FILE") == 0) {
-            CHECK(setenv("HAKMEM_STATS", "json", 1) == 0);
-        } else if (strcmp(output->variable, "HAKMEM_LEARN_FILE") == 0) {
-            CHECK(setenv("HAKMEM_LEARN", "on", 1) == 0);
-        }
-        CHECK(dup2(ends[1], 2) == 2);
-        limit_files();
-        run_child("work");
-    }
-    close(ends[1]);
-    size_t length = 0;
-    ssize_t got;
-    while (length < size - 1 && (got = read(ends[0], said + length, size - 1 - length)) > 0) {
-        length += (size_t)got;
-    }
-    said[length] = '\0';
-    close(ends[0]);
-    CHECK(waitpid(child, &status, 0) == child);
+    const char *const variables[] = {output->variable, output->file != NULL ? path : "1",
+                                     output->also, output->how, NULL};
+    limit_files(LIMIT);
+    struct again program = start_again("work", AGAIN_ERRORS, variables);
+    limit_files(RLIM_INFINITY);
+    read_to_end(program.ends[2], said, size);
+    CHECK(waitpid(program.process, &status, 0) == program.process);
     if (!WIFEXITED(status) || WEXITSTATUS(status) != STATUS) {
         dprintf(2, "%s: status %d: %s\n", output->variable, status, said);
         FAIL("the output has changed how the program ends");
@@ -87,35 +69,35 @@ static void run_limited(const struct output *output, char *said, size_t size)
     }
 }
 
-/* `full`: somebody has the other end, but reads nothing. */
+/* Nobody has the other end, or somebody who reads nothing. */
 static void run_unread_pipe(bool full)
 {
-    int ends[2], status;
-    CHECK(pipe(ends) == 0);
-    if (full) {
-        static const char page[4096];
-        CHECK(fcntl(ends[1], F_SETFL, O_NONBLOCK) == 0);
-        while (write(ends[1], page, sizeof page) > 0) {
-        }
-        CHECK(fcntl(ends[1], F_SETFL, 0) == 0);
-    }
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        close(ends[0]);
-        CHECK(setenv("HAKMEM_STATS", "1", 1) == 0);
-        CHECK(dup2(ends[1], 2) == 2 && close(ends[1]) == 0);
-        run_child("work");
-    }
-    close(ends[1]);
+    int status;
+    const char *const variables[] = {"HAKMEM_STATS", "1", NULL};
+    struct again program =
+        start_again(full ? "full" : "unread", AGAIN_INPUT | AGAIN_ERRORS, variables);
     if (!full) {
-        close(ends[0]);
+        close(program.ends[2]);
     }
-    CHECK(waitpid(child, &status, 0) == child);
+    close(program.ends[0]);
+    CHECK(waitpid(program.process, &status, 0) == program.process);
     CHECK(WIFEXITED(status));
     CHECK_EQUAL(WEXITSTATUS(status), STATUS);
     if (full) {
-        close(ends[0]);
+        close(program.ends[2]);
+    }
+}
+
+/* Its input ends when nobody else has standard error's other end. */
+static void prepare_errors(bool full)
+{
+    static char page[4096];
+    CHECK(read(0, page, sizeof page) == 0);
+    if (full) {
+        CHECK(fcntl(2, F_SETFL, O_NONBLOCK) == 0);
+        while (write(2, page, sizeof page) > 0) {
+        }
+        CHECK(fcntl(2, F_SETFL, 0) == 0);
     }
 }
 
@@ -162,7 +144,7 @@ static void check_own_signals(void)
     snprintf(path, sizeof path, "%s/full", folder);
     int file = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     CHECK(error_file >= 0 && file >= 0 && ftruncate(file, LIMIT) == 0 && unlink(path) == 0);
-    limit_files();
+    limit_files(LIMIT);
     CHECK(dup2(file, 2) == 2);
     check_own_signal(SIGXFSZ);
     CHECK(pipe(ends) == 0 && close(ends[0]) == 0 && dup2(ends[1], 2) == 2);
@@ -175,12 +157,15 @@ int main(int argc, char **argv)
     char said[100000];
     prove_served();
     if (argc > 1) {
+        if (strcmp(argv[1], "work") != 0) {
+            prepare_errors(strcmp(argv[1], "full") == 0);
+        }
         void *volatile kept[100];
         for (size_t i = 0; i < 100; i++) {
             kept[i] = get_memory(1 << 20);
         }
         (void)kept[0];
-        exit(strcmp(argv[1], "work") == 0 ? STATUS : 1);
+        exit(STATUS);
     }
     CHECK(mkdtemp(folder) != NULL);
     for (size_t i = 0; i < sizeof outputs / sizeof outputs[0]; i++) {

@@ -82,54 +82,33 @@ static int fork_above(void)
 
 /* --- the test --- */
 
-struct program {
-    pid_t process;
-    int input, output;
-};
-
-static void await_answer(const struct program *program)
+static struct again start(const char *when)
 {
-    char byte;
-    CHECK(read(program->output, &byte, 1) == 1);
-}
-
-static struct program start(const char *when)
-{
-    char self[TEST_PATH_SIZE];
-    int input[2], output[2];
-    own_path(self);
-    CHECK(pipe2(input, O_CLOEXEC) == 0 && pipe2(output, O_CLOEXEC) == 0);
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        CHECK(setenv("HAKMEM_PROFILE_FILE", profile, 1) == 0);
-        CHECK(setenv("HAKMEM_PROFILE_DUMP", when, 1) == 0);
-        CHECK(setenv("HAKMEM_LIMIT_HARD", "256m", 1) == 0);
-        CHECK(dup2(input[0], 0) == 0 && dup2(output[1], 1) == 1);
-        execl(self, self, "serve", (char *)NULL);
-        _exit(126);
-    }
-    close(input[0]);
-    close(output[1]);
-    struct program program = {child, input[1], output[0]};
-    await_answer(&program);
+    const char *const variables[] = {"HAKMEM_PROFILE_FILE",
+                                     profile,
+                                     "HAKMEM_PROFILE_DUMP",
+                                     when,
+                                     "HAKMEM_LIMIT_HARD",
+                                     "256m",
+                                     NULL};
+    struct again program = start_again("serve", AGAIN_INPUT | AGAIN_OUTPUT, variables);
+    await_byte(&program);
     return program;
 }
 
-static void grow(const struct program *program)
+static void grow(const struct again *program)
 {
-    CHECK(write(program->input, "x", 1) == 1);
-    await_answer(program);
+    CHECK(write(program->ends[0], "x", 1) == 1);
+    await_byte(program);
 }
 
-static void end(const struct program *program, int number)
+static void end(const struct again *program, int number)
 {
     int status;
     CHECK(kill(program->process, number) == 0);
     CHECK(waitpid(program->process, &status, 0) == program->process);
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == number);
-    close(program->input);
-    close(program->output);
+    close_ends(program);
 }
 
 static bool is_there(const char *name)
@@ -175,7 +154,7 @@ static void take(const char *name, pid_t process)
 
 static void test_growth(void)
 {
-    struct program program = start("peak=50,above=30m,limit=40");
+    struct again program = start("peak=50,above=30m,limit=40");
     grow(&program);
     await_file(".peak");
     await_file(".above");
@@ -207,7 +186,7 @@ static void test_time(void)
     FILE *file = fopen(other, "we");
     CHECK(file != NULL && fputs("text", file) >= 0 && fclose(file) == 0);
     CHECK(link(other, made) == 0);
-    struct program program = start("every_s=1");
+    struct again program = start("every_s=1");
     await_file(".every");
     end(&program, SIGTERM);
     take(".every", program.process);
@@ -219,20 +198,18 @@ static void test_time(void)
 
 static void test_fork(void)
 {
-    char self[TEST_PATH_SIZE], pattern[64], path[96];
-    own_path(self);
+    char pattern[64], path[96];
     snprintf(pattern, sizeof pattern, "%s/profile.%%p", directory);
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        CHECK(setenv("HAKMEM_PROFILE_FILE", pattern, 1) == 0);
-        CHECK(setenv("HAKMEM_PROFILE_DUMP", "above=30m", 1) == 0);
-        CHECK(setenv("HAKMEM_TEST_FOLDER", directory, 1) == 0);
-        execl(self, self, "fork", (char *)NULL);
-        _exit(126);
-    }
-    wait_for_success(child, "program that forks");
-    snprintf(path, sizeof path, "%s/profile.%d", directory, child);
+    const char *const variables[] = {"HAKMEM_PROFILE_FILE",
+                                     pattern,
+                                     "HAKMEM_PROFILE_DUMP",
+                                     "above=30m",
+                                     "HAKMEM_TEST_FOLDER",
+                                     directory,
+                                     NULL};
+    struct again program = start_again("fork", 0, variables);
+    wait_for_success(program.process, "program that forks");
+    snprintf(path, sizeof path, "%s/profile.%d", directory, program.process);
     CHECK(unlink(path) == 0);
     strcat(path, ".above");
     CHECK(unlink(path) == 0);
@@ -241,29 +218,18 @@ static void test_fork(void)
 /* The thread has no descriptors of the program's, and yet says what it cannot write. */
 static void test_complaint(void)
 {
-    char self[TEST_PATH_SIZE], file[96], text[1024] = "";
-    int errors[2];
+    char file[96], text[1024] = "";
     size_t length = 0;
-    own_path(self);
     snprintf(file, sizeof file, "%s/missing/profile", directory);
-    CHECK(pipe2(errors, O_CLOEXEC) == 0);
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        CHECK(setenv("HAKMEM_PROFILE_FILE", file, 1) == 0);
-        CHECK(setenv("HAKMEM_PROFILE_DUMP", "every_s=1", 1) == 0);
-        CHECK(dup2(errors[1], 2) == 2);
-        execl(self, self, "wait", (char *)NULL);
-        _exit(126);
-    }
-    close(errors[1]);
+    const char *const variables[] = {"HAKMEM_PROFILE_FILE", file, "HAKMEM_PROFILE_DUMP",
+                                     "every_s=1", NULL};
+    struct again program = start_again("wait", AGAIN_ERRORS, variables);
     while (strstr(text, "missing/profile.every.new: there is no such directory\n") == NULL) {
-        ssize_t got = read(errors[0], text + length, sizeof text - 1 - length);
+        ssize_t got = read(program.ends[2], text + length, sizeof text - 1 - length);
         CHECK(got > 0);
         length += (size_t)got;
     }
-    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
-    close(errors[0]);
+    end(&program, SIGKILL);
 }
 
 int main(int argc, char **argv)

@@ -24,29 +24,20 @@ static int allocate_and_exit(void)
     return 0;
 }
 
-static void start_program(const char *profile, int errors)
-{
-    char self[TEST_PATH_SIZE];
-    own_path(self);
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        CHECK(setenv("HAKMEM_SAMPLE_BYTES", "1000", 1) == 0);
-        CHECK(setenv("HAKMEM_PROFILE_FILE", profile, 1) == 0);
-        CHECK(setenv("TEST_PROFILE_KEPT", "1", 1) == 0);
-        CHECK(dup2(errors, 2) == 2);
-        execl(self, self, "allocate", (char *)NULL);
-        _exit(126);
-    }
-    wait_for_success(child, "program");
-}
+static char said[TEST_PATH_SIZE]; /* by both processes */
 
-static size_t read_all(int file, char *text, size_t size)
+static void start_program(const char *profile)
 {
-    ssize_t length = pread(file, text, size - 1, 0);
-    CHECK(length >= 0);
-    text[length] = '\0';
-    return (size_t)length;
+    const char *const variables[] = {"HAKMEM_SAMPLE_BYTES",
+                                     "1000",
+                                     "HAKMEM_PROFILE_FILE",
+                                     profile,
+                                     "TEST_PROFILE_KEPT",
+                                     "1",
+                                     NULL};
+    struct again program = start_again("allocate", AGAIN_ERRORS, variables);
+    read_to_end(program.ends[2], said, sizeof said);
+    wait_for_success(program.process, "program");
 }
 
 /* The sum of all live bytes of the line that starts at `text`. */
@@ -62,12 +53,12 @@ static long long live_bytes(const char *text)
 }
 
 /* With %p each process has a file of its own. */
-static void check_own_files(const char *directory, int errors)
+static void check_own_files(const char *directory)
 {
     char name[64];
     size_t files = 0;
     snprintf(name, sizeof name, "%s/100%%%%.%%p", directory);
-    start_program(name, errors);
+    start_program(name);
     DIR *stream = opendir(directory);
     CHECK(stream != NULL);
     for (struct dirent *entry; (entry = readdir(stream)) != NULL;) {
@@ -88,29 +79,26 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "allocate") == 0) {
         return allocate_and_exit();
     }
-    char directory[] = "/tmp/test_profile_file_XXXXXX", errors_path[] = "/tmp/test_errors_XXXXXX";
+    char directory[] = "/tmp/test_profile_file_XXXXXX";
     char profile[64], complaint[200];
-    int errors = mkstemp(errors_path);
-    CHECK(errors >= 0 && mkdtemp(directory) != NULL);
+    CHECK(mkdtemp(directory) != NULL);
     snprintf(profile, sizeof profile, "%s/profile", directory);
-    start_program(profile, errors);
+    start_program(profile);
     int file = open(profile, O_RDONLY | O_CLOEXEC);
     CHECK(file >= 0);
-    read_all(file, text, sizeof text);
+    read_to_end(file, text, sizeof text);
     const char *second = strchr(text, '\n');
     CHECK(strncmp(text, "{\"hakmem_profile\": ", 19) == 0 && second != NULL && second[1] == '{');
     /* 20 MB in 1,000 blocks, of which nearly all are sampled. */
     CHECK(live_bytes(text) > 19000000 && live_bytes(text) < 22000000);
     CHECK(live_bytes(second + 1) > 19000000 && live_bytes(second + 1) < 22000000);
     CHECK(unlink(profile) == 0);
-    check_own_files(directory, errors);
+    check_own_files(directory);
     CHECK(rmdir(directory) == 0);
-    start_program(profile, errors); /* there is no such directory now */
-    read_all(errors, text, sizeof text);
-    CHECK(unlink(errors_path) == 0);
+    start_program(profile); /* there is no such directory now */
     snprintf(complaint, sizeof complaint,
              "hakmem: cannot write the profile to %s: there is no such directory\n", profile);
-    const char *first = strstr(text, complaint);
+    const char *first = strstr(said, complaint);
     CHECK(first != NULL && strstr(first + 1, complaint) != NULL); /* of both processes */
     return 0;
 }

@@ -89,42 +89,21 @@ static int serve(const char *what)
 
 /* --- the test --- */
 
-struct program {
-    pid_t process;
-    int input;  /* a write end; closed: the program ends */
-    int errors; /* a read end */
-};
-
-static struct program start(const char *what, const char *file, const char *number)
+static struct again start(const char *what, const char *file, const char *number)
 {
-    char self[TEST_PATH_SIZE], byte;
-    int input[2], output[2], errors[2];
-    own_path(self);
-    CHECK(pipe2(input, O_CLOEXEC) == 0 && pipe2(output, O_CLOEXEC) == 0);
-    CHECK(pipe2(errors, O_CLOEXEC) == 0);
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        CHECK(file == NULL || setenv("HAKMEM_PROFILE_FILE", file, 1) == 0);
-        CHECK(setenv("HAKMEM_PROFILE_SIGNAL", number, 1) == 0);
-        CHECK(dup2(input[0], 0) == 0 && dup2(output[1], 1) == 1 && dup2(errors[1], 2) == 2);
-        execl(self, self, what, (char *)NULL);
-        _exit(126);
-    }
-    close(input[0]);
-    close(output[1]);
-    close(errors[1]);
-    CHECK(read(output[0], &byte, 1) == 1); /* it serves */
-    close(output[0]);
-    return (struct program){child, input[1], errors[0]};
+    const char *const variables[] = {"HAKMEM_PROFILE_SIGNAL", number,
+                                     file != NULL ? "HAKMEM_PROFILE_FILE" : NULL, file, NULL};
+    struct again program = start_again(what, AGAIN_INPUT | AGAIN_OUTPUT | AGAIN_ERRORS, variables);
+    await_byte(&program);
+    return program;
 }
 
-static int end(const struct program *program)
+/* Its input ends. */
+static int end(const struct again *program)
 {
     int status;
-    close(program->input);
+    close_ends(program);
     CHECK(waitpid(program->process, &status, 0) == program->process);
-    close(program->errors);
     CHECK(WIFEXITED(status));
     return WEXITSTATUS(status);
 }
@@ -165,7 +144,7 @@ static void test_each_signal_is_a_profile(const char *what, size_t signals, int 
 {
     char word[16];
     snprintf(word, sizeof word, "%d", number);
-    struct program program = start(what, profile, word);
+    struct again program = start(what, profile, word);
     for (size_t i = 1; i <= signals; i++) {
         CHECK(kill(program.process, number) == 0);
         wait_for_profiles(program.process, i);
@@ -180,9 +159,9 @@ static void test_child(void)
     char text[1000] = {
         0}; /* hakmem complains that there are no stacks, and the child says its id */
     size_t length = 0;
-    struct program program = start("child", profile, "10");
+    struct again program = start("child", profile, "10");
     for (const char *at = NULL; at == NULL || strchr(at, '.') == NULL;) {
-        ssize_t more = read(program.errors, text + length, sizeof text - 1 - length);
+        ssize_t more = read(program.ends[2], text + length, sizeof text - 1 - length);
         CHECK(more > 0);
         length += (size_t)more;
         at = strstr(text, "child ");
@@ -197,7 +176,7 @@ static void test_child(void)
 
 static void test_own_handler(void)
 {
-    struct program program = start("own", profile, "12");
+    struct again program = start("own", profile, "12");
     CHECK(kill(program.process, SIGUSR2) == 0);
     CHECK_EQUAL(end(&program), 3);
     CHECK_EQUAL(profiles_count(0), 1);
@@ -207,8 +186,8 @@ static void test_own_handler(void)
 static void test_complaint(const char *file, const char *number, const char *words)
 {
     char text[1000] = {0};
-    struct program program = start("sleep", file, number);
-    CHECK(read(program.errors, text, sizeof text - 1) > 0);
+    struct again program = start("sleep", file, number);
+    CHECK(read(program.ends[2], text, sizeof text - 1) > 0);
     if (strstr(text, words) == NULL) {
         dprintf(2, "no '%s' in: %s\n", words, text);
         FAIL("complaint");

@@ -32,8 +32,9 @@ static void take_its_number(void)
 }
 
 /* As root the directory is root's alone; others can lock only themselves out of theirs. */
-static int serve(const char *directory)
+static int serve(void)
 {
+    const char *directory = getenv("TEST_DIRECTORY");
     void (*const workers[])(void) = {keep_all, close_all, take_its_number};
     CHECK(geteuid() == 0 || chmod(directory, 0) == 0);
     for (size_t i = 0; i < sizeof workers / sizeof workers[0]; i++) {
@@ -50,59 +51,32 @@ static int serve(const char *directory)
     return 0;
 }
 
-static void start_server(const char *directory, const char *report, int errors)
-{
-    char self[TEST_PATH_SIZE];
-    own_path(self);
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        CHECK(setenv("HAKMEM_STATS", "json", 1) == 0);
-        CHECK(setenv("HAKMEM_STATS_FILE", report, 1) == 0);
-        CHECK(dup2(errors, 2) == 2);
-        execl(self, self, "serve", directory, (char *)NULL);
-        _exit(126);
-    }
-    wait_for_success(child, "server");
-}
-
-static size_t count_in(int file, const char *words)
-{
-    static char text[1 << 20];
-    ssize_t length = pread(file, text, sizeof text - 1, 0);
-    CHECK(length >= 0);
-    text[length] = '\0';
-    size_t count = 0;
-    for (const char *at = text; (at = strstr(at, words)) != NULL; at++) {
-        count++;
-    }
-    return count;
-}
-
 int main(int argc, char **argv)
 {
     prove_served();
-    if (argc > 2 && strcmp(argv[1], "serve") == 0) {
-        return serve(argv[2]);
+    if (argc > 1) {
+        return serve();
     }
     char directory[] = "/tmp/test_stats_file_XXXXXX";
-    char report[64], errors_path[] = "/tmp/test_stats_errors_XXXXXX", complaint[200];
-    int errors = mkstemp(errors_path);
-    CHECK(errors >= 0 && mkdtemp(directory) != NULL);
+    static char reports[1 << 20], said[TEST_PATH_SIZE];
+    char report[64], complaint[200];
+    CHECK(mkdtemp(directory) != NULL);
     snprintf(report, sizeof report, "%s/report", directory);
-    start_server(directory, report, errors);
+    const char *const variables[] = {
+        "HAKMEM_STATS", "json", "HAKMEM_STATS_FILE", report, "TEST_DIRECTORY", directory, NULL};
+    struct again server = start_again("serve", AGAIN_ERRORS, variables);
+    read_to_end(server.ends[2], said, sizeof said);
+    wait_for_success(server.process, "server");
     CHECK(chmod(directory, 0700) == 0);
     int file = open(report, O_RDONLY | O_CLOEXEC);
     CHECK(file >= 0);
+    read_to_end(file, reports, sizeof reports);
+    CHECK(unlink(report) == 0 && rmdir(directory) == 0);
     /* The server and its first worker; the others are refused. */
-    size_t reports = count_in(file, "{\"hakmem\": ");
+    CHECK_EQUAL(count_words(reports, "{\"hakmem\": "), 2);
     snprintf(complaint, sizeof complaint,
              "hakmem: cannot write the report to %s: permission denied\n", report);
-    size_t complaints = count_in(errors, complaint);
-    size_t lines = count_in(errors, "\n");
-    CHECK(unlink(report) == 0 && rmdir(directory) == 0 && unlink(errors_path) == 0);
-    CHECK_EQUAL(reports, 2);
-    CHECK_EQUAL(complaints, 2);
-    CHECK_EQUAL(lines, 2);
+    CHECK_EQUAL(count_words(said, complaint), 2);
+    CHECK_EQUAL(count_words(said, "\n"), 2);
     return 0;
 }
