@@ -16,7 +16,7 @@ headers=()
 for directory in /usr/include "/usr/include/$(uname -m)-linux-gnu"; do
     headers+=(-idirafter "$directory")
 done
-flags=(-std=gnu11 -O1 -D_GNU_SOURCE -DHAK_LEVEL=0 -Iinclude -Itests -Isrc "${headers[@]}")
+flags=(-std=gnu11 -O0 -D_GNU_SOURCE -DHAK_LEVEL=0 -Iinclude -Itests -Isrc "${headers[@]}")
 musl-gcc "${flags[@]}" -Wall -Wextra -Werror -DHAK_OVERRIDE=1 -fno-builtin-malloc -fvisibility=hidden \
     -c src/hakmem.c -o "$scratch/hakmem.o"
 musl-gcc "${flags[@]}" -static tests/model/test_model.c "$scratch/hakmem.o" -o "$scratch/model"

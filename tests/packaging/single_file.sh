@@ -35,7 +35,7 @@ done
 echo "one C file makes a program"
 
 # The same object serves C++, whose operators call malloc, and all other tests of this page.
-cc -O1 -fPIC -fvisibility=hidden -c single/hakmem.c -o hakmem.o
+cc -O0 -fPIC -fvisibility=hidden -c single/hakmem.c -o hakmem.o
 cc -shared hakmem.o -o libsingle.so
 if nm -D --defined-only libsingle.so | grep hak__; then
     fail "libsingle.so exports these"
@@ -68,7 +68,7 @@ echo "profiles name the program's functions"
 
 # Beside the C library's malloc; by another compiler if there is one.
 compiler=$(command -v clang || echo cc)
-"$compiler" -O1 -DHAK_OVERRIDE=0 -Iinclude -Itests "$TEST_ROOT/tests/model/test_model.c" single/hakmem.c -pthread -lm -o model
+"$compiler" -O0 -DHAK_OVERRIDE=0 -Iinclude -Itests "$TEST_ROOT/tests/model/test_model.c" single/hakmem.c -pthread -lm -o model
 ./model --seconds 1 >/dev/null || fail "the model finds a difference"
 echo "hakmem's own names pass the model, by $("$compiler" --version | head -n 1)"
 
