@@ -100,8 +100,6 @@ give_up() {
 
 prove "$(command -v initdb)" --version
 run_server env >"$work/reference"
-for run in 1 2; do
-    run_server "${on_hakmem[@]}" >"$work/actual"
-    alike "answers of run $run" "$work/reference" "$work/actual"
-done
-say "2 runs alike; $(grep 'actually processed' "$work/actual")"
+run_server "${on_hakmem[@]}" >"$work/actual"
+alike "answers" "$work/reference" "$work/actual"
+say "alike; $(grep 'actually processed' "$work/actual")"
