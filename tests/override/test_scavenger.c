@@ -285,26 +285,21 @@ static void run_without(void)
     CHECK_EQUAL(threads_count(false), 1);
 }
 
-static void run_self(const char *self, const char *part, const char *scavenger, int delay_ms)
+static void run_self(const char *part, const char *scavenger, int delay_ms)
 {
     char delay[16];
-    pid_t child = fork();
-    if (child == 0) {
-        snprintf(delay, sizeof delay, "%d", delay_ms);
-        CHECK(setenv("HAKMEM_PURGE_DELAY_MS", delay, 1) == 0);
-        CHECK(setenv("HAKMEM_SCAVENGER", scavenger, 1) == 0);
-        execl(self, self, part, (char *)NULL);
-        _exit(126);
-    }
-    wait_for(child);
+    snprintf(delay, sizeof delay, "%d", delay_ms);
+    const char *const variables[] = {"HAKMEM_PURGE_DELAY_MS", delay, "HAKMEM_SCAVENGER", scavenger,
+                                     NULL};
+    wait_for(start_again(part, 0, variables).process);
 }
 
 int main(int count, char **arguments)
 {
     if (count == 1) {
-        run_self(arguments[0], "with", "1", DELAY_MS);
-        run_self(arguments[0], "end", "1", LONG_DELAY_MS);
-        run_self(arguments[0], "without", "0", DELAY_MS);
+        run_self("with", "1", DELAY_MS);
+        run_self("end", "1", LONG_DELAY_MS);
+        run_self("without", "0", DELAY_MS);
         run_self_pressed(arguments[0]);
     } else if (strcmp(arguments[1], "with") == 0) {
         run_with();

@@ -81,34 +81,12 @@ static void run_thread(void)
     CHECK(pthread_join(thread, NULL) == 0);
 }
 
-/* Runs this program again. Returns how it ended, and the last byte that it wrote to the file. */
-static int run_self(const char *what, const char *names[], const char *path, char *last)
+/* Runs this program again; how it ended. */
+static int run_self(const char *what, const char *const *variables)
 {
-    char self[TEST_PATH_SIZE];
     int status;
-    own_path(self);
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        for (size_t i = 0; names[i] != NULL; i += 2) {
-            CHECK(setenv(names[i], names[i + 1], 1) == 0);
-        }
-        CHECK(path == NULL || setenv("HAKMEM_STATS_FILE", path, 1) == 0);
-        execl(self, self, what, (char *)NULL);
-        _exit(126);
-    }
-    CHECK(waitpid(child, &status, 0) == child);
-    *last = '\0';
-    if (path != NULL) {
-        char text[10000];
-        int file = open(path, O_RDONLY | O_CLOEXEC);
-        ssize_t length;
-        while (file >= 0 && (length = read(file, text, sizeof text)) > 0) {
-            *last = text[length - 1];
-        }
-        close(file);
-        unlink(path);
-    }
+    struct again program = start_again(what, 0, variables);
+    CHECK(waitpid(program.process, &status, 0) == program.process);
     return status;
 }
 
@@ -122,9 +100,9 @@ static void run_all(void)
         {"HAKMEM_LEARN", "/tmp/hakmem-small-stack-learned", NULL},
     };
     static const char *ends[] = {"exit", "_exit", "signal"};
-    char path[] = "/tmp/small_stack_XXXXXX", last;
+    char path[] = "/tmp/small_stack_XXXXXX";
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
-        int status = run_self("coroutine", settings[i], NULL, &last);
+        int status = run_self("coroutine", settings[i]);
         if (status != 0) {
             dprintf(2, "%s: status %d\n", settings[i][0] != NULL ? settings[i][0] : "-", status);
             FAIL("the small stack was not enough");
@@ -134,10 +112,17 @@ static void run_all(void)
     int file = mkstemp(path);
     CHECK(file >= 0 && close(file) == 0);
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
-        const char *names[] = {"HAKMEM_STATS", "json", "HAKMEM_STATS_SIGNAL", "1", NULL};
-        int status = run_self(ends[i], names, path, &last);
-        if (status != (strcmp(ends[i], "signal") == 0 ? SIGTERM : 0) || last != '\n') {
-            dprintf(2, "%s: status %d, last byte %d\n", ends[i], status, last);
+        static char report[100000];
+        const char *const variables[] = {
+            "HAKMEM_STATS", "json", "HAKMEM_STATS_SIGNAL", "1", "HAKMEM_STATS_FILE", path, NULL};
+        int status = run_self(ends[i], variables);
+        file = open(path, O_RDONLY | O_CLOEXEC);
+        CHECK(file >= 0);
+        size_t length = read_to_end(file, report, sizeof report);
+        CHECK(unlink(path) == 0);
+        if (status != (strcmp(ends[i], "signal") == 0 ? SIGTERM : 0) || length == 0 ||
+            report[length - 1] != '\n') {
+            dprintf(2, "%s: status %d, %zu bytes\n", ends[i], status, length);
             FAIL("the thread's end was not as it should be");
         }
     }

@@ -87,30 +87,18 @@ static int run(void)
 /* This program again, on `preload` or on the C library. */
 static struct cost cost_with(const char *preload)
 {
-    char self[TEST_PATH_SIZE];
-    int channel[2];
     struct cost cost;
-    own_path(self);
-    CHECK(pipe(channel) == 0);
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        CHECK(preload == NULL ? unsetenv("LD_PRELOAD") == 0
-                              : setenv("LD_PRELOAD", preload, 1) == 0);
-        CHECK(dup2(channel[1], 1) == 1);
-        execl(self, self, "run", (char *)NULL);
-        _exit(126);
-    }
-    close(channel[1]);
-    ssize_t length = read(channel[0], &cost, sizeof cost);
-    close(channel[0]);
+    const char *const variables[] = {"LD_PRELOAD", preload, NULL};
+    struct again program = start_again("run", AGAIN_OUTPUT, variables);
+    ssize_t length = read(program.ends[1], &cost, sizeof cost);
+    close_ends(&program);
     if (length != (ssize_t)sizeof cost) { /* this machine has no room for so many */
         int status;
-        CHECK(waitpid(child, &status, 0) == child);
+        CHECK(waitpid(program.process, &status, 0) == program.process);
         bool skipped = WIFEXITED(status) && WEXITSTATUS(status) == TEST_SKIPPED;
         _exit(skipped ? TEST_SKIPPED : 1);
     }
-    wait_for_success(child, preload != NULL ? preload : "the C library");
+    wait_for_success(program.process, *preload != '\0' ? preload : "the C library");
     return cost;
 }
 
@@ -121,7 +109,7 @@ int main(int argc, char **argv)
     }
     prove_preloaded();
     struct cost ours = cost_with(preloaded_library_path());
-    struct cost theirs = cost_with(NULL);
+    struct cost theirs = cost_with("");
     dprintf(1,
             "a thread costs %zu bytes of memory and %zu of address space, the C library's %zu "
             "and %zu\n",
