@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_slab.c: slab/slab: carving, refilling, returning, giving empty slabs back. What other threads
- * free is in threads/, model/ and protocol/.
+/* test_slab.c: slab/slab: carving, refilling, returning, giving empty slabs back. Frees of other
+ * threads are asked by threads/, model/ and protocol/.
  *
  * ctest: no-qemu
  */
