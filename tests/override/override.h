@@ -245,8 +245,8 @@ static inline size_t resident_bytes(void)
     return strtoul(second, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* This program, run anew. Its standard input, output and error are pipes where they were asked for; the
- * other ends are here, -1 else. */
+/* This program, run anew. Its standard input, output and error are pipes where they were asked for;
+ * the other ends are here, -1 else. */
 struct again {
     pid_t process;
     int ends[3];
