@@ -210,37 +210,19 @@ static void map_classes(struct report_writer *writer, const struct map_sums *sum
     hak__report_list_end(writer);
 }
 
-static size_t map_resident(uintptr_t address, size_t size)
-{
-    size_t resident = 0;
-    for (size_t part; size != 0; address += part, size -= part) {
-        part = size < OS_RESIDENT_SIZE_MAX ? size : OS_RESIDENT_SIZE_MAX;
-        size_t bytes = hak__os_resident((const void *)address, part);
-        resident += bytes != SIZE_MAX ? bytes : 0;
-    }
-    return resident;
-}
-
-static bool map_next_whales(struct whale_list *list)
-{
-    if (!hak__gate_enter_patiently()) {
-        return false;
-    }
-    bool more = hak__whale_list_next(list);
-    hak__gate_leave();
-    return more;
-}
-
 static void map_whales(struct report_writer *writer)
 {
+    struct resident resident = {.known = false};
     struct whale_list list = {.after = 0};
     hak__report_list_begin(writer, "whales", NULL);
-    while (map_next_whales(&list)) {
+    while (hak__resident_next_whales(&resident, &list)) {
         for (uint32_t i = 0; i < list.count; i++) {
             const struct whale_view *view = &list.views[i];
-            REPORT_RECORD(writer, {"address", view->address, NULL}, {"bytes", view->size, NULL},
-                          {"resident_bytes", map_resident(view->address, view->size), NULL},
-                          {"kept", view->kept, NULL}, {"age_ms", view->age_ms, NULL});
+            uintptr_t end = view->address + view->size;
+            REPORT_RECORD(
+                writer, {"address", view->address, NULL}, {"bytes", view->size, NULL},
+                {"resident_bytes", hak__resident_bytes(&resident, view->address, end), NULL},
+                {"kept", view->kept, NULL}, {"age_ms", view->age_ms, NULL});
         }
     }
     hak__report_list_end(writer);

@@ -102,7 +102,7 @@ static void report_tiers(struct report_writer *writer, const struct report *repo
         {"whales_small_count", whales->small_count,
          "of at most 2 MiB: emergency memory, alignments above 2 MiB"},
         {"whale_cached_bytes", whales->cached_bytes, "in freed whales kept"},
-        {"span_resident_bytes", report_known(summary, summary->resident.spans),
+        {"span_resident_bytes", report_known(summary, resident_spans(&summary->resident)),
          "resident bytes of spans in use"},
         {"whale_resident_bytes", report_known(summary, summary->resident.whales),
          "resident bytes of whales in use"},

@@ -4,6 +4,7 @@
 #define HAK_OBSERVE_REPORT_H
 
 #include "control/census.h"
+#include "observe/heap_look.h"
 #include "observe/modules.h"
 #include "observe/report_writer.h"
 #include "observe/sites.h"
@@ -46,18 +47,29 @@ HAK_HIDDEN extern const struct summary_name hak__summary_names[SUMMARY_PARTS];
 
 /* Bytes. */
 struct resident {
-    bool known; /* false: the kernel did not answer, or this thread was refused; all others are 0 */
+    bool known; /* false: the kernel did not answer, or this thread was refused */
+    bool refused;
+    uint32_t answers, failures;    /* system calls */
     uint64_t classes[CLASS_COUNT]; /* slabs */
-    uint64_t spans;                /* in use */
-    uint64_t spans_kept;           /* that heaps keep, and slices on their way to a new owner */
-    uint64_t slices_free;          /* in free slices of superslabs */
+    uint64_t slices[SLICE_KINDS];  /* other slices of superslabs */
     uint64_t whales;               /* in use */
     uint64_t whales_kept;
     uint64_t tables; /* owner words, slab metadata, heaps, threads, tables of whales */
 };
 
-/* Fills `*resident`. Begins at the gate, and lets a fork that waits go first. No lock held. */
+/* Fills `*resident`. Begins at the gate several times, and waits for forks. No lock held. */
 HAK_HIDDEN void hak__resident_take(struct resident *resident);
+/* Resident bytes of the pages from `start` to `end`; parts that are unmapped count 0. Adds to the
+ * answers and failures of `resident`. */
+HAK_HIDDEN uint64_t hak__resident_bytes(struct resident *resident, uintptr_t start, uintptr_t end);
+/* hak__whale_list_next, inside the gate for as long as it takes. False: also if refused. */
+HAK_HIDDEN bool hak__resident_next_whales(struct resident *resident, struct whale_list *list);
+
+/* Bytes of spans in use, with sampled objects. */
+HAK_INLINE uint64_t resident_spans(const struct resident *resident)
+{
+    return resident->slices[SLICE_SPAN] + resident->slices[SLICE_SAMPLED];
+}
 
 struct summary {
     struct os_memory memory;

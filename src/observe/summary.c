@@ -86,8 +86,10 @@ void hak__summary_take(struct summary *summary, const struct census *census)
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         summary_add_class(summary, &census->classes[class_index], class_index);
     }
-    parts[SUMMARY_IN_USE] += resident->spans + resident->whales;
-    parts[SUMMARY_KEPT] = resident->spans_kept + resident->slices_free + resident->whales_kept;
+    parts[SUMMARY_IN_USE] += resident_spans(resident) + resident->whales;
+    parts[SUMMARY_KEPT] = resident->slices[SLICE_KEPT] + resident->slices[SLICE_FREE_CLEAN] +
+                          resident->slices[SLICE_FREE_DIRTY] + resident->slices[SLICE_FREE_AGED] +
+                          resident->whales_kept;
     parts[SUMMARY_TABLES] = resident->tables;
     summary_fit(summary);
     uint64_t free = parts[SUMMARY_FREE_IN_SLABS];
@@ -104,7 +106,7 @@ uint64_t hak__summary_part(const struct summary *summary, uint32_t part)
 uint64_t hak__summary_class_bytes(const struct summary *summary, uint32_t class_index)
 {
     return class_index < CLASS_COUNT    ? summary->resident.classes[class_index]
-           : class_index == CLASS_COUNT ? summary->resident.spans
+           : class_index == CLASS_COUNT ? resident_spans(&summary->resident)
                                         : summary->resident.whales;
 }
 

@@ -182,11 +182,6 @@ HAK_HIDDEN int hak__os_populate(void *address, size_t size);
  * say. The page map lies on the stack: 512 bytes for 2 MiB. Twice: 1 KiB. Half: twice the calls. */
 #define OS_RESIDENT_SIZE_MAX ((size_t)2 << 20)
 HAK_HIDDEN size_t hak__os_resident(const void *address, size_t size);
-/* The same for each part of such a range: bytes[i] becomes the resident bytes of part i. `size` is
- * also a multiple of `part`, a power of two that may be smaller than an OS page. A part of a
- * resident page is resident. */
-HAK_HIDDEN void hak__os_resident_parts(const void *address, size_t size, size_t part,
-                                       uint32_t *bytes);
 /* Looks which pages of a range are resident: the lowest bit of pages[i] says it of OS page i. For
  * reports; the call is not counted. -ENOMEM: a part of the range is not mapped. */
 HAK_HIDDEN int hak__os_look(const void *address, size_t size, unsigned char *pages);
