@@ -144,7 +144,7 @@ static void map_superslab(struct report_writer *writer, const struct heap_look *
     map_put_resident(&text, look);
     resident[text.length] = '\0';
     hak__report_record_begin(writer);
-    REPORT_NUMBERS(writer, {"index", look->index, NULL}, {"claimed", look->claimed, NULL});
+    REPORT_NUMBERS(writer, {"index", look->index}, {"claimed", look->claimed});
     hak__report_string(writer, "pages", look->split ? "split" : look->huge ? "huge" : "small", "");
     hak__report_string(writer, "slices", slices, "");
     hak__report_string(writer, "resident", resident, "");
@@ -179,8 +179,8 @@ static void map_slices(struct report_writer *writer, const struct map_sums *sums
     for (uint32_t kind = 0; kind < SLICE_KINDS; kind++) {
         hak__report_record_begin(writer);
         hak__report_string(writer, "kind", names[kind], "");
-        REPORT_NUMBERS(writer, {"count", sums->slices[kind], NULL},
-                       {"resident_bytes", sums->resident_bytes[kind], NULL});
+        REPORT_NUMBERS(writer, {"count", sums->slices[kind]},
+                       {"resident_bytes", sums->resident_bytes[kind]});
         hak__report_record_end(writer);
     }
     hak__report_list_end(writer);
@@ -198,14 +198,13 @@ static void map_classes(struct report_writer *writer, const struct map_sums *sum
             continue;
         }
         cached = cached < of_class->out_count ? cached : of_class->out_count;
-        REPORT_RECORD(
-            writer, {"class", class_index, NULL}, {"object_bytes", size_class->object_size, NULL},
-            {"slab_slices", size_class->slab_slices, NULL},
-            {"slab_objects", size_class->objects_per_slab, NULL},
-            {"slabs", of_class->slabs_count, NULL}, {"in_use", of_class->out_count - cached, NULL},
-            {"cached", cached, NULL}, {"free", of_class->free_count, NULL},
-            {"not_carved", of_class->not_carved_count, NULL},
-            {"resident_bytes", of_class->resident_bytes, NULL});
+        REPORT_RECORD(writer, {"class", class_index}, {"object_bytes", size_class->object_size},
+                      {"slab_slices", size_class->slab_slices},
+                      {"slab_objects", size_class->objects_per_slab},
+                      {"slabs", of_class->slabs_count}, {"in_use", of_class->out_count - cached},
+                      {"cached", cached}, {"free", of_class->free_count},
+                      {"not_carved", of_class->not_carved_count},
+                      {"resident_bytes", of_class->resident_bytes});
     }
     hak__report_list_end(writer);
 }
@@ -219,10 +218,9 @@ static void map_whales(struct report_writer *writer)
         for (uint32_t i = 0; i < list.count; i++) {
             const struct whale_view *view = &list.views[i];
             uintptr_t end = view->address + view->size;
-            REPORT_RECORD(
-                writer, {"address", view->address, NULL}, {"bytes", view->size, NULL},
-                {"resident_bytes", hak__resident_bytes(&resident, view->address, end), NULL},
-                {"kept", view->kept, NULL}, {"age_ms", view->age_ms, NULL});
+            REPORT_RECORD(writer, {"address", view->address}, {"bytes", view->size},
+                          {"resident_bytes", hak__resident_bytes(&resident, view->address, end)},
+                          {"kept", view->kept}, {"age_ms", view->age_ms});
         }
     }
     hak__report_list_end(writer);
@@ -238,9 +236,9 @@ static void map_header(struct report_writer *writer)
     hak__report_string(writer, "program", program != NULL ? program : "", "");
     /* Before the first allocation there is no window. */
     uintptr_t base = window_contains_slice(0) ? hak__window.base : 0;
-    REPORT_NUMBERS(writer, {"time", hak__os_wall_clock_s(), NULL},
-                   {"page_bytes", hak__os_page_size(), NULL}, {"slice_bytes", SLICE_SIZE, NULL},
-                   {"superslab_slices", SUPERSLAB_SLICES, NULL}, {"base", base, NULL});
+    REPORT_NUMBERS(writer, {"time", hak__os_wall_clock_s()}, {"page_bytes", hak__os_page_size()},
+                   {"slice_bytes", SLICE_SIZE}, {"superslab_slices", SUPERSLAB_SLICES},
+                   {"base", base});
     hak__report_section_end(writer);
 }
 
@@ -258,14 +256,15 @@ static void map_totals(struct report_writer *writer)
 {
     struct hak_stats stats;
     hak_stats_get(&stats);
-    REPORT_SECTION(
-        writer, "totals", {"bytes_mapped", stats.bytes_mapped, NULL},
-        {"bytes_metadata", stats.bytes_metadata, NULL}, {"bytes_in_use", stats.bytes_in_use, NULL},
-        {"bytes_cached", stats.bytes_cached, NULL},
-        {"bytes_free_dirty", stats.bytes_free_dirty, NULL},
-        {"objects_in_use", stats.objects_in_use_count, NULL}, {"heaps", stats.heaps_count, NULL},
-        {"heaps_parked", stats.heaps_parked_count, NULL}, {"threads", stats.threads_count, NULL},
-        {"superslabs", stats.superslabs_count, NULL}, {"whales", stats.whales_count, NULL});
+    hak__report_section_begin(writer, "totals");
+    REPORT_NUMBERS(writer, {"bytes_mapped", stats.bytes_mapped},
+                   {"bytes_metadata", stats.bytes_metadata}, {"bytes_in_use", stats.bytes_in_use},
+                   {"bytes_cached", stats.bytes_cached},
+                   {"bytes_free_dirty", stats.bytes_free_dirty},
+                   {"objects_in_use", stats.objects_in_use_count}, {"heaps", stats.heaps_count},
+                   {"heaps_parked", stats.heaps_parked_count}, {"threads", stats.threads_count},
+                   {"superslabs", stats.superslabs_count}, {"whales", stats.whales_count});
+    hak__report_section_end(writer);
 }
 
 void hak_heap_map(hak_report_sink *sink, void *argument)
