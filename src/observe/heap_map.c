@@ -168,13 +168,8 @@ static void map_superslabs(struct report_writer *writer, struct map_sums *sums)
 
 static void map_slices(struct report_writer *writer, const struct map_sums *sums)
 {
-    static const char *const names[] = {[SLICE_FREE_CLEAN] = "free_clean",
-                                        [SLICE_FREE_DIRTY] = "free_dirty",
-                                        [SLICE_FREE_AGED] = "free_aged",
-                                        [SLICE_KEPT] = "kept_spans",
-                                        [SLICE_SPAN] = "spans",
-                                        [SLICE_SLAB] = "slabs",
-                                        [SLICE_SAMPLED] = "sampled"};
+    static const char *const names[SLICE_KINDS] = {
+        "free_clean", "free_dirty", "free_aged", "kept_spans", "spans", "slabs", "sampled"};
     hak__report_list_begin(writer, "slices", NULL);
     for (uint32_t kind = 0; kind < SLICE_KINDS; kind++) {
         hak__report_record_begin(writer);

@@ -166,17 +166,13 @@ static void observer_answer(struct os_shared *shared, uint32_t number)
 static uint64_t observer_start_time(void)
 {
     char text[1024];
-    long length = hak__os_read_file("/proc/self/stat", text, sizeof text - 1);
-    text[length > 0 ? length : 0] = '\0';
+    (void)hak__os_read_text("/proc/self/stat", text, sizeof text);
     const char *at = strrchr(text, ')');
     for (int field = 2; at != NULL && field < 22; field++) {
         at = strchr(at + 1, ' ');
     }
-    uint64_t value = 0;
-    for (; at != NULL && at[1] >= '0' && at[1] <= '9'; at++) {
-        value = value * 10 + (uint64_t)(at[1] - '0');
-    }
-    return value;
+    at = at != NULL ? at + 1 : "";
+    return hak__text_number(&at);
 }
 
 /* Containers may share /dev/shm, as those of a Kubernetes pod do, and each has a process 1.

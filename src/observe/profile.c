@@ -10,6 +10,7 @@
 #include "core/knobs.h"
 #include "core/options.h"
 #include "heap/heap.h"
+#include "observe/guard.h"
 #include "observe/loaded.h"
 #include "observe/modules.h"
 #include "observe/report_writer.h"
@@ -244,7 +245,7 @@ void hak_profile_write(hak_report_sink *sink, void *argument)
     hak__report_end(&writer);
 }
 
-/* --- the profile at exit --- */
+/* --- the profile at exit, and the start of the profile and of the guard --- */
 
 static struct exit_file profile_file = {
     .name = &hak__settings.profile_file, .what = "profile", .kept = {-1, 0, 0}};
@@ -265,6 +266,10 @@ __attribute__((constructor(102))) static void profile_begin(void)
     if (profile_is_wanted()) {
         (void)profile_start(period == UINT64_MAX ? 0 : (size_t)period, false);
     }
+    if (hak__knobs.guard != 0) {
+        (void)hak__stacks_start(false);
+        hak__os_fault_watch(hak__guard_fault);
+    }
     if (hak__settings.profile_file != NULL) {
         hak__exit_file_open(&profile_file);
     }
@@ -274,7 +279,8 @@ __attribute__((constructor(102))) static void profile_begin(void)
 /* A static program's unwinder is ready only now. */
 __attribute__((constructor)) static void profile_find_stacks(void)
 {
-    if (profile_is_wanted() && !hak__stacks_start(false)) {
+    bool found = (!profile_is_wanted() && hak__knobs.guard == 0) || hak__stacks_start(false);
+    if (profile_is_wanted() && !found) {
         hak__diagnose_warn("the profile has no stacks, because the program does not use "
                            "libgcc_s.so.1; add that to LD_PRELOAD, behind libhakmem.so",
                            NULL);

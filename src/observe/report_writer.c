@@ -107,11 +107,9 @@ static void find_enter(struct report_writer *writer, const char *name)
 
 static void find_leave(struct report_writer *writer)
 {
-    size_t length = writer->group.length;
-    while (length != 0 && writer->group_name[--length] != '.') {
-    }
-    writer->group.length = length;
-    writer->group_name[length] = '\0';
+    char *dot = strrchr(writer->group_name, '.'), *end = dot != NULL ? dot : writer->group_name;
+    *end = '\0';
+    writer->group.length = (size_t)(end - writer->group_name);
 }
 
 /* For hak__report_list_names. Records begin with a number for a name, so inside one the group's
@@ -291,14 +289,6 @@ const char *hak__report_scale(char text[16], uint64_t bytes)
                : hak__text_make(text, 16, "%lu.%lu %s", whole, rest * 10 / 1024, units[unit - 1]);
 }
 
-static bool report_is_of_bytes(const char *key)
-{
-    while (*key != '\0' && hak__text_after(key, "bytes") == NULL) {
-        key++;
-    }
-    return *key != '\0';
-}
-
 void hak__report_number(struct report_writer *writer, const char *key, uint64_t value,
                         const char *help)
 {
@@ -313,7 +303,7 @@ void hak__report_number(struct report_writer *writer, const char *key, uint64_t 
         }
         return;
     }
-    if (known && report_is_of_bytes(key)) {
+    if (known && strstr(key, "bytes") != NULL) {
         hak__report_scale(unit, value);
     }
     report_put_field(writer, key, known ? digits : "unknown", unit, help);
@@ -324,13 +314,6 @@ void hak__report_numbers(struct report_writer *writer, const struct report_numbe
     for (; numbers->key != NULL; numbers++) {
         hak__report_number(writer, numbers->key, numbers->value, "");
     }
-}
-
-void hak__report_record(struct report_writer *writer, const struct report_number *numbers)
-{
-    hak__report_record_begin(writer);
-    hak__report_numbers(writer, numbers);
-    hak__report_record_end(writer);
 }
 
 void hak__report_metric(struct report_writer *writer, const char *name, const char *label,

@@ -95,19 +95,20 @@ HAK_HIDDEN void hak__report_string(struct report_writer *writer, const char *key
 /* A string: the number with 0x, or "". */
 HAK_HIDDEN void hak__report_hex(struct report_writer *writer, const char *key, uint64_t value,
                                 bool known);
-/* Several numbers without help, up to one without a key; the second as a whole record. */
+/* Several numbers without help, up to one without a key. */
 struct report_number {
     const char *key;
     uint64_t value;
 };
 HAK_HIDDEN void hak__report_numbers(struct report_writer *writer,
                                     const struct report_number *numbers);
-HAK_HIDDEN void hak__report_record(struct report_writer *writer,
-                                   const struct report_number *numbers);
 #define REPORT_NUMBERS(writer, ...)                                                                \
     hak__report_numbers(writer, (const struct report_number[]){__VA_ARGS__, {NULL, 0}})
+/* The same as a whole record. */
 #define REPORT_RECORD(writer, ...)                                                                 \
-    hak__report_record(writer, (const struct report_number[]){__VA_ARGS__, {NULL, 0}})
+    hak__report_record_begin(writer);                                                              \
+    REPORT_NUMBERS(writer, __VA_ARGS__);                                                           \
+    hak__report_record_end(writer)
 
 /* --- figures, which Prometheus' text may have, too ---
  *

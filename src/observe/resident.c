@@ -101,6 +101,8 @@ static uint64_t look_at_tables(struct resident *resident)
 {
     uintptr_t low, high;
     uint64_t bytes = 0;
+    size_t size;
+    const void *chunk = NULL, *bits = NULL;
     if (hak__window_pair(0, &low, &high)) {
         bytes += hak__resident_bytes(resident, low, high);
     }
@@ -109,17 +111,13 @@ static uint64_t look_at_tables(struct resident *resident)
         bytes += look_at_slab_metadata(resident, high);
     }
     for (uint32_t i = 0; i < superslab_parts(); i++) {
-        size_t size = hak__superslab_part_bytes(i, &low);
+        size = hak__superslab_part_bytes(i, &low);
         bytes += hak__resident_bytes(resident, low, low + size);
     }
-    const void *chunk = hak__metadata_newest();
-    for (; chunk != NULL; chunk = hak__metadata_before(chunk)) {
-        low = (uintptr_t)chunk;
-        bytes += hak__resident_bytes(resident, low, low + hak__metadata_size(chunk));
+    while ((chunk = hak__metadata_before(chunk, &size)) != NULL) {
+        bytes += hak__resident_bytes(resident, (uintptr_t)chunk, (uintptr_t)chunk + size);
     }
-    size_t size;
-    const void *bits = hak__slab_bits_before(NULL, &size);
-    for (; bits != NULL; bits = hak__slab_bits_before(bits, &size)) {
+    while ((bits = hak__slab_bits_before(bits, &size)) != NULL) {
         bytes += hak__resident_bytes(resident, (uintptr_t)bits, (uintptr_t)bits + size);
     }
     return bytes;

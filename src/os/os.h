@@ -342,6 +342,9 @@ HAK_HIDDEN struct os_kept hak__os_keep_append(const char *path);
 HAK_HIDDEN bool hak__os_is_kept(const struct os_kept *kept);
 /* Reads the first `size` bytes of a file at most. Returns the bytes read, or -errno. */
 HAK_HIDDEN long hak__os_read_file(const char *path, char *buffer, size_t size);
+/* Reads the start of a file as a string in `text`, which has `size` bytes. "": it cannot be read.
+ * True: that is all of it. */
+HAK_HIDDEN bool hak__os_read_text(const char *path, char *text, size_t size);
 /* Writes these bytes to the file instead of what it has, which others never see empty. Makes it if
  * there is none, with mode 0600. Follows no link. No cancellation point. Returns 0, or -errno. */
 HAK_HIDDEN int hak__os_update_file(const char *path, const char *data, size_t size);
