@@ -17,7 +17,6 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-#define OS_PAGE_SIZE_MIN 4096u
 /* A gap of fewer pages without memory is cleared with its neighbours, which takes less time than a
  * system call (docs/decisions/0039). Twice: fewer system calls, and more pages to read. Half: the
  * reverse. */
