@@ -167,16 +167,17 @@ static struct superslab look_copy_maps(struct heap_look *look)
 
 static void look_residency(struct heap_look *look)
 {
-    unsigned char pages[SUPERSLAB_SIZE / OS_PAGE_SIZE_MIN];
+    unsigned char pages[SUPERSLAB_SIZE / OS_PAGE_SIZE_MIN] = {0};
     const void *start = window_slice_address(look->index * SUPERSLAB_SLICES);
-    size_t page = hak__os_page_size(), step = page < SLICE_SIZE ? page : SLICE_SIZE;
+    size_t page = hak__os_page_size(), in_slice = SLICE_SIZE / page; /* 0: a page is two slices */
     size_t size = bits_align_up(look->claimed * SLICE_SIZE, page);
     look->answered = hak__os_look(start, size, pages) == 0;
     for (size_t i = 0; i < look->claimed; i++) {
-        look->resident[i] = 0;
-        for (size_t at = i * SLICE_SIZE; look->answered && at < (i + 1) * SLICE_SIZE; at += step) {
-            look->resident[i] += (pages[at / page] & 1) * (uint32_t)step;
+        size_t resident = in_slice == 0 ? (pages[i * SLICE_SIZE / page] & 1) * SLICE_SIZE : 0;
+        for (size_t j = i * in_slice; j < (i + 1) * in_slice; j++) {
+            resident += (pages[j] & 1) * page;
         }
+        look->resident[i] = (uint32_t)resident;
     }
 }
 

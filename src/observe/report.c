@@ -25,22 +25,26 @@ static void report_summary(struct report_writer *writer, const struct summary *s
     hak__report_metric(writer, "resident_bytes", "part",
                        "what resident memory is used for; the sum is hakmem_rss_bytes");
     hak__report_section_begin(writer, "summary");
-#define X(part, name, title, help)                                                                 \
-    {#name "_bytes", hak__summary_part(summary, part), help, "=" #name},
     REPORT_FIGURES(
-        writer, {"rss_bytes", summary->memory.rss, "resident memory of the process", "rss_bytes"},
-        SUMMARY_PART_LIST(X){"returnable_bytes", hak__summary_part(summary, SUMMARY_KEPT),
-                             "hak_trim would return them to the OS now", NULL},
-        {"peak_rss_bytes", summary->memory.peak_rss, "the most resident memory since exec",
-         "peak_rss_bytes"},
-        {"swapped_bytes", summary->memory.swapped, "memory in swap areas; not part of RSS",
-         "swapped_bytes"},
-        {"rounding_requests_count", summary->requests_count,
-         "requests that the estimate of rounding rests on", NULL},
-        {"fragmentation_permille", report_known(summary, summary->fragmentation),
-         "resident bytes free in slabs, as a part of them and of blocks in use",
-         "fragmentation_permille"});
-#undef X
+        writer, {"rss_bytes", summary->memory.rss, "resident memory of the process", "rss_bytes"});
+    for (uint32_t part = 0; part < SUMMARY_PARTS; part++) {
+        const struct summary_name *name = &hak__summary_names[part];
+        uint64_t bytes = hak__summary_part(summary, part);
+        hak__report_figure(writer,
+                           (struct report_figure){name->key, bytes, name->help, name->metric});
+    }
+    REPORT_FIGURES(writer,
+                   {"returnable_bytes", hak__summary_part(summary, SUMMARY_KEPT),
+                    "hak_trim would return them to the OS now", NULL},
+                   {"peak_rss_bytes", summary->memory.peak_rss,
+                    "the most resident memory since exec", "peak_rss_bytes"},
+                   {"swapped_bytes", summary->memory.swapped,
+                    "memory in swap areas; not part of RSS", "swapped_bytes"},
+                   {"rounding_requests_count", summary->requests_count,
+                    "requests that the estimate of rounding rests on", NULL},
+                   {"fragmentation_permille", report_known(summary, summary->fragmentation),
+                    "resident bytes free in slabs, as a part of them and of blocks in use",
+                    "fragmentation_permille"});
     hak__report_section_end(writer);
 }
 
@@ -424,15 +428,15 @@ bool hak_summary_read(struct hak_summary *summary, size_t size)
     hak__census_take(&census);
     hak__summary_take(&taken, &census);
 #define X(part, name, title, help) .name = hak__summary_part(&taken, part),
-    struct hak_summary filled = {
-        .version = HAK_STATS_VERSION,
-        .size = (uint32_t)(size < sizeof filled ? size : sizeof filled),
-        .rss = taken.memory.rss,
-        SUMMARY_PART_LIST(X).peak_rss = taken.memory.peak_rss,
-        .swapped = taken.memory.swapped,
-        .rounding_requests_count = taken.requests_count,
-        .fragmentation_permille = report_known(&taken, taken.fragmentation),
-    };
+    struct hak_summary filled = {.version = HAK_STATS_VERSION,
+                                 .size = (uint32_t)(size < sizeof filled ? size : sizeof filled),
+                                 .rss = taken.memory.rss,
+                                 .peak_rss = taken.memory.peak_rss,
+                                 .swapped = taken.memory.swapped,
+                                 .rounding_requests_count = taken.requests_count,
+                                 .fragmentation_permille =
+                                     report_known(&taken, taken.fragmentation),
+                                 SUMMARY_PART_LIST(X)};
 #undef X
     memcpy(summary, &filled, filled.size);
     return taken.known && summary_has_rss(&taken);

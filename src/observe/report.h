@@ -37,6 +37,8 @@
 enum summary_part { SUMMARY_PART_LIST(X) SUMMARY_PARTS };
 #undef X
 struct summary_name {
+    const char *key;
+    const char *metric; /* "=" and the label */
     const char *title;
     const char *help;
 };
