@@ -173,10 +173,9 @@ static void look_residency(struct heap_look *look)
     size_t size = bits_align_up(look->claimed * SLICE_SIZE, page);
     look->answered = hak__os_look(start, size, pages) == 0;
     for (size_t i = 0; i < look->claimed; i++) {
-        size_t resident = in_slice == 0 ? (pages[i * SLICE_SIZE / page] & 1) * SLICE_SIZE : 0;
-        for (size_t j = i * in_slice; j < (i + 1) * in_slice; j++) {
-            resident += (pages[j] & 1) * page;
-        }
+        size_t resident = in_slice == 0
+                              ? (pages[i * SLICE_SIZE / page] & 1) * SLICE_SIZE
+                              : hak__os_resident_pages(pages + i * in_slice, in_slice) * page;
         look->resident[i] = (uint32_t)resident;
     }
 }

@@ -31,9 +31,7 @@ uint64_t hak__resident_bytes(struct resident *resident, uintptr_t start, uintptr
     for (size_t size; start < end; start += size) {
         size = end - start < LOOK_PAGES * page ? end - start : LOOK_PAGES * page;
         bool answered = hak__os_look((const void *)start, size, pages) == 0;
-        for (size_t i = 0; answered && i < size / page; i++) {
-            count += pages[i] & 1;
-        }
+        count += answered ? hak__os_resident_pages(pages, size / page) : 0;
         resident->answers += answered;
         resident->failures += !answered;
     }

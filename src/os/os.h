@@ -186,6 +186,8 @@ HAK_HIDDEN size_t hak__os_resident(const void *address, size_t size);
 /* Looks which pages of a range are resident: the lowest bit of pages[i] says it of OS page i. For
  * reports; the call is not counted. -ENOMEM: a part of the range is not mapped. */
 HAK_HIDDEN int hak__os_look(const void *address, size_t size, unsigned char *pages);
+/* The resident ones among the first `count` of these pages. */
+HAK_HIDDEN size_t hak__os_resident_pages(const unsigned char *pages, size_t count);
 /* Resident part of a range, in percent of its whole OS pages. It looks at the middle
  * OS_RESIDENT_SIZE_MAX bytes of a larger range. Any address and size. */
 HAK_HIDDEN uint32_t hak__os_resident_percent(const void *address, size_t size);

@@ -95,6 +95,20 @@ int hak__os_look(const void *address, size_t size, unsigned char *pages)
     return mincore((void *)(uintptr_t)address, size, pages) == 0 ? 0 : -errno;
 }
 
+size_t hak__os_resident_pages(const unsigned char *pages, size_t count)
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101);
+    size_t resident = 0, i = 0;
+    for (uint64_t eight; i + 8 <= count; i += 8) {
+        memcpy(&eight, pages + i, sizeof eight);
+        resident += (eight & ones) * ones >> 56; /* the sum of the bytes' lowest bits */
+    }
+    for (; i < count; i++) {
+        resident += pages[i] & 1;
+    }
+    return resident;
+}
+
 /* One byte for each OS page; its lowest bit says that the page is resident. */
 struct residency {
     unsigned char pages[OS_RESIDENT_SIZE_MAX / OS_PAGE_SIZE_MIN];
@@ -112,20 +126,11 @@ static int os_look(const void *address, size_t size, struct residency *residency
 size_t hak__os_resident(const void *address, size_t size)
 {
     struct residency residency;
-    size_t resident = 0;
+    size_t page = hak__os_page_size();
     if (os_look(address, size, &residency) != 0) {
         return SIZE_MAX;
     }
-    size_t count = size / hak__os_page_size(), i = 0;
-    const uint64_t ones = UINT64_C(0x0101010101010101);
-    for (uint64_t eight; i + 8 <= count; i += 8) {
-        memcpy(&eight, residency.pages + i, sizeof eight);
-        resident += (eight & ones) * ones >> 56; /* the sum of the bytes' lowest bits */
-    }
-    for (; i < count; i++) {
-        resident += residency.pages[i] & 1;
-    }
-    return resident * hak__os_page_size();
+    return hak__os_resident_pages(residency.pages, size / page) * page;
 }
 
 /* Makes pages zero. It reads each page first and writes only to pages that are not zero, because a
