@@ -234,6 +234,10 @@
  * as many: a process of more than 8 heaps grows less often, but the refills that grow it are
  * slower. Half: it grows more often. */
 #define LENDERS_MAX (HAK_TINY_LIMITS ? 2u : 8u)
+/* 2 to this power, less one: the most refills of a growing heap that do not ask after one that
+ * asked in vain. One more: a heap takes up to 15 slabs that others could have spared it. One less:
+ * a third more cache lines move while many heaps grow (docs/design/scale.md). */
+#define BORROW_VAIN_MAX (HAK_TINY_LIMITS ? 1u : 3u)
 
 /* The heartbeat (heap/heartbeat.c). Slow operations from one look at the clock to the next; a look
  * takes 10 ns. Twice as many: work that is due starts later. Half: twice the looks. */

@@ -10,9 +10,8 @@
 #include "os/os.h"
 #include "region/superslab.h"
 
-static uint32_t shared_purged_ms;  /* clock when the last purge pass of the process began */
-static uint32_t shared_pressed;    /* 1: tasks wait for memory (hak__heap_set_pressed) */
-static struct heap *shared_lender; /* the next heap to borrow from; NULL: the first */
+static uint32_t shared_purged_ms; /* clock when the last purge pass of the process began */
+static uint32_t shared_pressed;   /* 1: tasks wait for memory (hak__heap_set_pressed) */
 
 void hak__heap_collect(struct heap *heap, bool everything)
 {
@@ -54,11 +53,34 @@ static bool heap_lock(struct heap *heap, bool wait)
     return false;
 }
 
-struct object_list hak__heap_borrow(const struct heap *own, uint32_t class_index, uint32_t most)
+/* True if the heap should ask now. Asking reads several cache lines of each other heap, and while
+ * all heaps grow no one has anything to lend: after the first vain round the next refill that grows
+ * the heap does not ask, after the second the next three, then seven each time. */
+static bool heap_may_borrow(struct heap *own)
+{
+    if (own->apart) {
+        return false; /* a long-lived object would hold a slab of the lender */
+    }
+    uint32_t silent = atomic_load_relaxed(&own->shared_silent);
+    atomic_store_relaxed(&own->shared_silent, silent - (silent != 0));
+    return silent == 0;
+}
+
+/* Notes what a round found, and where the next one begins. */
+static void heap_note_borrowed(struct heap *own, struct heap *next, bool vain)
+{
+    uint32_t rounds = atomic_load_relaxed(&own->shared_vain);
+    rounds = !vain ? 0 : rounds < BORROW_VAIN_MAX ? rounds + 1 : rounds;
+    atomic_store_relaxed(&own->shared_vain, rounds);
+    atomic_store_relaxed(&own->shared_silent, (1u << rounds) - 1);
+    atomic_store_release(&own->shared_lender, next);
+}
+
+struct object_list hak__heap_borrow(struct heap *own, uint32_t class_index, uint32_t most)
 {
     struct object_list list = {NULL, 0};
-    if (own->apart) {
-        return list; /* a long-lived object would hold a slab of the lender */
+    if (!heap_may_borrow(own)) {
+        return list;
     }
     uint32_t slices = hak__size_classes[class_index].slab_slices;
     /* Smaller objects share cache lines, so heaps do not exchange them. */
@@ -69,7 +91,7 @@ struct object_list hak__heap_borrow(const struct heap *own, uint32_t class_index
     bool wait = hak__superslab_bytes_claimed() < (hak__superslab_taken() + slices) * SLICE_SIZE;
     /* acquire: pairs with the release below. The words of the heap are visible, as in
      * hak__heap_first. */
-    struct heap *start = atomic_load_acquire(&shared_lender);
+    struct heap *start = atomic_load_acquire(&own->shared_lender);
     start = start != NULL && !heap_is_inherited(start) ? start : hak__heap_first();
     struct heap *heap = start;
     struct heap *keeper = NULL;
@@ -89,11 +111,12 @@ struct object_list hak__heap_borrow(const struct heap *own, uint32_t class_index
             break;
         }
     }
+    bool vain = list.count == 0 && keeper == NULL;
     if (list.count == 0 && keeper != NULL && heap_lock(keeper, wait)) {
         hak__slab_give_kept(&keeper->slabs, slices);
         lock_release(&keeper->lock);
     }
-    atomic_store_release(&shared_lender, heap);
+    heap_note_borrowed(own, heap, vain);
     return list;
 }
 

@@ -45,6 +45,10 @@ struct heap {
     bool apart;             /* it is the one for long-lived objects; constant once listed */
     uint8_t node;           /* of its first thread (region/numa.h); constant once listed */
     struct heap *next;      /* in the list of all heaps; constant once listed */
+    /* Of hak__heap_borrow, by any thread of the heap, no lock; hints */
+    struct heap *shared_lender; /* whom it asks first; NULL: the first heap */
+    uint32_t shared_vain;       /* rounds that found nothing, in a row; at most BORROW_VAIN_MAX */
+    uint32_t shared_silent;     /* refills that do not ask before the next one does */
 };
 
 /* The largest average distance of samples, in bytes: beyond it all is rare. */
@@ -329,7 +333,7 @@ HAK_HIDDEN void hak__heap_pages_grew(void);
 /* Returns up to `most` free objects of the class from another heap than `own`; count 0: none was
  * found. A heap that has none, but keeps idle slabs, gives some back to the region, where `own`
  * finds them. No lock held. */
-HAK_HIDDEN struct object_list hak__heap_borrow(const struct heap *own, uint32_t class_index,
+HAK_HIDDEN struct object_list hak__heap_borrow(struct heap *own, uint32_t class_index,
                                                uint32_t most);
 /* Drains the lagging owner that `thread`, the calling one, has found. Inside an operation, no lock
  * held. */

@@ -100,6 +100,8 @@ static void whale_close_ends(uintptr_t address, size_t size)
     }
 }
 
+struct huge_evidence hak__whale_evidence[2];
+
 static size_t whale_live_bytes(void)
 {
     lock_acquire(&hak__whale_lock);
@@ -114,7 +116,7 @@ bool hak__whale_earns_huge(size_t size, bool zeroed)
         return false;
     }
     size_t live = whale_live_bytes();
-    return hak__huge_is_earned(zeroed ? HUGE_ZEROED_WHALES : HUGE_WHALES, size, live,
+    return hak__huge_is_earned(&hak__whale_evidence[zeroed], size, live,
                                live + size + hak__superslab_bytes_claimed());
 }
 
@@ -217,8 +219,9 @@ static struct whale whale_map(size_t size, size_t alignment, bool want_zero)
     /* Huge pages for all of it or none: two kinds are two mappings, which mremap cannot move at
      * once. */
     if (!huge || hak__huge_ask(address, wanted, 0) != 0) {
-        hak__huge_watch(want_zero ? HUGE_ZEROED_WHALES : HUGE_WHALES, address, wanted,
-                        whale_live_bytes());
+        hak__huge_watch(&hak__whale_evidence[want_zero],
+                        (struct huge_sample){address, wanted, whale_live_bytes(),
+                                             HUGE_DENSE_PERCENT, false, false});
     }
     return whale;
 }
@@ -310,7 +313,7 @@ bool hak__whale_free(void *pointer)
     if (HAK_SECURE && !left) { /* else it may not be readable */
         whale_check_canary(&whale);
     }
-    hak__huge_unwatch(pointer);
+    hak__huge_unwatch(hak__whale_evidence, 2, pointer);
     if (whale.size > SPAN_SIZE_MAX && !left) {
         whale_keep(whale);
     } else { /* emergency memory (large/emergency.h) is too small for the cache */
@@ -446,8 +449,8 @@ void *hak__whale_resize(void *pointer, size_t size)
     struct whale rest = {0};
     struct whale resized = whale;
     if (!whale_fits(whale.size, size)) {
-        if (!hak__huge_unwatch(pointer) && size > whale.size) {
-            hak__huge_note_growth(HUGE_WHALES, whale.size, live);
+        if (!hak__huge_unwatch(hak__whale_evidence, 2, pointer) && size > whale.size) {
+            hak__huge_note_growth(&hak__whale_evidence[0], whale.size, live);
         }
         if (size > whale.size) {
             bool stays = (whale.address & (whale_alignment(size) - 1)) == 0;

@@ -19,6 +19,7 @@
 #include "core/limits.h"
 #include "core/lock.h"
 #include "os/os.h"
+#include "region/huge.h"
 #include "region/numa.h"
 
 /* Bytes before and after each whale that belong to it and are closed (os/os.h): a page each in the
@@ -101,6 +102,8 @@ HAK_HIDDEN bool hak__whale_cache_exceeds(void);
 /* True: a new whale of `size` bytes should get huge pages (region/huge.h). `zeroed`: it is for
  * calloc. */
 HAK_HIDDEN bool hak__whale_earns_huge(size_t size, bool zeroed);
+/* What it is judged by. [1]: of calloc. Under HUGE. */
+HAK_HIDDEN extern struct huge_evidence hak__whale_evidence[2];
 
 /* The origin of a new mapping on the calling thread's memory node, and one with a number. */
 HAK_HIDDEN uint64_t hak__whale_new_origin(void);

@@ -11,79 +11,62 @@
 
 uint64_t hak__huge_page_us_max = HUGE_PAGE_US_MAX;
 
-/* A watched block: it has small pages, and later blocks are judged by it. */
-struct sample {
-    const void *address; /* NULL: the block was freed, or there is no sample */
-    size_t size;         /* bytes; 0: there is no sample */
-    size_t live;         /* `live` of hak__huge_watch, and the block itself */
-    bool dense;          /* enough of it was resident at the last look */
-    bool counted;        /* it is part of `filled` of its kind */
-};
-
-struct evidence {
-    struct sample newest[2]; /* the last two blocks with small pages, the older one first */
-    size_t filled;           /* bytes of the kind that count as filled, by rule 3 */
-};
-
-static struct evidence evidence[HUGE_KINDS];
-static struct lock huge_lock = LOCK_INITIAL(LOCK_RANK_HUGE); /* guards `evidence` */
+static struct lock huge_lock = LOCK_INITIAL(LOCK_RANK_HUGE); /* guards all evidence */
 
 /* Counts a look at a block by rule 3. A filled one about doubles `filled`, up to `live`; an
  * unfilled one sets it to 0. Under HUGE. */
-static void evidence_count(struct evidence *kind, bool dense, size_t size, size_t live)
+static void evidence_count(struct huge_evidence *evidence, bool dense, size_t size, size_t live)
 {
-    size_t filled = 2 * kind->filled + size;
+    size_t filled = 2 * evidence->filled + size;
     filled = filled < live ? filled : live;
-    kind->filled = !dense ? 0 : filled > kind->filled ? filled : kind->filled;
+    evidence->filled = !dense ? 0 : filled > evidence->filled ? filled : evidence->filled;
 }
 
 /* Looks at the sample, unless its block was freed, and counts it. A filled block counts once. Under
  * HUGE. */
-static void sample_look(struct evidence *kind, struct sample *sample)
+static void sample_look(struct huge_evidence *evidence, struct huge_sample *sample)
 {
     if (sample->address != NULL) {
         sample->dense =
-            hak__os_resident_percent(sample->address, sample->size) >=
-            (kind == &evidence[HUGE_SPANS] ? HUGE_DENSE_SPANS_PERCENT : HUGE_DENSE_PERCENT);
+            hak__os_resident_percent(sample->address, sample->size) >= sample->dense_percent;
     }
     if (!sample->dense || !sample->counted) {
-        evidence_count(kind, sample->dense, sample->size, sample->live);
+        evidence_count(evidence, sample->dense, sample->size, sample->live);
         sample->counted = sample->dense; /* an unfilled block is counted again when it is filled */
     }
 }
 
-bool hak__huge_is_earned(enum huge_kind kind, size_t size, size_t live, size_t heap)
+bool hak__huge_is_earned(struct huge_evidence *evidence, size_t size, size_t live, size_t heap)
 {
     if (heap < atomic_load_relaxed(&hak__knobs.huge_threshold) ||
         hak__os_page_size() != HUGE_OS_PAGE_SIZE) {
         return false;
     }
-    struct evidence *of_kind = &evidence[kind];
     lock_acquire(&huge_lock);
-    struct sample *sample = &of_kind->newest[of_kind->newest[0].size == 0];
+    struct huge_sample *sample = &evidence->newest[evidence->newest[0].size == 0];
     if (sample->size != 0) {
-        sample_look(of_kind, sample);
+        sample_look(evidence, sample);
     }
-    bool earned = live + size <= 2 * of_kind->filled;
+    bool earned = live + size <= 2 * evidence->filled;
     lock_release(&huge_lock);
     return earned;
 }
 
-void hak__huge_watch(enum huge_kind kind, void *address, size_t size, size_t live)
+void hak__huge_watch(struct huge_evidence *evidence, struct huge_sample block)
 {
-    struct sample *newest = evidence[kind].newest;
     lock_acquire(&huge_lock);
-    newest[0] = newest[1];
-    newest[1] = (struct sample){address, size, live + size, false, false};
+    block.live += block.size;
+    evidence->newest[0] = evidence->newest[1];
+    evidence->newest[1] = block;
     lock_release(&huge_lock);
 }
 
-bool hak__huge_unwatch(const void *address)
+bool hak__huge_unwatch(struct huge_evidence *evidence, size_t count, const void *address)
 {
     bool watched = false;
     lock_acquire(&huge_lock);
-    for (size_t i = 0; i < 2 * HUGE_KINDS && !watched; i++) {
-        struct sample *sample = &evidence[i / 2].newest[i % 2];
+    for (size_t i = 0; i < 2 * count && !watched; i++) {
+        struct huge_sample *sample = &evidence[i / 2].newest[i % 2];
         if (sample->address == address) {
             sample_look(&evidence[i / 2], sample);
             sample->address = NULL;
@@ -94,11 +77,11 @@ bool hak__huge_unwatch(const void *address)
     return watched;
 }
 
-void hak__huge_note_growth(enum huge_kind kind, size_t size, size_t live)
+void hak__huge_note_growth(struct huge_evidence *evidence, size_t size, size_t live)
 {
     lock_acquire(&huge_lock);
-    if (evidence[kind].filled != 0) {
-        evidence_count(&evidence[kind], true, size, live);
+    if (evidence->filled != 0) {
+        evidence_count(evidence, true, size, live);
     }
     lock_release(&huge_lock);
 }
@@ -162,12 +145,12 @@ const uint16_t *hak__huge_watcher;
 static uint64_t shared_watched_us; /* the time of its first look; 0: that is still to come */
 static uint32_t shared_slow_count; /* slow pages in a row, of all threads */
 
-int hak__huge_ask_untouched(void *address)
+int hak__huge_ask_untouched(void *address, size_t size)
 {
     if (!huge_pause_is_over(hak__os_clock_ms())) {
         return -EAGAIN;
     }
-    int error = hak__os_huge(address, HUGE_PAGE_SIZE);
+    int error = hak__os_huge(address, size);
     if (error == 0 && hak__huge_page_us_max != UINT64_MAX) {
         atomic_store_relaxed(&shared_watched_us, UINT64_C(0));
         atomic_store_relaxed(&hak__huge_watcher, (const uint16_t *)&hak__lock_own.held);

@@ -33,31 +33,49 @@
 #include "base/atomics.h"
 #include "core/limits.h"
 
-/* A block is a superslab or a whale. Programs fill some kinds more than others. */
+/* A block is a superslab or a whale. Programs fill some kinds more than others, and each part of
+ * the region claims superslabs of its own (superslab.h): evidence is that of one kind of block, of
+ * whales or in one part. */
 enum huge_kind {
-    HUGE_SLABS,         /* superslabs claimed for a slab of one slice */
-    HUGE_RUNS,          /* superslabs claimed for a run of 2 to SLAB_SLICES_MAX slices */
-    HUGE_SPANS,         /* superslabs claimed for a longer run, which no slab is */
-    HUGE_WHALES,        /* whales: blocks above 2 MiB */
-    HUGE_ZEROED_WHALES, /* whales of calloc */
+    HUGE_SLABS, /* superslabs claimed for a slab of one slice */
+    HUGE_RUNS,  /* superslabs claimed for a run of 2 to SLAB_SLICES_MAX slices */
+    HUGE_SPANS, /* superslabs claimed for a longer run, which no slab is */
     HUGE_KINDS
 };
 
+/* A watched block: it has small pages, and later blocks are judged by it. */
+struct huge_sample {
+    const void *address;    /* NULL: the block was freed, or there is no sample */
+    size_t size;            /* bytes; 0: there is no sample */
+    size_t live;            /* `live` of hak__huge_watch, and the block itself */
+    uint32_t dense_percent; /* it is dense if so much of it is resident */
+    bool dense;             /* it was dense at the last look */
+    bool counted;           /* it is part of `filled` */
+};
+
+struct huge_evidence {
+    struct huge_sample newest[2]; /* the last two blocks with small pages, the older one first */
+    size_t filled;                /* bytes that count as filled, by rule 3 */
+};
+
 /* True if a new block of `size` bytes should get huge pages, by rules 2 and 3. `live`: bytes of all
- * superslabs, or of all whales, without the new block. `heap`: bytes of the heap, rule 2. */
-HAK_HIDDEN bool hak__huge_is_earned(enum huge_kind kind, size_t size, size_t live, size_t heap);
+ * superslabs of the part, or of all whales, without the new block. `heap`: bytes of the heap,
+ * rule 2. */
+HAK_HIDDEN bool hak__huge_is_earned(struct huge_evidence *evidence, size_t size, size_t live,
+                                    size_t heap);
 
-/* Watches a new block that has small pages: later blocks of its kind are judged by it. `live` as
- * above. It bounds what the block can prove, because memory newer than the block may be empty. */
-HAK_HIDDEN void hak__huge_watch(enum huge_kind kind, void *address, size_t size, size_t live);
+/* Watches a new block that has small pages: later blocks are judged by it. `live` as above. It
+ * bounds what the block can prove, because memory newer than the block may be empty. */
+HAK_HIDDEN void hak__huge_watch(struct huge_evidence *evidence, struct huge_sample block);
 
-/* Called before a block is freed or resized. If it is watched, looks at it for the last time and
- * returns true. */
-HAK_HIDDEN bool hak__huge_unwatch(const void *address);
+/* Called before a block is freed or resized. If it is watched by one of these, looks at it for the
+ * last time and returns true. */
+HAK_HIDDEN bool hak__huge_unwatch(struct huge_evidence *evidence, size_t count,
+                                  const void *address);
 
 /* Called before a block of `size` bytes grows; `live` includes it. Programs usually fill a block
- * before they grow it, so rule 3 counts it as filled if blocks of the kind were seen filled. */
-HAK_HIDDEN void hak__huge_note_growth(enum huge_kind kind, size_t size, size_t live);
+ * before they grow it, so rule 3 counts it as filled if such blocks were seen filled. */
+HAK_HIDDEN void hak__huge_note_growth(struct huge_evidence *evidence, size_t size, size_t live);
 
 /* Asks for huge pages for a mapping of `size` bytes whose first `used` bytes are not new. If the
  * new bytes have two huge pages or more, makes the first one resident and times it, at most once in
@@ -65,9 +83,9 @@ HAK_HIDDEN void hak__huge_note_growth(enum huge_kind kind, size_t size, size_t l
  * perhaps for the timed page. The contents stay. */
 HAK_HIDDEN int hak__huge_ask(void *address, size_t size, size_t used);
 
-/* The same for a new superslab, without a touch. The program's first touch is timed instead: from
+/* The same for new superslabs, without a touch. The program's first touch is timed instead: from
  * the end of the calling thread's slow operation to the end of its next one. Under GROWTH. */
-HAK_HIDDEN int hak__huge_ask_untouched(void *address);
+HAK_HIDDEN int hak__huge_ask_untouched(void *address, size_t size);
 
 /* The thread whose first touch is timed, as the address of its hak__lock_own.held; NULL: none. */
 HAK_HIDDEN extern const uint16_t *hak__huge_watcher;

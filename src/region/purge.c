@@ -242,7 +242,7 @@ static size_t release_one(size_t index)
 {
     struct superslab_table *table = &hak__superslabs;
     void *start = window_slice_address(index * SUPERSLAB_SLICES);
-    hak__huge_unwatch(start);
+    hak__huge_unwatch(superslab_part_of(index)->evidence, HUGE_KINDS, start);
     bool unmapped = hak__os_unmap(start, SUPERSLAB_SIZE) == 0;
     hak__window_purge_tables(index * SUPERSLAB_SLICES, SUPERSLAB_SLICES);
     struct lock *lock = &superslab_part_of(index)->lock;
@@ -255,7 +255,6 @@ static size_t release_one(size_t index)
         hak__superslab_set_pages(index, SUPERSLAB_SMALL);
         hak__superslab_set_state(index, SUPERSLAB_RELEASED, 0);
         atomic_store_relaxed(&table->released_count, table->released_count + 1);
-        atomic_store_relaxed(&table->claimed_slices, table->claimed_slices - SUPERSLAB_SLICES);
     } else { /* the kernel refuses if it would have to split a mapping and there are too many */
         hak__superslab_mark_free(index, ~UINT64_C(0));
     }

@@ -25,6 +25,9 @@ void hak__superslab_set_state(size_t index, enum superslab_state state, uint32_t
     size_t count = table->claimed_count;
     count += (state == SUPERSLAB_CLAIMED) - (size_t)(superslab->state == SUPERSLAB_CLAIMED);
     atomic_store_relaxed(&table->claimed_count, count);
+    size_t slices = claimed - (size_t)superslab->claimed; /* wraps if it was released */
+    superslab_part_of(index)->claimed_slices += slices;
+    atomic_store_relaxed(&table->claimed_slices, table->claimed_slices + slices);
     atomic_store_relaxed(&superslab->state, (uint16_t)state);
     atomic_store_relaxed(&superslab->claimed, (uint16_t)claimed);
     hak__superslab_index_set(INDEX_RELEASED, index, state == SUPERSLAB_RELEASED);
@@ -259,17 +262,19 @@ static struct slice_run superslab_take_free(struct superslab_wish wish, bool *go
     return run;
 }
 
-/* As superslab_take_free, from any other part than the wish's, or any of its node. */
+/* As superslab_take_free, from any other part than the wish's, or any of its node; the part after
+ * it comes first. */
 static struct slice_run superslab_take_other(struct superslab_wish wish, bool anywhere,
                                              bool *goes_on)
 {
     struct slice_run run = {SLICE_NONE, false};
     struct superslab_part *own = wish.part;
-    for (uint32_t i = 0; i < superslab_parts() && run.slice == SLICE_NONE && *goes_on; i++) {
-        wish.part = hak__superslab_parts[i];
+    uint32_t count = superslab_parts();
+    for (uint32_t i = 1; i < count && run.slice == SLICE_NONE && *goes_on; i++) {
+        wish.part = hak__superslab_parts[(own->number + i) % count];
         const size_t *slices =
             wish.dirty_only ? &wish.part->dirty_free_slices : &wish.part->free_slices;
-        if (wish.part != own && (anywhere || wish.part->node == own->node) &&
+        if ((anywhere || wish.part->node == own->node) &&
             atomic_load_relaxed(slices) >= wish.count) {
             run = superslab_take_free(wish, goes_on);
         }
@@ -288,15 +293,24 @@ static bool superslab_advance_other(struct superslab_wish wish)
     return advanced;
 }
 
+/* Free slices of other parts, which need not be cleaned, go before slices that were never used. The
+ * sums of all parts tell whether a look at each is worth it. */
+static struct slice_run superslab_take_dirty(struct superslab_wish wish, bool *goes_on)
+{
+    struct superslab_table *table = &hak__superslabs;
+    size_t others = atomic_load_relaxed(&table->dirty_free_slices) -
+                    atomic_load_relaxed(&wish.part->dirty_free_told);
+    if (superslab_parts() == 1 || others < wish.count) {
+        return (struct slice_run){SLICE_NONE, false};
+    }
+    wish.dirty_only = true;
+    return superslab_take_other(wish, false, goes_on);
+}
+
 /* Makes more slices free for the wish, or takes those of another part. Under GROWTH. */
 static struct slice_run superslab_grow(struct superslab_wish wish, bool *goes_on)
 {
-    wish.dirty_only = true;
-    struct slice_run run = superslab_take_other(wish, false, goes_on);
-    wish.dirty_only = false;
-    if (run.slice != SLICE_NONE || !*goes_on) {
-        return run;
-    }
+    struct slice_run run = {SLICE_NONE, false};
     if (hak__superslab_reclaim(wish.part->node, wish.count)) { /* maybe of another part */
         run = superslab_take_free(wish, goes_on);
         return run.slice != SLICE_NONE || !*goes_on ? run
@@ -319,6 +333,9 @@ struct slice_run hak__superslab_take(uint32_t part, uint32_t count, uint32_t ali
     struct superslab_wish wish = {hak__superslab_parts[part], count, alignment, false};
     bool goes_on = true;
     struct slice_run run = superslab_take_free(wish, &goes_on);
+    if (run.slice == SLICE_NONE && goes_on) {
+        run = superslab_take_dirty(wish, &goes_on);
+    }
     /* Another thread may take the slices of a claim before this one does. Then this thread claims
      * again, until it gets slices or a claim fails. */
     while (run.slice == SLICE_NONE && goes_on) {

@@ -30,6 +30,7 @@
 #include "base/atomics.h"
 #include "core/limits.h"
 #include "core/lock.h"
+#include "region/huge.h"
 #include "region/superslab_index.h"
 
 enum superslab_state {
@@ -108,9 +109,10 @@ HAK_HIDDEN bool hak__superslab_reclaim(uint32_t node, uint32_t count);
  * GROWTH. */
 HAK_HIDDEN bool hak__superslab_advance(struct superslab_part *part, uint32_t count,
                                        uint32_t alignment);
-/* Makes newly claimed slices [first, first + count) of one superslab free. False: refused; the
- * slices are unmapped again. Under GROWTH. */
-HAK_HIDDEN bool hak__superslab_publish(size_t first, uint32_t count);
+/* Chooses pages for the newly claimed slices [first, end), for a run of `count`, and makes them
+ * free. Returns the first one that is not; those from there on are unmapped again: refused. Under
+ * GROWTH. */
+HAK_HIDDEN size_t hak__superslab_publish(size_t first, size_t end, uint32_t count);
 
 /* REGION may be stuck: its holder may be stopped by a signal (core/lock.h). Then nobody gets slices
  * (hak__superslab_lock refuses, as beside a fork), and slices that become free are put on a
@@ -176,8 +178,9 @@ HAK_HIDDEN bool hak__superslab_purge_is_under_way(void);
 HAK_HIDDEN size_t hak__superslab_release(size_t bytes);
 
 /* region/superslab_pages.c: chooses huge or small pages for newly claimed slices [first, first +
- * claimed) of one superslab. The claim is made for a run of `count` slices. Under GROWTH. */
-HAK_HIDDEN void hak__superslab_choose_pages(size_t first, uint32_t claimed, uint32_t count);
+ * claimed), part of a superslab or whole ones. The claim is made for a run of `count` slices. Under
+ * GROWTH. */
+HAK_HIDDEN void hak__superslab_choose_pages(size_t first, size_t claimed, uint32_t count);
 /* Notes which pages a superslab has; an unmapped one is SMALL. Under REGION. */
 HAK_HIDDEN void hak__superslab_set_pages(size_t index, enum superslab_pages pages);
 /* Called before a part of the superslab is purged. The caller has taken that part out of the free
@@ -208,10 +211,12 @@ struct superslab_part {
     /* the sums of all parts know of so many */
     size_t free_told __attribute__((aligned(HAK_CACHE_LINE)));
     size_t dirty_free_told;
-    uint64_t random;     /* secure form */
-    uint32_t heaps;      /* that have it; under HEAPS */
-    size_t aligned_next; /* superslab at which step 3 of superslab_find_aligned goes on */
-    size_t frontier;     /* slice at which it claims next; under GROWTH */
+    uint64_t random;       /* secure form */
+    uint32_t heaps;        /* that have it; under HEAPS */
+    size_t aligned_next;   /* superslab at which step 3 of superslab_find_aligned goes on */
+    size_t frontier;       /* slice at which it claims next; under GROWTH */
+    size_t claimed_slices; /* under GROWTH */
+    struct huge_evidence evidence[HUGE_KINDS]; /* which superslabs get huge pages */
 };
 
 /* Heaps that share a part. Half: twice the parts, each of which has part of a superslab to spare.

@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include "base/bits.h"
+#include "core/knobs.h"
 #include "os/os.h"
 #include "region/mappings.h"
 #include "region/window.h"
@@ -14,24 +15,25 @@
  * mmap calls and prevent huge pages. At assertion level 2 a quarter, to test superslabs that are
  * partly claimed. */
 #define CLAIM_SLICES (HAK_TINY_LIMITS ? SUPERSLAB_SLICES / 4 : SUPERSLAB_SLICES)
+/* The most superslabs that a part claims ahead. Twice: a part that stops growing has twice the
+ * addresses to spare. Half: parts with much memory take GROWTH almost twice as often. */
+#define CLAIM_AHEAD_MAX (HAK_TINY_LIMITS ? 1u : 7u)
 /* Slices of the first claim: half a superslab, because many programs need no more. No page in it
  * can be huge, so it needs no madvise (docs/decisions/0064). Doubled: each process makes that call.
  * Halved: programs that use more than 512 KiB need a second claim. */
 #define CLAIM_FIRST (CLAIM_SLICES < SUPERSLAB_SLICES / 2 ? CLAIM_SLICES : SUPERSLAB_SLICES / 2)
 
-bool hak__superslab_publish(size_t first, uint32_t count)
+/* Makes newly claimed slices of one superslab free. False: refused. Under GROWTH. */
+static bool superslab_publish(size_t first, uint32_t count)
 {
     size_t index = first / SUPERSLAB_SLICES;
     uint32_t offset = (uint32_t)(first % SUPERSLAB_SLICES);
     struct lock *lock = &superslab_part_of(index)->lock;
     if (!hak__superslab_lock(lock)) {
-        hak__os_discard(window_slice_address(first), count * SLICE_SIZE);
         return false;
     }
-    struct superslab_table *table = &hak__superslabs;
     hak__superslab_index_reach(index);
     hak__superslab_set_state(index, SUPERSLAB_CLAIMED, offset + count);
-    atomic_store_relaxed(&table->claimed_slices, table->claimed_slices + count);
     hak__superslab_mark_free(index, bits_mask(offset, count));
     size_t limit = first + count;
     if (limit > hak__window.shared_limit) {
@@ -40,6 +42,28 @@ bool hak__superslab_publish(size_t first, uint32_t count)
     }
     lock_release(lock);
     return true;
+}
+
+size_t hak__superslab_publish(size_t first, size_t end, uint32_t count)
+{
+    size_t whole = bits_align_up(first, SUPERSLAB_SLICES), slice = first;
+    whole = whole < end ? whole : end;
+    if (first < whole) { /* the rest of a superslab */
+        hak__superslab_choose_pages(first, whole - first, count);
+    }
+    if (whole < end) {
+        hak__superslab_choose_pages(whole, end - whole, count);
+    }
+    while (slice < end) {
+        size_t some = SUPERSLAB_SLICES - slice % SUPERSLAB_SLICES;
+        some = some < end - slice ? some : end - slice;
+        if (!superslab_publish(slice, (uint32_t)some)) {
+            hak__os_discard(window_slice_address(slice), (end - slice) * SLICE_SIZE);
+            break;
+        }
+        slice += some;
+    }
+    return slice;
 }
 
 /* A released superslab of the node, or of any. INDEX_NONE: there is none, or refused. */
@@ -71,8 +95,8 @@ bool hak__superslab_reclaim(uint32_t node, uint32_t count)
         size_t first = index * SUPERSLAB_SLICES;
         int error = hak__mappings_claim(first, SUPERSLAB_SLICES);
         if (error == 0) {
-            hak__superslab_choose_pages(first, SUPERSLAB_SLICES, count);
-            bool published = hak__superslab_publish(first, SUPERSLAB_SLICES);
+            bool published =
+                hak__superslab_publish(first, first + SUPERSLAB_SLICES, count) != first;
             atomic_store_relaxed(&table->released_count, table->released_count - published);
             return published;
         }
@@ -121,7 +145,7 @@ static size_t superslab_behind(size_t taken)
 }
 
 /* Maps slices at the frontier, and the tables that describe them. 0 or -errno. Under GROWTH. */
-static int superslab_claim(size_t first, uint32_t count)
+static int superslab_claim(size_t first, size_t count)
 {
     int error = hak__mappings_claim(first, count);
     if (error == 0 && (error = hak__window_grow_tables(first + count)) != 0) {
@@ -142,6 +166,19 @@ static bool part_reach(struct superslab_part *part)
     }
     part->frontier = hak__superslab_end(part) - GROUP_SLICES;
     return true;
+}
+
+/* Superslabs that a part with many claims beyond the one it needs, so that it takes GROWTH seldom:
+ * an eighth of what it has. None if there is one part, or a limit on addresses. */
+static size_t part_ahead(const struct superslab_part *part)
+{
+    if (part->groups == NULL || atomic_load_relaxed(&hak__knobs.limit) != UINT64_MAX) {
+        return 0;
+    }
+    size_t ahead = part->claimed_slices / SUPERSLAB_SLICES / (HAK_TINY_LIMITS ? 1 : 8);
+    size_t left = (hak__superslab_end(part) - part->frontier) / SUPERSLAB_SLICES - 1;
+    ahead = ahead < CLAIM_AHEAD_MAX ? ahead : CLAIM_AHEAD_MAX;
+    return ahead < left ? ahead : left;
 }
 
 /* Lets nobody claim before `behind`: another mapping is there, from the frontier on. */
@@ -174,11 +211,14 @@ bool hak__superslab_advance(struct superslab_part *part, uint32_t count, uint32_
         if ((first + left) * SLICE_SIZE > hak__window.size) {
             return false;
         }
-        uint32_t claim = first == 0 ? CLAIM_FIRST : CLAIM_SLICES < left ? CLAIM_SLICES : left;
+        size_t claim = first == 0 ? CLAIM_FIRST : CLAIM_SLICES < left ? CLAIM_SLICES : left;
         uint32_t page = (uint32_t)((hak__os_page_size() + SLICE_SIZE - 1) / SLICE_SIZE);
         needed = (uint32_t)bits_align_up(needed, page); /* an OS page may be two slices */
         claim = claim < needed ? needed : claim;
-        int error = superslab_claim(first, claim);
+        size_t ahead = offset == 0 ? part_ahead(part) * SUPERSLAB_SLICES : 0;
+        int error = ahead != 0 ? superslab_claim(first, left + ahead) : -ENOMEM;
+        claim = error == 0 ? left + ahead : claim;
+        error = error == 0 ? 0 : superslab_claim(first, claim);
         if (error != 0 && error != -EEXIST &&
             needed < claim) { /* near a limit: only what is needed */
             claim = needed;
@@ -200,9 +240,7 @@ bool hak__superslab_advance(struct superslab_part *part, uint32_t count, uint32_
         if (error != 0) {
             return false;
         }
-        hak__superslab_choose_pages(first, claim, count);
-        bool published = hak__superslab_publish(first, claim);
-        part->frontier += published ? claim : 0;
-        return published;
+        part->frontier = hak__superslab_publish(first, first + claim, count);
+        return part->frontier != first;
     }
 }

@@ -32,30 +32,35 @@ static bool superslab_may_split(void)
     return atomic_load_relaxed(&hak__superslabs.split_count) < SPLIT_SUPERSLABS_MAX;
 }
 
-void hak__superslab_choose_pages(size_t first, uint32_t claimed, uint32_t count)
+void hak__superslab_choose_pages(size_t first, size_t claimed, uint32_t count)
 {
     void *start = window_slice_address(first);
-    bool whole = claimed == SUPERSLAB_SLICES;
+    size_t index = first / SUPERSLAB_SLICES, end = first + claimed, size = claimed * SLICE_SIZE;
+    bool whole = first % SUPERSLAB_SLICES == 0 && end % SUPERSLAB_SLICES == 0;
     enum huge_kind kind = count == 1                 ? HUGE_SLABS
                           : count <= SLAB_SLICES_MAX ? HUGE_RUNS
                                                      : HUGE_SPANS;
-    size_t bytes = hak__superslab_bytes_claimed();
+    struct superslab_part *part = superslab_part_of(index);
+    struct huge_evidence *evidence = &part->evidence[kind];
+    size_t live = part->claimed_slices * SLICE_SIZE;
     bool huge = whole && superslab_may_split() &&
-                hak__huge_is_earned(kind, SUPERSLAB_SIZE, bytes, hak__superslab_bytes_grown()) &&
-                hak__huge_ask_untouched(start) == 0;
+                hak__huge_is_earned(evidence, size, live, hak__superslab_bytes_grown()) &&
+                hak__huge_ask_untouched(start, size) == 0;
     /* Small pages, even if the machine prefers huge ones. The first half of a superslab needs no
      * call: no huge page fits into it, and the second half gets small pages. If the call fails, the
      * slices have the pages that the machine prefers. */
     if (!huge && first % SUPERSLAB_SLICES + claimed > SUPERSLAB_SLICES / 2) {
-        hak__os_small(start, claimed * SLICE_SIZE);
+        hak__os_small(start, size);
     }
     if (!huge && whole) {
-        hak__huge_watch(kind, start, SUPERSLAB_SIZE, bytes);
+        uint32_t percent = kind == HUGE_SPANS ? HUGE_DENSE_SPANS_PERCENT : HUGE_DENSE_PERCENT;
+        hak__huge_watch(evidence, (struct huge_sample){start, size, live, percent, 0, 0});
     }
-    struct lock *lock = &superslab_part_of(first / SUPERSLAB_SLICES)->lock;
-    if (lock_acquire_soon(lock)) { /* else the slices cannot be published either */
-        hak__superslab_set_pages(first / SUPERSLAB_SLICES, huge ? SUPERSLAB_HUGE : SUPERSLAB_SMALL);
-        lock_release(lock);
+    if (lock_acquire_soon(&part->lock)) { /* else the slices cannot be published either */
+        for (; index * SUPERSLAB_SLICES < end; index++) {
+            hak__superslab_set_pages(index, huge ? SUPERSLAB_HUGE : SUPERSLAB_SMALL);
+        }
+        lock_release(&part->lock);
     }
 }
 

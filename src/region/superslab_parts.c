@@ -18,7 +18,7 @@ static void part_tell(size_t *all, size_t *told, size_t now)
 {
     if (now - *told + PART_UNTOLD > 2 * (size_t)PART_UNTOLD) {
         atomic_add_relaxed(all, now - *told); /* it wraps if the part's sum fell */
-        *told = now;
+        atomic_store_relaxed(told, now);
     }
 }
 

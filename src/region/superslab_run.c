@@ -114,18 +114,8 @@ static bool run_claim(struct superslab_part *part, size_t superslabs)
     if (error != 0) {
         return false;
     }
-    for (size_t slice = first; slice < end;) {
-        uint32_t count = SUPERSLAB_SLICES - (uint32_t)(slice % SUPERSLAB_SLICES);
-        hak__superslab_choose_pages(slice, count, SUPERSLAB_SLICES);
-        bool published = hak__superslab_publish(slice, count);
-        slice += count;
-        if (!published) {
-            hak__os_discard(window_slice_address(slice), (end - slice) * SLICE_SIZE);
-            return false;
-        }
-        part->frontier = slice;
-    }
-    return true;
+    part->frontier = hak__superslab_publish(first, end, SUPERSLAB_SLICES);
+    return part->frontier == end;
 }
 
 struct slice_run hak__superslab_take_run(size_t superslabs)

@@ -71,7 +71,7 @@ static void require_pause(void)
     uint64_t asked = calls(OS_CALL_HUGE), small = calls(OS_CALL_SMALL);
     assert_int_equal(ask(quick), -EAGAIN);
     assert_int_equal(calls(OS_CALL_SMALL) - small, 1);
-    assert_int_equal(hak__huge_ask_untouched(range), -EAGAIN);
+    assert_int_equal(hak__huge_ask_untouched(range, HUGE_PAGE_SIZE), -EAGAIN);
     assert_int_equal(calls(OS_CALL_HUGE) - asked, 0);
     require_resident(0);
 }
@@ -127,7 +127,7 @@ PAUSES_TEST(resident_ones_say_nothing)
  * one. */
 static void watch(uint64_t us)
 {
-    assert_int_equal(hak__huge_ask_untouched(range), 0);
+    assert_int_equal(hak__huge_ask_untouched(range, HUGE_PAGE_SIZE), 0);
     assert_true(huge_is_watched());
     hak__huge_look();
     assert_true(huge_is_watched());
@@ -153,7 +153,7 @@ PAUSES_TEST(the_first_touch_is_watched)
     watch(HUGE_PAGE_US_MAX + 1);
     watch(HUGE_PAGE_US_MAX + 1);
     assert_false(hak__huge_is_quick());
-    assert_int_equal(hak__huge_ask_untouched(range), -EAGAIN);
+    assert_int_equal(hak__huge_ask_untouched(range, HUGE_PAGE_SIZE), -EAGAIN);
     fault_clock_ms += HUGE_PAUSE_MS_MIN;
     watch(1);
     assert_true(hak__huge_is_quick());

@@ -154,15 +154,18 @@ TEST_WITH_KNOBS(it_borrows_from_nobody)
         hak_free(objects[i]);
     }
     hak__thread_flush(hak__thread);
-    const struct heap *own = hak__thread->heap;
+    struct heap *own = hak__thread->heap;
     hak__thread_turn(true);
-    const struct heap *apart = hak__thread->heap;
+    struct heap *apart = hak__thread->heap;
     hak__thread_turn(false);
     assert_int_equal(hak__heap_borrow(apart, class_index, 1).count, 0);
     assert_int_equal(hak__heap_borrow(own, class_index, 1).count, 0); /* the other has none */
     struct thread *other = adopt();
     assert_ptr_not_equal(other->heap, own);
-    struct object_list list = hak__heap_borrow(other->heap, class_index, 1);
+    struct object_list list = {NULL, 0};
+    for (int i = 0; i < 8 && list.count == 0; i++) { /* not all heaps are asked at once */
+        list = hak__heap_borrow(other->heap, class_index, 1);
+    }
     assert_int_equal(list.count, 1);
     hak_free(list.head);
     hak_free(objects[HELD - 1]);

@@ -79,7 +79,7 @@ static void require_others_abandoned(void)
     for (const struct thread *thread = hak__thread_first(); thread != NULL; thread = thread->next) {
         REQUIRE(hak__thread_is_used(thread) == (thread == hak__thread));
     }
-    REQUIRE(hak__cache_charged.word == hak__thread->cache.charged);
+    REQUIRE(hak__cache_charged.word == hak__thread->cache.charged_told);
     for (const struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
         bool own = heap == hak__thread->heap;
         REQUIRE_SIZE(heap->threads_count, ==, own ? 1 : 0);

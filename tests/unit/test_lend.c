@@ -222,6 +222,32 @@ TEST(borrow)
     lender_destroy(&lender);
 }
 
+/* Rounds in vain are followed by 1, 3 and then 7 refills that do not ask; one that is not in vain,
+ * by none. */
+TEST(a_heap_that_asks_in_vain_asks_less)
+{
+    SKIP_IF(HAK_TINY_LIMITS);
+    struct lender lender;
+    lender_create(&lender);
+    lender_is_next(&lender);
+    assert_int_equal(lender_ask(&lender).count, FREE);
+    static const uint32_t silent[] = {1, 3, 7, 7};
+    for (size_t i = 0; i < COUNT_OF(silent); i++) {
+        assert_int_equal(lender_ask(&lender).count, 0); /* in vain */
+        unit_return(lender.objects, FREE);
+        for (uint32_t refill = 0; refill < silent[i]; refill++) {
+            assert_int_equal(lender_ask(&lender).count, 0); /* not asked */
+        }
+        struct object_list list = hak__slab_lend(&lender.thread->heap->slabs, lent_class(), FREE);
+        assert_int_equal(list.count, FREE); /* nobody has them until then */
+    }
+    unit_return(lender.objects, FREE);
+    assert_int_equal(lender_ask(&lender).count, FREE);
+    unit_return(lender.objects, FREE);
+    assert_int_equal(lender_ask(&lender).count, FREE);
+    lender_destroy(&lender);
+}
+
 static void *borrow_as_a_thread(void *argument)
 {
     struct object_list list = lender_ask(argument);

@@ -210,7 +210,10 @@ TEST(heaps_by_node)
     thread_free(other, class_index, object);
     hak__thread_flush(other);
     assert_int_equal(hak__heap_borrow(first->heap, class_index, 1).count, 0);
-    struct object_list list = hak__heap_borrow(another->heap, class_index, 1);
+    struct object_list list = {NULL, 0};
+    for (int i = 0; i < 8 && list.count == 0; i++) { /* not all heaps are asked at once */
+        list = hak__heap_borrow(another->heap, class_index, 1);
+    }
     assert_int_equal(list.count, 1);
     thread_free(other, class_index, list.head);
     thread_free(other, class_index, kept);

@@ -61,14 +61,6 @@ static bool claim(uint32_t count, size_t touched)
     return huge;
 }
 
-static bool kernel_has_huge_pages(void)
-{
-    char *probe = support_map(HUGE_PAGE_SIZE);
-    bool has = hak__os_page_size() == HUGE_OS_PAGE_SIZE && hak__os_huge(probe, HUGE_PAGE_SIZE) == 0;
-    munmap(probe, HUGE_PAGE_SIZE);
-    return has;
-}
-
 /* What /proc/self/smaps says of the mapping at `place`: "hg" huge pages are welcome there, "nh"
  * they are not. */
 static bool mapping_has_flag(const void *place, const char *flag)
@@ -98,7 +90,7 @@ static bool superslab_has_flag(size_t slice, const char *flag)
 static bool kernel_shows_huge_pages(void)
 {
     char *probe = support_map(HUGE_PAGE_SIZE);
-    bool shows = kernel_has_huge_pages() && hak__os_huge(probe, HUGE_PAGE_SIZE) == 0 &&
+    bool shows = unit_has_huge_pages() && hak__os_huge(probe, HUGE_PAGE_SIZE) == 0 &&
                  mapping_has_flag(probe, " hg");
     munmap(probe, HUGE_PAGE_SIZE);
     return shows;
@@ -131,14 +123,14 @@ HUGE_TEST(small_pages_below_the_threshold)
         assert_false(claim(SUPERSLAB_SLICES, SUPERSLAB_SIZE));
     }
     hak__knobs.huge_threshold = hak__superslab_bytes_claimed();
-    assert_int_equal(claim(1, 0), kernel_has_huge_pages());
+    assert_int_equal(claim(1, 0), unit_has_huge_pages());
 }
 
 /* A program that fills its superslabs gets huge pages, and when it stops never more than it had. */
 HUGE_TEST(filled_superslabs_lead_to_huge_ones)
 {
     static const uint32_t counts[] = {1, 2, SUPERSLAB_SLICES};
-    SKIP_IF(!kernel_has_huge_pages());
+    SKIP_IF(!unit_has_huge_pages());
     for (size_t i = 0; i < COUNT_OF(counts); i++) {
         huge_teardown(state);
         huge_setup(state);
@@ -164,7 +156,7 @@ HUGE_TEST(kinds_of_superslabs)
     static const uint32_t counts[] = {1, 2, SLAB_SLICES_MAX, SLAB_SLICES_MAX + 1, SUPERSLAB_SLICES};
     static const enum huge_kind kinds[] = {HUGE_SLABS, HUGE_RUNS, HUGE_RUNS, HUGE_SPANS,
                                            HUGE_SPANS};
-    bool has = kernel_has_huge_pages();
+    bool has = unit_has_huge_pages();
     for (enum huge_kind kind = HUGE_SLABS; kind <= HUGE_SPANS; kind++) {
         unit_set_evidence(kind, false);
         for (size_t i = 0; i < COUNT_OF(counts); i++) {

@@ -78,6 +78,92 @@ static void check_parts(void)
     REQUIRE_SIZE(hak__superslab_bytes_dirty(), <=, dirty * SLICE_SIZE + wrong);
 }
 
+/* Whole superslabs that part 1 takes until it has claimed `wanted` more, one of part 2 after each.
+ * Calls `seen` for each one of part 1, with the superslabs that it brought. */
+static void grow(size_t wanted, bool filled, void (*seen)(size_t index, size_t had, size_t claims))
+{
+    static size_t slices[4 * SUPERSLAB_GROUP];
+    size_t count = 0, *claimed = &hak__superslab_parts[1]->claimed_slices;
+    for (size_t start = *claimed; *claimed - start < wanted * SUPERSLAB_SLICES;) {
+        REQUIRE_SIZE(count + 2, <=, COUNT_OF(slices));
+        size_t had = *claimed / SUPERSLAB_SLICES, before = hak__superslabs.claimed_count;
+        size_t slice = slices[count++] = take(1, SUPERSLAB_SLICES, 1).slice;
+        memset(window_slice_address(slice), 'x', filled ? SUPERSLAB_SIZE : 0);
+        seen(slice / SUPERSLAB_SLICES, had, hak__superslabs.claimed_count - before);
+        slices[count++] = take(2, SUPERSLAB_SLICES, 1).slice;
+    }
+    while (count != 0) {
+        give(slices[--count], SUPERSLAB_SLICES);
+    }
+}
+
+static size_t claims_most;
+
+static void see_claims(size_t index, size_t had, size_t claims)
+{
+    (void)index;
+    claims_most = claims > claims_most ? claims : claims_most;
+    REQUIRE_SIZE(claims, <=, 1 + had / (HAK_TINY_LIMITS ? 1 : 8));
+}
+
+/* A part that has many superslabs claims several at once, unless addresses are short. The first
+ * test: the parts have nothing. */
+TEST_WITH_KNOBS(claims_ahead)
+{
+    grow(20, false, see_claims);
+    REQUIRE_SIZE(claims_most, >, 1);
+    check_parts();
+    static size_t slices[SUPERSLAB_GROUP];
+    size_t count = 0;
+    char *stranger = NULL;
+    for (int limited = 0; limited < 2; limited++) {
+        while (hak__superslab_index_find(hak__superslab_parts[1], INDEX_FREE, SUPERSLAB_SLICES,
+                                         0) != INDEX_NONE) {
+            REQUIRE(count < COUNT_OF(slices));
+            slices[count++] = take(1, SUPERSLAB_SLICES, 1).slice;
+        }
+        size_t before = hak__superslabs.claimed_count;
+        size_t frontier = hak__superslab_parts[1]->frontier;
+        hak__knobs.limit = limited ? UINT64_MAX - 1 : UINT64_MAX;
+        if (!limited) {
+            REQUIRE(frontier % GROUP_SLICES != 0);
+            frontier += SUPERSLAB_SLICES - frontier % SUPERSLAB_SLICES;
+            stranger = unit_occupy((uintptr_t)window_slice_address(frontier), SUPERSLAB_SIZE);
+        }
+        slices[count++] = take(1, SUPERSLAB_SLICES, 1).slice;
+        REQUIRE_SIZE(hak__superslabs.claimed_count - before, <=, 1);
+    }
+    munmap(stranger, SUPERSLAB_SIZE);
+    while (count != 0) {
+        give(slices[--count], SUPERSLAB_SLICES);
+    }
+    check_parts();
+}
+
+static size_t huge_count;
+
+static void see_huge(size_t index, size_t had, size_t claims)
+{
+    (void)had, (void)claims;
+    huge_count += superslab_at(index)->huge;
+}
+
+/* Part 1 fills its superslabs, part 2 touches none: only those of part 1 become huge, although the
+ * two claim in turn. */
+TEST_WITH_KNOBS(each_part_earns_huge_pages_alone)
+{
+    SKIP_IF(!unit_has_huge_pages());
+    hak__huge_page_us_max = UINT64_MAX; /* however long this machine takes */
+    hak__knobs.huge_threshold = 0;
+    grow(SUPERSLAB_GROUP, true, see_huge);
+    REQUIRE_SIZE(huge_count, >=, SUPERSLAB_GROUP / 8);
+    for (size_t i = 0; i < hak__superslabs.count; i++) {
+        assert_true(superslab_at(i)->part != 2 || superslab_at(i)->huge == 0);
+    }
+    (void)hak__superslab_purge(true);
+    check_parts();
+}
+
 TEST(random_runs)
 {
     uint64_t random = 7;
@@ -115,7 +201,7 @@ TEST(dirty_slices_of_another_part_before_new_memory)
 {
     (void)hak__superslab_purge(true);
     size_t slice = take(1, SUPERSLAB_SLICES, 1).slice, count = 0;
-    static size_t slices[SLICES / SUPERSLAB_SLICES];
+    static size_t slices[SLICES];
     while (hak__superslab_parts[2]->free_slices != 0) {
         REQUIRE(count < COUNT_OF(slices));
         slices[count++] = take(2, 1, 1).slice;

@@ -46,7 +46,9 @@ WHALE_TEST(filled_whales_lead_to_huge_ones)
     char *sparse = support_map(SIZE);
     for (int zeroed = 0; zeroed < 2; zeroed++) {
         for (size_t i = 0; i < 4; i++) {
-            hak__huge_watch(i % 2 == 0 ? HUGE_WHALES : HUGE_ZEROED_WHALES, sparse, SIZE, 0);
+            struct huge_sample block = {
+                .address = sparse, .size = SIZE, .dense_percent = HUGE_DENSE_PERCENT};
+            hak__huge_watch(&hak__whale_evidence[i % 2], block);
         }
         hak__knobs.huge_threshold = 4 * MIB;
         assert_false(hak__whale_earns_huge(2 * HUGE_PAGE_SIZE, !zeroed));

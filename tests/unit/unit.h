@@ -293,6 +293,14 @@ static inline void unit_free_superslabs(size_t count)
     }
 }
 
+static inline bool unit_has_huge_pages(void)
+{
+    char *probe = support_map(HUGE_PAGE_SIZE);
+    bool has = hak__os_page_size() == HUGE_OS_PAGE_SIZE && hak__os_huge(probe, HUGE_PAGE_SIZE) == 0;
+    munmap(probe, HUGE_PAGE_SIZE);
+    return has;
+}
+
 /* Superslabs of the kind, HUGE_SLABS to HUGE_SPANS, earn huge pages from now on, or not. */
 static inline void unit_set_evidence(enum huge_kind kind, bool earns)
 {
@@ -302,11 +310,15 @@ static inline void unit_set_evidence(enum huge_kind kind, bool earns)
         sparse = support_map(SUPERSLAB_SIZE);
         memset(dense, 'x', SUPERSLAB_SIZE);
     }
+    struct huge_evidence *evidence = &hak__superslab_first.evidence[kind];
     for (int i = 0; i < 2; i++) {
-        hak__huge_watch(kind, earns ? dense : sparse, SUPERSLAB_SIZE, 0);
+        struct huge_sample block = {.address = earns ? dense : sparse,
+                                    .size = SUPERSLAB_SIZE,
+                                    .dense_percent = HUGE_DENSE_SPANS_PERCENT};
+        hak__huge_watch(evidence, block);
     }
-    hak__huge_is_earned(kind, 1, SUPERSLAB_SIZE, SIZE_MAX);
-    hak__huge_note_growth(kind, GIB, GIB); /* without evidence it is of no effect */
+    hak__huge_is_earned(evidence, 1, SUPERSLAB_SIZE, SIZE_MAX);
+    hak__huge_note_growth(evidence, GIB, GIB); /* without evidence it is of no effect */
 }
 
 /* Who has which object: one byte for every 16 of the window's first part, set at an object's first
