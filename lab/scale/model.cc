@@ -78,6 +78,7 @@ struct lock {
 unsigned thread_count;
 std::unordered_map<uint64_t, line> lines;
 std::vector<map> maps;
+std::vector<std::array<uint64_t, 2>> own; // the program's data: its other memory are blocks
 std::vector<lock> locks;
 std::vector<costs> of_thread;
 std::string library;
@@ -124,6 +125,14 @@ void instruction(uint64_t address)
     of_thread[current].atomics += counted_code && locked_code;
 }
 
+// What the allocator touches, and what the program touches of blocks.
+bool is_counted(uint64_t number)
+{
+    return counted_code || std::none_of(own.begin(), own.end(), [&](const auto &range) {
+               return number * 64 + 63 >= range[0] && number * 64 < range[1];
+           });
+}
+
 void access_line(uint64_t number, bool writes)
 {
     line &here = lines[number];
@@ -142,7 +151,7 @@ void access_line(uint64_t number, bool writes)
             }
         }
     }
-    if (others != 0 && counted_code) {
+    if (others != 0 && is_counted(number)) {
         unsigned from = here.owner != none && here.owner != current ? here.owner : nearest;
         bool near = socket_of(from) == socket_of(current);
         if (!has) {
@@ -150,7 +159,7 @@ void access_line(uint64_t number, bool writes)
             (near ? here.within : here.between)++;
         }
         mine.invalidated += writes ? others : 0;
-        mine.atomics_shared += writes && locked_code;
+        mine.atomics_shared += writes && locked_code && counted_code;
     }
     if (writes) {
         here.sharers = {};
@@ -299,6 +308,11 @@ int main(int argc, char **argv)
             read_data(text[1], address, *end == ',' ? std::strtoull(end + 1, nullptr, 10) : 1);
         } else if (std::strncmp(text, "map ", 4) == 0) {
             read_map(text);
+        } else if (std::strncmp(text, "own ", 4) == 0) {
+            std::array<uint64_t, 2> range{};
+            if (std::sscanf(text, "own %lx %lx", &range[0], &range[1]) == 2) {
+                own.push_back(range);
+            }
         } else if (std::strncmp(text, "marks ", 6) == 0) {
             uint64_t count = 0;
             if (std::sscanf(text, "marks %lx %lu %lu", &marks, &mark_bytes, &count) == 3) {

@@ -3,8 +3,12 @@
  *
  * Exactly one thread runs at a time: a baton goes round, and whoever has it makes TURN steps. So
  * the library sees the same calls in the same order in each run, on any machine. Stores to `marks`
- * tell the model in the trace whose turn begins, where it ends, and when the counting begins. What
- * this program's own instructions touch changes caches in the model, but is not counted. */
+ * tell the model in the trace whose turn begins, where it ends, and when the counting begins. Of
+ * this program's own instructions the model counts the lines of blocks that move, since an
+ * allocator that hands out another thread's block leaves that to the program.
+ *
+ * With "time" for the time of a turn there is no baton: the threads run at the same time, wait for
+ * each other only where larson's lanes change hands, and the program prints nanoseconds. */
 #define _GNU_SOURCE 1
 #include <dlfcn.h>
 #include <link.h>
@@ -44,8 +48,9 @@ struct mark {
 static struct mark marks[THREADS_MAX + 2]; /* a turn's begin for each thread, end, counting */
 static struct worker *workers;
 static uint32_t thread_count, turns_before, turns_counted;
-static uint64_t turn_ns, now_ns;
-static bool counting;
+static uint64_t turn_ns, now_ns, began_ns;
+static bool counting, timed;
+static pthread_barrier_t barrier;
 
 static uint32_t random_below(uint32_t *state, uint32_t limit)
 {
@@ -81,19 +86,36 @@ static void replace(struct worker *worker, void **place, size_t size)
     *place = allocate(worker, size);
 }
 
+/* At its first turn a thread fills its lane, so that the library grows no more for long. */
+static void replace_some(struct worker *worker, struct worker *lane, uint32_t turn, uint32_t count,
+                         size_t (*size)(struct worker *worker))
+{
+    for (uint32_t i = 0; turn == 0 && i < BLOCKS; i++) {
+        lane->blocks[i] = allocate(worker, size(worker));
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t victim = random_below(&worker->random, BLOCKS);
+        replace(worker, &lane->blocks[victim], size(worker));
+    }
+}
+
 static bool send_block(struct worker *to, void *block)
 {
-    if (to->tail - to->head == QUEUE) {
+    uint32_t tail = to->tail; /* each queue has one sender */
+    if (tail - __atomic_load_n(&to->head, __ATOMIC_ACQUIRE) == QUEUE) {
         return false;
     }
-    to->queue[to->tail++ % QUEUE] = block;
+    to->queue[tail % QUEUE] = block;
+    __atomic_store_n(&to->tail, tail + 1, __ATOMIC_RELEASE);
     return true;
 }
 
 static void receive_blocks(struct worker *worker, uint32_t most)
 {
-    while (most-- != 0 && worker->head != worker->tail) {
-        release(worker, worker->queue[worker->head++ % QUEUE]);
+    uint32_t head = worker->head;
+    for (; most-- != 0 && head != __atomic_load_n(&worker->tail, __ATOMIC_ACQUIRE); head++) {
+        release(worker, worker->queue[head % QUEUE]);
+        __atomic_store_n(&worker->head, head + 1, __ATOMIC_RELEASE);
     }
 }
 
@@ -101,7 +123,13 @@ static void receive_blocks(struct worker *worker, uint32_t most)
  * before those of the C library. */
 int clock_gettime(clockid_t clock, struct timespec *now)
 {
-    (void)clock;
+    if (timed) {
+        static int (*next)(clockid_t, struct timespec *);
+        if (next == NULL) {
+            *(void **)&next = dlsym(RTLD_NEXT, "clock_gettime");
+        }
+        return next(clock, now);
+    }
     uint64_t ns = UINT64_C(1000000000000) + now_ns;
     *now = (struct timespec){(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
     return 0;
@@ -117,7 +145,7 @@ long syscall(long number, ...)
         words[i] = va_arg(list, long);
     }
     va_end(list);
-    if (number == SYS_clock_gettime) {
+    if (number == SYS_clock_gettime && !timed) {
         return clock_gettime((clockid_t)words[0], (struct timespec *)words[1]);
     }
     if (next == NULL) {
@@ -126,14 +154,16 @@ long syscall(long number, ...)
     return next(number, words[0], words[1], words[2], words[3], words[4], words[5]);
 }
 
+static size_t size_larson(struct worker *worker)
+{
+    return 8 + random_below(&worker->random, 1016);
+}
+
 /* Random blocks are replaced; every HAND_ON turns each thread gets another thread's blocks. */
 static void turn_larson(uint32_t me, uint32_t turn)
 {
-    struct worker *worker = &workers[me], *lane = &workers[(me + turn / HAND_ON) % thread_count];
-    for (int i = 0; i < TURN; i++) {
-        uint32_t victim = random_below(&worker->random, BLOCKS);
-        replace(worker, &lane->blocks[victim], 8 + random_below(&worker->random, 1016));
-    }
+    struct worker *lane = &workers[(me + turn / HAND_ON) % thread_count];
+    replace_some(&workers[me], lane, turn, TURN, size_larson);
 }
 
 /* Even threads allocate, each for the odd one behind it, which frees. */
@@ -142,7 +172,7 @@ static void turn_pairs(uint32_t me, uint32_t turn)
     struct worker *worker = &workers[me];
     (void)turn;
     for (int i = 0; i < TURN && me % 2 == 0 && me + 1 < thread_count; i++) {
-        if (worker[1].tail - worker[1].head < QUEUE) {
+        if (worker[1].tail - __atomic_load_n(&worker[1].head, __ATOMIC_ACQUIRE) < QUEUE) {
             (void)send_block(&worker[1],
                              allocate(worker, 64 + random_below(&worker->random, 8) * 64));
         }
@@ -163,13 +193,18 @@ static void turn_many(uint32_t me, uint32_t turn)
     receive_blocks(worker, QUEUE);
 }
 
+static size_t size_server(struct worker *worker)
+{
+    bool large = random_below(&worker->random, 64) == 0;
+    return large ? 100000 : 32 + random_below(&worker->random, 4000);
+}
+
 /* A request: twenty small blocks, a buffer and an answer, which a neighbour frees one time in
  * eight; a connection's state is replaced, seldom by a buffer above 64 KiB. */
 static void turn_server(uint32_t me, uint32_t turn)
 {
     struct worker *worker = &workers[me];
     void *parts[20], *buffer = allocate(worker, 16384), *answer;
-    (void)turn;
     for (int i = 0; i < 20; i++) {
         parts[i] = allocate(worker, 16 + random_below(&worker->random, 500));
     }
@@ -182,9 +217,7 @@ static void turn_server(uint32_t me, uint32_t turn)
         release(worker, parts[i]);
     }
     release(worker, buffer);
-    replace(worker, &worker->blocks[random_below(&worker->random, BLOCKS)],
-            random_below(&worker->random, 64) == 0 ? 100000
-                                                   : 32 + random_below(&worker->random, 4000));
+    replace_some(worker, worker, turn, 1, size_server);
     receive_blocks(worker, QUEUE);
 }
 
@@ -223,6 +256,29 @@ static void pass_baton(uint32_t to)
     (void)syscall(SYS_futex, &workers[to].baton, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
+static uint64_t clock_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static void *run_timed(void *argument)
+{
+    uint32_t me = (uint32_t)(uintptr_t)argument;
+    for (uint32_t turn = 0; turn < turns_before + turns_counted; turn++) {
+        if (turn % HAND_ON == 0 || turn == turns_before) {
+            (void)pthread_barrier_wait(&barrier);
+        }
+        if (me == 0 && turn == turns_before) {
+            began_ns = clock_ns();
+        }
+        workload(me, turn);
+        workers[me].operations = turn < turns_before ? 0 : workers[me].operations;
+    }
+    return NULL;
+}
+
 static void *run(void *argument)
 {
     uint32_t me = (uint32_t)(uintptr_t)argument;
@@ -244,17 +300,21 @@ static void *run(void *argument)
     return NULL;
 }
 
-/* Where each file's instructions are: "map NAME LOW HIGH OFFSET-IN-FILE BASE". */
+/* Where each file's instructions are: "map NAME LOW HIGH OFFSET-IN-FILE BASE", and this program's
+ * data, "own LOW HIGH". */
 static int print_map(struct dl_phdr_info *info, size_t size, void *argument)
 {
     (void)size, (void)argument;
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+        uintptr_t low = info->dlpi_addr + part->p_vaddr, high = low + part->p_memsz;
+        if (part->p_type == PT_LOAD && info->dlpi_name[0] == 0) {
+            dprintf(1, "own %lx %lx\n", (unsigned long)low, (unsigned long)high);
+        }
         if (part->p_type == PT_LOAD && (part->p_flags & PF_X) != 0) {
-            uintptr_t low = info->dlpi_addr + part->p_vaddr;
             dprintf(1, "map %s %lx %lx %lx %lx\n", info->dlpi_name[0] != 0 ? info->dlpi_name : "-",
-                    (unsigned long)low, (unsigned long)(low + part->p_memsz),
-                    (unsigned long)part->p_offset, (unsigned long)info->dlpi_addr);
+                    (unsigned long)low, (unsigned long)high, (unsigned long)part->p_offset,
+                    (unsigned long)info->dlpi_addr);
         }
     }
     return 0;
@@ -270,29 +330,37 @@ int main(int argc, char **argv)
     thread_count = argc == 6 ? (uint32_t)strtoul(argv[2], NULL, 10) : 0;
     if (workload == NULL || thread_count == 0 || thread_count > THREADS_MAX) {
         fputs("usage: scale larson|pairs|many|server|own|large|swap THREADS TURNS-BEFORE "
-              "TURNS-COUNTED "
-              "NS-OF-A-TURN\n",
+              "TURNS-COUNTED NS-OF-A-TURN|time\n",
               stderr);
         return 2;
     }
     turns_before = (uint32_t)strtoul(argv[3], NULL, 10);
     turns_counted = (uint32_t)strtoul(argv[4], NULL, 10);
     turn_ns = strtoull(argv[5], NULL, 10);
+    timed = counting = strcmp(argv[5], "time") == 0;
+    (void)pthread_barrier_init(&barrier, NULL, thread_count);
     workers = mmap(NULL, thread_count * sizeof *workers, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    dprintf(1, "own %lx %lx\n", (unsigned long)workers, (unsigned long)(workers + thread_count));
     (void)dl_iterate_phdr(print_map, NULL);
     dprintf(1, "marks %lx %d %d\n", (unsigned long)marks, LINE, THREADS_MAX);
     for (uint32_t i = 0; i < thread_count; i++) {
         workers[i].random = 4141 + i * 7919;
-        if (pthread_create(&threads[i], NULL, run, (void *)(uintptr_t)i) != 0) {
+        if (pthread_create(&threads[i], NULL, timed ? run_timed : run, (void *)(uintptr_t)i) != 0) {
             fputs("scale: no thread\n", stderr);
             return 1;
         }
     }
-    pass_baton(0);
+    if (!timed) {
+        pass_baton(0);
+    }
     for (uint32_t i = 0; i < thread_count; i++) {
         (void)pthread_join(threads[i], NULL);
         operations += workers[i].operations;
+    }
+    if (timed) {
+        dprintf(1, "ns %.2f\n",
+                (double)(clock_ns() - began_ns) * thread_count / (double)operations);
     }
     dprintf(1, "operations %lu\n", (unsigned long)operations);
     return 0;

@@ -176,8 +176,8 @@ HAK_INLINE void cache_note_request(struct cache *cache, uint32_t class_index, si
 /* The key of a cache without a heap. It matches no owner word, so every free takes a slow path. */
 #define CACHE_KEY_NONE ((HEAP_ID_MAX + 1) << OWNER_CODE_BITS)
 
-/* The sum of `charged_told` over all caches: a cache tells when it differs from `charged` by a
- * CHARGE_PARTS-th of the process's budget. All accesses are relaxed. */
+/* The sum of `charged_told` over all caches: a cache tells when it differs from `charged` by
+ * more than a CHARGE_PARTS-th of the process's budget. All accesses are relaxed. */
 HAK_HIDDEN extern struct arch_own_line hak__cache_charged;
 
 /* Lets an empty cache draw from `slabs` from now on. Under HEAPS. */

@@ -8,10 +8,10 @@
 
 #include <string.h>
 
-/* A cache may hide this part of the process's budget from the others. Twice as many: caches write
- * to their shared line twice as often while threads start. Half: 512 threads exceed the budget by
- * half, not a quarter. */
-#define CHARGE_PARTS 1024u
+/* A cache may use this part of the process's budget without asking or telling others. Twice as
+ * many: caches need their shared line twice as often while threads start. Half: 512 threads may
+ * exceed the budget three times, not twice. */
+#define CHARGE_PARTS 512u
 
 struct arch_own_line hak__cache_charged;
 
@@ -42,13 +42,18 @@ static uint64_t cache_charge(uint32_t class_index, uint32_t limit)
                : size_class->slab_slices * SLICE_SIZE + (uint64_t)limit * size_class->object_size;
 }
 
+static uint64_t cache_quiet_bytes(void)
+{
+    return atomic_load_relaxed(&hak__knobs.cache_bytes_total) / CHARGE_PARTS;
+}
+
 static void cache_set_limit(struct cache *cache, uint32_t class_index, uint32_t limit)
 {
     struct bin *bin = &cache->bins[class_index];
     uint64_t change = cache_charge(class_index, limit) - cache_charge(class_index, bin->limit);
     cache->charged += change; /* unsigned wrapping: right for a decrease, too */
     uint64_t untold = cache->charged - cache->charged_told;
-    uint64_t most = atomic_load_relaxed(&hak__knobs.cache_bytes_total) / CHARGE_PARTS;
+    uint64_t most = cache_quiet_bytes();
     if (cache->charged == 0 || untold + most > 2 * most) {
         atomic_add_relaxed(&hak__cache_charged.word, untold);
         cache->charged_told = cache->charged;
@@ -59,9 +64,12 @@ static void cache_set_limit(struct cache *cache, uint32_t class_index, uint32_t 
 
 static bool cache_affords(const struct cache *cache, uint64_t growth)
 {
-    return cache->charged + growth <= atomic_load_relaxed(&hak__knobs.cache_bytes) &&
-           atomic_load_relaxed(&hak__cache_charged.word) - cache->charged_told + cache->charged +
-                   growth <=
+    if (cache->charged + growth > atomic_load_relaxed(&hak__knobs.cache_bytes)) {
+        return false;
+    }
+    uint64_t untold = cache->charged + growth - cache->charged_told;
+    return untold + cache_quiet_bytes() <= 2 * cache_quiet_bytes() ||
+           atomic_load_relaxed(&hak__cache_charged.word) + untold <=
                atomic_load_relaxed(&hak__knobs.cache_bytes_total);
 }
 

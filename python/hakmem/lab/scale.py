@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: MIT
 """What an operation costs on many processors: cache lines and locks, counted on any machine.
 
-    python -m hakmem.lab scale [WORKLOAD...] [--threads 2,8,64] [--library FILE...] [--picture FILE]
+    python -m hakmem.lab scale [WORKLOAD...] [--threads 2,8,64] [--library FILE...] [--picture FILE] [--time]
 
 lab/scale allocates with N threads that take turns; valgrind's lackey prints what they touch;
-lab/scale_model plays the caches of N processors (docs/design/scale.md). Nothing is timed.
+lab/scale_model plays the caches of N processors (docs/design/scale.md). Nothing is timed, but with --time, which
+runs the same calls on this machine's processors.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -24,6 +26,8 @@ from .problem import Problem, Usage
 WORKLOADS = ("larson", "pairs", "many", "server", "own", "large", "swap")
 USAGE = "[WORKLOAD...] [OPTION...]"
 THREADS_MAX = 512
+TIME_RUNS = 5
+TIME_FACTOR = 200  # turns when timed, for one when traced
 PRICES = {"instructions": 0.25, "atomics": 8, "within": 100, "between": 300}
 """Cycles; those of docs/design/cost_model.md, and a line from the other socket three times one from
 this one."""
@@ -40,11 +44,13 @@ def add_arguments(parser: Parser) -> None:
                         help="what the clock says that a turn takes, default 1000")
     parser.add_argument("--library", action="append", metavar="FILE",
                         help="an allocator; default: hakmem's; repeatable")
+    parser.add_argument("--time", action="store_true",
+                        help="run here, untraced: the least nanoseconds an operation of 5 runs by turns")
     parser.add_argument("--picture", type=Path, metavar="FILE", help="a PNG: cost of an operation against processors")
 
 
 def run(as_json: bool, workloads: list[str], threads: str, turns: int, turn_ns: int,
-        library: list[str] | None, picture: Path | None) -> int:
+        library: list[str] | None, time: bool, picture: Path | None) -> int:
     """Counts cache lines, atomic operations and locks of an operation on N processors."""
     for name in workloads:
         if name not in WORKLOADS:
@@ -56,38 +62,65 @@ def run(as_json: bool, workloads: list[str], threads: str, turns: int, turn_ns: 
     if min(numbers) < 1 or max(numbers) > THREADS_MAX or turns < 1 or turn_ns < 0:
         raise Usage(f"--threads goes from 1 to {THREADS_MAX}, --turns from 1 on, --turn-ns from 0 on")
     found = []
-    for file in library or [str(BUILD / "libhakmem.so")]:
-        for workload in workloads or ["larson", "server"]:
-            for number in numbers:
-                found.append(counted(Path(file), workload, number, turns, turn_ns))
+    libraries = [Path(file) for file in library or [str(BUILD / "libhakmem.so")]]
+    for workload in workloads or ["larson", "server"]:
+        for number in numbers:
+            if time:
+                found += timed(libraries, workload, number, turns * TIME_FACTOR)
+            for file in [] if time else libraries:
+                found.append(counted(file, workload, number, turns, turn_ns))
                 if not as_json:
                     print(line_of(found[-1]), flush=True)
+    if time and not as_json:
+        print("\n".join(f"{one['library']} {one['workload']}, {one['threads']} threads: {one['ns']} ns" for one in found))
     if as_json:
         print(json.dumps(found, indent=1))
-    if picture is not None:
+    if picture is not None and not time:
         draw(found, picture)
     return 0
 
 
-def counted(library: Path, workload: str, threads: int, turns: int, turn_ns: int = 1000) -> dict[str, Any]:
-    """What the model says of one run."""
-    driver, model = BUILD / "lab" / "scale", BUILD / "lab" / "scale_model"
-    for file in (driver, model, library):
+def driver_command(library: Path, *words: str | int) -> tuple[list[str], dict[str, str]]:
+    """How lab/scale runs with the library, and its environment."""
+    driver = BUILD / "lab" / "scale"
+    for file in (driver, BUILD / "lab" / "scale_model", library):
         if not file.exists():
             raise Problem(f"{file} is not there; type: ./hakmem build --all")
+    threads = int(words[1])
+    # hakmem and jemalloc go by the number of processors, which is to be that of the model
+    return [str(driver), *map(str, words)], {
+        "HAKMEM_HEAPS": str(threads), "MALLOC_CONF": f"narenas:{4 * threads}", "PATH": "/usr/bin:/bin",
+        "LC_ALL": "C", "LD_BIND_NOW": "1", "LD_PRELOAD": str(library.resolve())}  # fmt: skip
+
+
+def timed(libraries: list[Path], workload: str, threads: int, turns: int) -> list[dict[str, Any]]:
+    """The least nanoseconds of an operation that a thread needs with each library, by turns."""
+    if workload == "many":
+        raise Usage("many has one queue with many senders, which --time cannot run")
+    least = {library: float("inf") for library in libraries}
+    for _ in range(TIME_RUNS):
+        for library in libraries:
+            command, environment = driver_command(library, workload, threads, turns, turns, "time")
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                raise Problem(f"{workload} under {library.name} failed: {done.stderr.strip() or done.returncode}")
+            least[library] = min(least[library], float(re.findall(r"^ns ([\d.]+)$", done.stdout, re.M)[0]))
+    return [{"library": library.name, "workload": workload, "threads": threads, "ns": least[library]}
+            for library in libraries]
+
+
+def counted(library: Path, workload: str, threads: int, turns: int, turn_ns: int = 1000) -> dict[str, Any]:
+    """What the model says of one run."""
+    command, environment = driver_command(library, workload, threads, turns, turns, turn_ns)
     if shutil.which("valgrind") is None:
         raise Problem("scale needs valgrind; type: sudo apt-get install -y valgrind")
     locks = [f"{name}={offset}" for name, offset in locks_of(library).items()]
     tracer = subprocess.Popen(
-        ["valgrind", "-q", "--tool=lackey", "--trace-mem=yes", "--log-fd=1", "--max-threads=600",
-         str(driver), workload, str(threads), str(turns), str(turns), str(turn_ns)],
-        # hakmem and jemalloc go by the number of processors, which is to be that of the model
-        env={"HAKMEM_HEAPS": str(threads), "MALLOC_CONF": f"narenas:{4 * threads}", "PATH": "/usr/bin:/bin",
-             "LC_ALL": "C", "LD_BIND_NOW": "1", "LD_PRELOAD": str(library.resolve())},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        ["valgrind", "-q", "--tool=lackey", "--trace-mem=yes", "--log-fd=1", "--max-threads=600", *command],
+        env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     done = subprocess.run(
-        [str(model), str(threads), *locks, library.resolve().name],
+        [str(BUILD / "lab" / "scale_model"), str(threads), *locks, library.resolve().name],
         stdin=tracer.stdout, capture_output=True, text=True, check=False,
     )
     said = (tracer.communicate()[1].decode(errors="replace") + done.stderr).strip()
