@@ -119,7 +119,6 @@
 #include "observe/observer.c"
 #include "observe/profile.c"
 #include "observe/profile_dump.c"
-#include "observe/prometheus.c"
 #include "observe/report.c"
 #include "observe/report_writer.c"
 #include "observe/resident.c"

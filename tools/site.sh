@@ -25,7 +25,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p -- "$work/pages"
 cd -- "$root"
-cp -R -- README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs "$work/pages/"
+cp -R -- README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE docs "$work/pages/"
 while IFS= read -r file; do
     [[ -f $file ]] && mkdir -p -- "$work/pages/${file%/*}" && cp -- "$file" "$work/pages/$file"
 done < <(grep -rhoE '\]\((\.\./)+[a-z][a-zA-Z_/.]*\)' docs --include='*.md' | sed -E 's/^\]\((\.\.\/)+//; s/\)$//' |

@@ -47,7 +47,8 @@ The last column says when `hak_option_set` may change the option: at any time, o
 means: at any time, but with `HAKMEM_LEARN` the learner sets it, and `hak_option_set` returns EBUSY.
 
 With `HAKMEM_CACHE_BYTES_TOTAL=0`, the limit is at least 32 MiB. hakmem reads the limits of a container only if the
-process may use more than two CPUs.
+process may use more than two CPUs, because reading takes ten microseconds at each start. In a small container with many
+threads, set the option.
 
 ## When to change an option
 

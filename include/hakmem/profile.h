@@ -34,7 +34,7 @@ HAK_API int hak_profile_start(size_t period) HAK_NOEXCEPT;
 HAK_API void hak_profile_stop(void) HAK_NOEXCEPT;
 
 /* Writes the profile to `sink`, which gets `argument`: one line of JSON with the sums of each
- * stack, and the executable mappings of the process. docs/observability/profile.md describes it. No
+ * stack, and the executable mappings of the process. docs/observability/formats.md describes it. No
  * lock is held while the sink runs, so it may allocate. */
 HAK_API void hak_profile_write(hak_report_sink *sink, void *argument) HAK_NOEXCEPT;
 

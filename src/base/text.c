@@ -139,6 +139,16 @@ bool hak__text_parse_size(const char *string, uint64_t *value)
     return true;
 }
 
+uint64_t hak__text_number(const char **string)
+{
+    uint64_t number = 0;
+    for (; **string >= '0' && **string <= '9'; ++*string) {
+        uint64_t digit = (uint64_t)(**string - '0');
+        number = number < (UINT64_MAX - digit) / 10 ? number * 10 + digit : UINT64_MAX;
+    }
+    return number;
+}
+
 const char *hak__text_after(const char *string, const char *prefix)
 {
     while (*prefix != '\0' && *string == *prefix) {

@@ -35,6 +35,9 @@ HAK_HIDDEN char *hak__text_make(char *data, size_t size, const char *format, ...
  * the same) or none, and a "b" or none, in either case. False for anything else, for the empty
  * string and for 2^64 bytes or more; *value is then unchanged. */
 HAK_HIDDEN bool hak__text_parse_size(const char *string, uint64_t *value);
+/* Reads the decimal number at *string and moves *string behind it. 0: there is none. UINT64_MAX: it
+ * is too large. */
+HAK_HIDDEN uint64_t hak__text_number(const char **string);
 /* Bytes of the string, `most` at most. */
 HAK_HIDDEN size_t hak__text_length(const char *string, size_t most);
 /* True if the two strings are equal. */

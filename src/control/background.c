@@ -54,6 +54,16 @@ int hak__background_start(background_function *function)
     return error;
 }
 
+uint32_t hak__background_wait(uint32_t *word, uint32_t value, bool patiently)
+{
+    uint32_t now, began_ms = hak__os_clock_ms();
+    while ((now = atomic_load_acquire(word)) == value &&
+           (patiently || hak__os_clock_ms() - began_ms < BACKGROUND_WAIT_MS)) {
+        hak__os_wait_ms(word, value, BACKGROUND_WAIT_MS);
+    }
+    return now;
+}
+
 void hak__background_end(void)
 {
     atomic_sub_relaxed(&shared_background_count, 1u); /* pairs with nothing: a counter */

@@ -249,11 +249,9 @@ HAK_HIDDEN struct heap *hak__heap_first(void);
 HAK_HIDDEN void *hak__metadata_allocate(size_t size);
 /* Bytes mapped for such memory. Any thread. */
 HAK_HIDDEN size_t hak__metadata_bytes(void);
-/* The chunks that were mapped for it, without the first: the newest one, and the one before
- * `chunk`. NULL: there are no more. The third function returns a chunk's bytes. Any thread. */
-HAK_HIDDEN const void *hak__metadata_newest(void);
-HAK_HIDDEN const void *hak__metadata_before(const void *chunk);
-HAK_HIDDEN size_t hak__metadata_size(const void *chunk);
+/* The chunk that was mapped for it before `chunk`; NULL: the newest one. Sets *size to its bytes.
+ * NULL: there are no more, as the first one is not among them. Any thread. */
+HAK_HIDDEN const void *hak__metadata_before(const void *chunk, size_t *size);
 
 /* True: it was a heap of fork's parent. */
 HAK_INLINE bool heap_is_inherited(const struct heap *heap)

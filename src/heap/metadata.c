@@ -25,20 +25,14 @@ size_t hak__metadata_bytes(void)
     return hak__window_room_bytes() + atomic_load_relaxed(&shared_metadata_bytes);
 }
 
-const void *hak__metadata_newest(void)
+const void *hak__metadata_before(const void *chunk, size_t *size)
 {
     /* acquire: pairs with the release in metadata_list */
-    return atomic_load_acquire(&shared_metadata_newest);
-}
-
-const void *hak__metadata_before(const void *chunk)
-{
-    return ((const struct metadata_head *)chunk)->before;
-}
-
-size_t hak__metadata_size(const void *chunk)
-{
-    return ((const struct metadata_head *)chunk)->size;
+    const struct metadata_head *found = chunk == NULL
+                                            ? atomic_load_acquire(&shared_metadata_newest)
+                                            : ((const struct metadata_head *)chunk)->before;
+    *size = found == NULL ? 0 : found->size;
+    return found;
 }
 
 /* Under HEAPS. */
@@ -50,7 +44,7 @@ static void metadata_list(void *chunk, size_t size)
     metadata_chunk = (unsigned char *)chunk + HAK_CACHE_LINE;
     metadata_left = size - HAK_CACHE_LINE;
     atomic_store_relaxed(&shared_metadata_bytes, shared_metadata_bytes + size);
-    /* release: pairs with the acquire in hak__metadata_newest */
+    /* release: pairs with the acquire in hak__metadata_before */
     atomic_store_release(&shared_metadata_newest, head);
 }
 

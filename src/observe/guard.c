@@ -341,22 +341,3 @@ void hak__guard_free(void *pointer, const void *caller)
         hak__gate_leave();
     }
 }
-
-/* --- start --- */
-
-/* 102: after control/life.c has read the options. */
-__attribute__((constructor(102))) static void guard_begin(void)
-{
-    if (hak__knobs.guard != 0) {
-        (void)hak__stacks_start(false);
-        hak__os_fault_watch(hak__guard_fault);
-    }
-}
-
-/* A static program's unwinder is ready only now. */
-__attribute__((constructor)) static void guard_find_stacks(void)
-{
-    if (hak__knobs.guard != 0) {
-        (void)hak__stacks_start(false);
-    }
-}

@@ -81,8 +81,11 @@ static uint64_t look_slabs(struct heap_look *look, uint64_t *sampled)
         spans |= (uint64_t)(code == OWNER_SPAN || code == OWNER_SPAN_TAKEN) << i;
         *sampled |= (uint64_t)(code == OWNER_SAMPLED) << i;
         slabs |= (uint64_t)(code != OWNER_NOBODY && code < OWNER_CODE_END) << i;
+        /* a brief look takes each slice for a slab of its own */
+        look->slabs[i] = (struct slab_look){.class_index = (uint8_t)owner_class(code), .slices = 1};
     }
-    while (slabs != 0) {
+    look->starts = look->is_brief ? slabs : 0;
+    while (slabs != 0 && !look->is_brief) {
         uint32_t first = bits_lowest(slabs);
         size_t slice = look->index * SUPERSLAB_SLICES + first;
         struct heap *heap = look_find_heap(window_owner(slice) >> OWNER_CODE_BITS);
@@ -155,11 +158,26 @@ static void look_decide(struct heap_look *look, const struct superslab *maps, ui
 }
 
 /* A copy in no state at all: a stopped thread has the lock. */
-static struct superslab look_copy_maps(size_t index)
+static struct superslab look_copy_maps(struct heap_look *look)
 {
     struct superslab maps = {.state = SUPERSLAB_NEW};
-    (void)hak__superslab_copy(index, &maps);
+    look->refused = look->refused || !hak__superslab_copy(look->index, &maps);
     return maps;
+}
+
+static void look_residency(struct heap_look *look)
+{
+    unsigned char pages[SUPERSLAB_SIZE / OS_PAGE_SIZE_MIN] = {0};
+    const void *start = window_slice_address(look->index * SUPERSLAB_SLICES);
+    size_t page = hak__os_page_size(), in_slice = SLICE_SIZE / page; /* 0: a page is two slices */
+    size_t size = bits_align_up(look->claimed * SLICE_SIZE, page);
+    look->answered = hak__os_look(start, size, pages) == 0;
+    for (size_t i = 0; i < look->claimed; i++) {
+        size_t resident = in_slice == 0
+                              ? (pages[i * SLICE_SIZE / page] & 1) * SLICE_SIZE
+                              : hak__os_resident_pages(pages + i * in_slice, in_slice) * page;
+        look->resident[i] = (uint32_t)resident;
+    }
 }
 
 void hak__heap_look(struct heap_look *look, size_t index)
@@ -168,14 +186,15 @@ void hak__heap_look(struct heap_look *look, size_t index)
     look->index = index;
     look->claimed = 0;
     look->starts = 0;
-    if (!hak__gate_enter_patiently()) {
+    look->refused = !hak__gate_enter_patiently();
+    if (look->refused) {
         return;
     }
-    struct superslab maps = look_copy_maps(index);
+    struct superslab maps = look_copy_maps(look);
     if (maps.state == SUPERSLAB_CLAIMED) {
         look->claimed = maps.claimed;
         uint64_t sampled, spans = look_slabs(look, &sampled);
-        maps = look_copy_maps(index);
+        maps = look_copy_maps(look);
         look->claimed = maps.state == SUPERSLAB_CLAIMED ? maps.claimed : 0;
         look->huge = maps.huge != 0;
         look->split = maps.split != 0;
@@ -184,7 +203,6 @@ void hak__heap_look(struct heap_look *look, size_t index)
     }
     hak__gate_leave();
     if (look->claimed != 0) {
-        hak__os_resident_parts(window_slice_address(index * SUPERSLAB_SLICES),
-                               look->claimed * SLICE_SIZE, SLICE_SIZE, look->resident);
+        look_residency(look);
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* heap_look.h: copies what the slices of one superslab are, for the heap map.
+/* heap_look.h: copies what the slices of one superslab are, for the heap map and the summary.
  *
  * A look takes the locks of the heaps that own slabs in the superslab, one at a time, then REGION.
  * It holds none of them when it asks the kernel which pages are resident. A program may change the
@@ -37,6 +37,9 @@ struct heap_look {
     size_t index;     /* of the superslab; the first superslab of the window has 0 */
     size_t span_left; /* slices of a long span that follow this superslab */
     uint32_t claimed; /* slices, from the first on; 0: the superslab is not claimed */
+    bool is_brief;    /* the caller wants classes alone of slabs: no heap's lock is taken */
+    bool refused;     /* at the gate, or a stopped thread has a lock: claimed is 0 */
+    bool answered;    /* the kernel says what is resident; else that is 0 */
     bool huge;        /* it may have huge pages */
     bool split;       /* it has small pages, because a part of its huge page was purged */
     uint64_t starts;  /* first slices of spans and slabs in use */

@@ -144,7 +144,7 @@ static void map_superslab(struct report_writer *writer, const struct heap_look *
     map_put_resident(&text, look);
     resident[text.length] = '\0';
     hak__report_record_begin(writer);
-    REPORT_NUMBERS(writer, {"index", look->index, NULL}, {"claimed", look->claimed, NULL});
+    REPORT_NUMBERS(writer, {"index", look->index}, {"claimed", look->claimed});
     hak__report_string(writer, "pages", look->split ? "split" : look->huge ? "huge" : "small", "");
     hak__report_string(writer, "slices", slices, "");
     hak__report_string(writer, "resident", resident, "");
@@ -168,19 +168,14 @@ static void map_superslabs(struct report_writer *writer, struct map_sums *sums)
 
 static void map_slices(struct report_writer *writer, const struct map_sums *sums)
 {
-    static const char *const names[] = {[SLICE_FREE_CLEAN] = "free_clean",
-                                        [SLICE_FREE_DIRTY] = "free_dirty",
-                                        [SLICE_FREE_AGED] = "free_aged",
-                                        [SLICE_KEPT] = "kept_spans",
-                                        [SLICE_SPAN] = "spans",
-                                        [SLICE_SLAB] = "slabs",
-                                        [SLICE_SAMPLED] = "sampled"};
+    static const char *const names[SLICE_KINDS] = {
+        "free_clean", "free_dirty", "free_aged", "kept_spans", "spans", "slabs", "sampled"};
     hak__report_list_begin(writer, "slices", NULL);
     for (uint32_t kind = 0; kind < SLICE_KINDS; kind++) {
         hak__report_record_begin(writer);
         hak__report_string(writer, "kind", names[kind], "");
-        REPORT_NUMBERS(writer, {"count", sums->slices[kind], NULL},
-                       {"resident_bytes", sums->resident_bytes[kind], NULL});
+        REPORT_NUMBERS(writer, {"count", sums->slices[kind]},
+                       {"resident_bytes", sums->resident_bytes[kind]});
         hak__report_record_end(writer);
     }
     hak__report_list_end(writer);
@@ -198,49 +193,29 @@ static void map_classes(struct report_writer *writer, const struct map_sums *sum
             continue;
         }
         cached = cached < of_class->out_count ? cached : of_class->out_count;
-        REPORT_RECORD(
-            writer, {"class", class_index, NULL}, {"object_bytes", size_class->object_size, NULL},
-            {"slab_slices", size_class->slab_slices, NULL},
-            {"slab_objects", size_class->objects_per_slab, NULL},
-            {"slabs", of_class->slabs_count, NULL}, {"in_use", of_class->out_count - cached, NULL},
-            {"cached", cached, NULL}, {"free", of_class->free_count, NULL},
-            {"not_carved", of_class->not_carved_count, NULL},
-            {"resident_bytes", of_class->resident_bytes, NULL});
+        REPORT_RECORD(writer, {"class", class_index}, {"object_bytes", size_class->object_size},
+                      {"slab_slices", size_class->slab_slices},
+                      {"slab_objects", size_class->objects_per_slab},
+                      {"slabs", of_class->slabs_count}, {"in_use", of_class->out_count - cached},
+                      {"cached", cached}, {"free", of_class->free_count},
+                      {"not_carved", of_class->not_carved_count},
+                      {"resident_bytes", of_class->resident_bytes});
     }
     hak__report_list_end(writer);
 }
 
-static size_t map_resident(uintptr_t address, size_t size)
-{
-    size_t resident = 0;
-    for (size_t part; size != 0; address += part, size -= part) {
-        part = size < OS_RESIDENT_SIZE_MAX ? size : OS_RESIDENT_SIZE_MAX;
-        size_t bytes = hak__os_resident((const void *)address, part);
-        resident += bytes != SIZE_MAX ? bytes : 0;
-    }
-    return resident;
-}
-
-static bool map_next_whales(struct whale_list *list)
-{
-    if (!hak__gate_enter_patiently()) {
-        return false;
-    }
-    bool more = hak__whale_list_next(list);
-    hak__gate_leave();
-    return more;
-}
-
 static void map_whales(struct report_writer *writer)
 {
+    struct resident resident = {.known = false};
     struct whale_list list = {.after = 0};
     hak__report_list_begin(writer, "whales", NULL);
-    while (map_next_whales(&list)) {
+    while (hak__resident_next_whales(&resident, &list)) {
         for (uint32_t i = 0; i < list.count; i++) {
             const struct whale_view *view = &list.views[i];
-            REPORT_RECORD(writer, {"address", view->address, NULL}, {"bytes", view->size, NULL},
-                          {"resident_bytes", map_resident(view->address, view->size), NULL},
-                          {"kept", view->kept, NULL}, {"age_ms", view->age_ms, NULL});
+            uintptr_t end = view->address + view->size;
+            REPORT_RECORD(writer, {"address", view->address}, {"bytes", view->size},
+                          {"resident_bytes", hak__resident_bytes(&resident, view->address, end)},
+                          {"kept", view->kept}, {"age_ms", view->age_ms});
         }
     }
     hak__report_list_end(writer);
@@ -256,9 +231,9 @@ static void map_header(struct report_writer *writer)
     hak__report_string(writer, "program", program != NULL ? program : "", "");
     /* Before the first allocation there is no window. */
     uintptr_t base = window_contains_slice(0) ? hak__window.base : 0;
-    REPORT_NUMBERS(writer, {"time", hak__os_wall_clock_s(), NULL},
-                   {"page_bytes", hak__os_page_size(), NULL}, {"slice_bytes", SLICE_SIZE, NULL},
-                   {"superslab_slices", SUPERSLAB_SLICES, NULL}, {"base", base, NULL});
+    REPORT_NUMBERS(writer, {"time", hak__os_wall_clock_s()}, {"page_bytes", hak__os_page_size()},
+                   {"slice_bytes", SLICE_SIZE}, {"superslab_slices", SUPERSLAB_SLICES},
+                   {"base", base});
     hak__report_section_end(writer);
 }
 
@@ -276,14 +251,15 @@ static void map_totals(struct report_writer *writer)
 {
     struct hak_stats stats;
     hak_stats_get(&stats);
-    REPORT_SECTION(
-        writer, "totals", {"bytes_mapped", stats.bytes_mapped, NULL},
-        {"bytes_metadata", stats.bytes_metadata, NULL}, {"bytes_in_use", stats.bytes_in_use, NULL},
-        {"bytes_cached", stats.bytes_cached, NULL},
-        {"bytes_free_dirty", stats.bytes_free_dirty, NULL},
-        {"objects_in_use", stats.objects_in_use_count, NULL}, {"heaps", stats.heaps_count, NULL},
-        {"heaps_parked", stats.heaps_parked_count, NULL}, {"threads", stats.threads_count, NULL},
-        {"superslabs", stats.superslabs_count, NULL}, {"whales", stats.whales_count, NULL});
+    hak__report_section_begin(writer, "totals");
+    REPORT_NUMBERS(writer, {"bytes_mapped", stats.bytes_mapped},
+                   {"bytes_metadata", stats.bytes_metadata}, {"bytes_in_use", stats.bytes_in_use},
+                   {"bytes_cached", stats.bytes_cached},
+                   {"bytes_free_dirty", stats.bytes_free_dirty},
+                   {"objects_in_use", stats.objects_in_use_count}, {"heaps", stats.heaps_count},
+                   {"heaps_parked", stats.heaps_parked_count}, {"threads", stats.threads_count},
+                   {"superslabs", stats.superslabs_count}, {"whales", stats.whales_count});
+    hak__report_section_end(writer);
 }
 
 void hak_heap_map(hak_report_sink *sink, void *argument)

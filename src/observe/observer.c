@@ -27,13 +27,6 @@
 #include "observe/report.h"
 #include "os/os.h"
 
-/* Longest sleep between two looks whether the program's threads have all ended. Doubled: a process
- * whose main thread ended by pthread_exit may live on for a second. Halved: twice as many wake-ups
- * of an idle process. */
-#define OBSERVER_LOOK_MS 500u
-/* Longest wait of a process's start, and of its end, for an observer that starts. A busy machine
- * needs some 10 ms. Doubled: a process that cannot be observed may start a second later. */
-#define OBSERVER_WAIT_MS 1000u
 /* First size of the file if it can grow later, and if it cannot: room for a report of some hundred
  * heaps and threads. Doubled: as much more memory for each observed process. */
 #define OBSERVER_SIZE_GROWS ((size_t)4096)
@@ -173,17 +166,13 @@ static void observer_answer(struct os_shared *shared, uint32_t number)
 static uint64_t observer_start_time(void)
 {
     char text[1024];
-    long length = hak__os_read_file("/proc/self/stat", text, sizeof text - 1);
-    text[length > 0 ? length : 0] = '\0';
+    (void)hak__os_read_text("/proc/self/stat", text, sizeof text);
     const char *at = strrchr(text, ')');
     for (int field = 2; at != NULL && field < 22; field++) {
         at = strchr(at + 1, ' ');
     }
-    uint64_t value = 0;
-    for (; at != NULL && at[1] >= '0' && at[1] <= '9'; at++) {
-        value = value * 10 + (uint64_t)(at[1] - '0');
-    }
-    return value;
+    at = at != NULL ? at + 1 : "";
+    return hak__text_number(&at);
 }
 
 /* Containers may share /dev/shm, as those of a Kubernetes pod do, and each has a process 1.
@@ -260,7 +249,7 @@ static void observer_serve(struct os_shared *shared)
             answered = asked;
         } else {
             atomic_store_relaxed(&observer.shared_word, word);
-            hak__os_wait_shared(word, asked, OBSERVER_LOOK_MS);
+            hak__os_wait_shared(word, asked, BACKGROUND_LOOK_MS);
         }
     }
 }
@@ -306,15 +295,10 @@ static int observer_start(void)
     return error;
 }
 
-/* Waits for an observer that starts or stops; at most OBSERVER_WAIT_MS unless `patiently`. */
+/* Waits for an observer that starts or stops; at most BACKGROUND_WAIT_MS unless `patiently`. */
 static uint32_t observer_settled(uint32_t passing, bool patiently)
 {
-    uint32_t began_ms = hak__os_clock_ms();
-    while (observer_state() == passing &&
-           (patiently || hak__os_clock_ms() - began_ms < OBSERVER_WAIT_MS)) {
-        hak__os_wait_ms(&observer.shared_state, passing, OBSERVER_WAIT_MS);
-    }
-    return observer_state();
+    return hak__background_wait(&observer.shared_state, passing, patiently);
 }
 
 int hak_observe_start(void)

@@ -10,6 +10,7 @@
 #include "core/knobs.h"
 #include "core/options.h"
 #include "heap/heap.h"
+#include "observe/guard.h"
 #include "observe/loaded.h"
 #include "observe/modules.h"
 #include "observe/report_writer.h"
@@ -60,21 +61,20 @@ static void profile_write_sums(struct report_writer *writer, const struct stack_
 {
     double live_count = sums->allocated_count - sums->freed_count;
     double live_bytes = sums->allocated_bytes - sums->freed_bytes;
-    REPORT_NUMBERS(writer, {"samples", sums->samples_count, NULL},
-                   {"samples_live", sums->samples_live, NULL},
-                   {"allocated_count", hak__report_round(sums->allocated_count), NULL},
-                   {"allocated_bytes", hak__report_round(sums->allocated_bytes), NULL},
-                   {"usable_bytes", hak__report_round(sums->usable_bytes), NULL},
-                   {"freed_count", hak__report_round(sums->freed_count), NULL},
-                   {"freed_bytes", hak__report_round(sums->freed_bytes), NULL},
-                   {"freed_remote_count", hak__report_round(sums->freed_remote), NULL},
-                   {"lifetime_ms", hak__report_round(sums->lifetime_ms), NULL},
-                   {"live_count", hak__report_round(live_count), NULL},
-                   {"live_bytes", hak__report_round(live_bytes), NULL},
-                   {"live_age_ms", hak__report_round(sums->live_age_ms), NULL},
-                   {"peak_samples", sums->peak_samples, NULL},
-                   {"peak_count", hak__report_round(sums->peak_count), NULL},
-                   {"peak_bytes", hak__report_round(sums->peak_bytes), NULL});
+    REPORT_NUMBERS(writer, {"samples", sums->samples_count}, {"samples_live", sums->samples_live},
+                   {"allocated_count", hak__report_round(sums->allocated_count)},
+                   {"allocated_bytes", hak__report_round(sums->allocated_bytes)},
+                   {"usable_bytes", hak__report_round(sums->usable_bytes)},
+                   {"freed_count", hak__report_round(sums->freed_count)},
+                   {"freed_bytes", hak__report_round(sums->freed_bytes)},
+                   {"freed_remote_count", hak__report_round(sums->freed_remote)},
+                   {"lifetime_ms", hak__report_round(sums->lifetime_ms)},
+                   {"live_count", hak__report_round(live_count)},
+                   {"live_bytes", hak__report_round(live_bytes)},
+                   {"live_age_ms", hak__report_round(sums->live_age_ms)},
+                   {"peak_samples", sums->peak_samples},
+                   {"peak_count", hak__report_round(sums->peak_count)},
+                   {"peak_bytes", hak__report_round(sums->peak_bytes)});
 }
 
 static void profile_write_stack(struct report_writer *writer, const struct stack *stack,
@@ -120,8 +120,10 @@ static void profile_write_stacks(struct report_writer *writer)
     }
     hak__report_row(writer, "ago_ms", numbers, history.count);
     hak__report_section_end(writer);
-    REPORT_SECTION(writer, "peak", {"bytes", hak__report_round(history.peak_bytes), NULL},
-                   {"ago_ms", history.now_ms - history.peak_ms, NULL});
+    hak__report_section_begin(writer, "peak");
+    REPORT_NUMBERS(writer, {"bytes", hak__report_round(history.peak_bytes)},
+                   {"ago_ms", history.now_ms - history.peak_ms});
+    hak__report_section_end(writer);
     hak__report_list_begin(writer, "stacks", NULL);
     for (; stack != NULL && hak__samples_copy(stack, &sums, noted); stack = stack->older) {
         for (uint32_t i = 0; i < history.count; i++) {
@@ -142,7 +144,7 @@ static void profile_write_threads(struct report_writer *writer)
         hak__samples_leave();
         if (thread.id != 0) {
             hak__report_record_begin(writer);
-            REPORT_NUMBERS(writer, {"number", number, NULL}, {"id", thread.id, NULL});
+            REPORT_NUMBERS(writer, {"number", number}, {"id", thread.id});
             hak__report_string(writer, "name", thread.name, "");
             hak__report_record_end(writer);
         }
@@ -222,10 +224,9 @@ void hak_profile_write(hak_report_sink *sink, void *argument)
     hak__report_section_begin(&writer, "hakmem_profile");
     hak__report_number(&writer, "version", PROFILE_VERSION, "");
     hak__report_string(&writer, "program", program != NULL ? program : "", "");
-    REPORT_NUMBERS(&writer, {"process", hak__os_process_id(), NULL},
-                   {"time", hak__os_wall_clock_s(), NULL},
-                   {"started_us", atomic_load_relaxed(&shared_profile_started_us), NULL},
-                   {"period", atomic_load_relaxed(&hak__sampling.period), NULL});
+    REPORT_NUMBERS(&writer, {"process", hak__os_process_id()}, {"time", hak__os_wall_clock_s()},
+                   {"started_us", atomic_load_relaxed(&shared_profile_started_us)},
+                   {"period", atomic_load_relaxed(&hak__sampling.period)});
     hak__report_section_end(&writer);
     /* In this order: a module of a stack that is there in the end was so when the mappings were
      * read, and one that was closed meanwhile is in the list of modules. */
@@ -244,7 +245,7 @@ void hak_profile_write(hak_report_sink *sink, void *argument)
     hak__report_end(&writer);
 }
 
-/* --- the profile at exit --- */
+/* --- the profile at exit, and the start of the profile and of the guard --- */
 
 static struct exit_file profile_file = {
     .name = &hak__settings.profile_file, .what = "profile", .kept = {-1, 0, 0}};
@@ -265,6 +266,10 @@ __attribute__((constructor(102))) static void profile_begin(void)
     if (profile_is_wanted()) {
         (void)profile_start(period == UINT64_MAX ? 0 : (size_t)period, false);
     }
+    if (hak__knobs.guard != 0) {
+        (void)hak__stacks_start(false);
+        hak__os_fault_watch(hak__guard_fault);
+    }
     if (hak__settings.profile_file != NULL) {
         hak__exit_file_open(&profile_file);
     }
@@ -274,7 +279,8 @@ __attribute__((constructor(102))) static void profile_begin(void)
 /* A static program's unwinder is ready only now. */
 __attribute__((constructor)) static void profile_find_stacks(void)
 {
-    if (profile_is_wanted() && !hak__stacks_start(false)) {
+    bool found = (!profile_is_wanted() && hak__knobs.guard == 0) || hak__stacks_start(false);
+    if (profile_is_wanted() && !found) {
         hak__diagnose_warn("the profile has no stacks, because the program does not use "
                            "libgcc_s.so.1; add that to LD_PRELOAD, behind libhakmem.so",
                            NULL);

@@ -21,16 +21,9 @@
 #include "hakmem/profile.h"
 #include "os/os.h"
 
-/* Milliseconds between two looks whether the program's threads have all ended. Doubled: a process
- * whose main thread ended by pthread_exit may live on for a second. Halved: twice as many wake-ups
- * of an idle process. */
-#define DUMP_LOOK_MS 500u
-/* The same between two looks at the process's memory. A look takes some 80 us. Doubled: a peak of a
- * fifth of a second may be missed. Halved: twice as many wake-ups. */
+/* Milliseconds between two looks at the process's memory. A look takes some 80 us. Doubled: a peak
+ * of a fifth of a second may be missed. Halved: twice as many wake-ups. */
 #define DUMP_WATCH_MS 100u
-/* Longest wait of a process's start for the thread to open the file. A busy machine needs some 10
- * ms. Doubled: a process whose thread never runs starts a second later. */
-#define DUMP_WAIT_MS 1000u
 
 static uint32_t shared_dump_asked; /* signals so far; the thread sleeps on it */
 static uint32_t shared_dump_ready; /* 1: the file is open */
@@ -208,7 +201,8 @@ static void *dump_run(void *argument)
     if (dump_watches) { /* peaks are above what is there now */
         watch_look();
     }
-    atomic_store_relaxed(&shared_dump_ready, 1u);
+    /* release: pairs with the acquire in hak__background_wait */
+    atomic_store_release(&shared_dump_ready, 1u);
     hak__os_wake_all(&shared_dump_ready);
     while (!hak__background_is_left_alone()) {
         if (atomic_load_relaxed(&shared_dump_asked) != written) {
@@ -216,7 +210,7 @@ static void *dump_run(void *argument)
             hak__exit_file_write(&dump_file, hak_profile_write);
         } else {
             hak__os_wait_ms(&shared_dump_asked, written,
-                            dump_watches ? DUMP_WATCH_MS : DUMP_LOOK_MS);
+                            dump_watches ? DUMP_WATCH_MS : BACKGROUND_LOOK_MS);
         }
         if (dump_watches) {
             watch_look();
@@ -249,16 +243,6 @@ static void dump_fork_child(void)
     }
 }
 
-/* The program may go to where it cannot open the file (chroot, setuid). */
-static void dump_wait(void)
-{
-    uint32_t began_ms = hak__os_clock_ms();
-    while (atomic_load_relaxed(&shared_dump_ready) == 0 &&
-           hak__os_clock_ms() - began_ms < DUMP_WAIT_MS) {
-        hak__os_wait_ms(&shared_dump_ready, 0, DUMP_WAIT_MS);
-    }
-}
-
 /* True: the signal asks for profiles from now on. */
 static bool dump_catch(int signal)
 {
@@ -287,7 +271,8 @@ void hak__profile_dump_begin(void)
     }
     if (dump_catches || dump_watches) {
         dump_start();
-        dump_wait();
+        /* The program may go to where it cannot open the file (chroot, setuid). */
+        (void)hak__background_wait(&shared_dump_ready, 0, false);
         pthread_atfork(NULL, NULL, dump_fork_child);
     }
 }

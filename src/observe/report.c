@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* A figure of the summary, for hak__report_number. */
+/* A figure of the summary; UINT64_MAX if it is unknown. */
 static uint64_t report_known(const struct summary *summary, uint64_t value)
 {
     return summary->known ? value : UINT64_MAX;
@@ -22,63 +22,62 @@ static uint64_t report_known(const struct summary *summary, uint64_t value)
 
 static void report_summary(struct report_writer *writer, const struct summary *summary)
 {
+    hak__report_metric(writer, "resident_bytes", "part",
+                       "what resident memory is used for; the sum is hakmem_rss_bytes");
     hak__report_section_begin(writer, "summary");
-    hak__report_number(writer, "rss_bytes", summary->memory.rss,
-                       "resident memory of the process; the next seven are its parts");
+    REPORT_FIGURES(
+        writer, {"rss_bytes", summary->memory.rss, "resident memory of the process", "rss_bytes"});
     for (uint32_t part = 0; part < SUMMARY_PARTS; part++) {
-        hak__report_number(writer, hak__summary_names[part].key, hak__summary_part(summary, part),
-                           hak__summary_names[part].help);
+        const struct summary_name *name = &hak__summary_names[part];
+        uint64_t bytes = hak__summary_part(summary, part);
+        hak__report_figure(writer,
+                           (struct report_figure){name->key, bytes, name->help, name->metric});
     }
-    REPORT_NUMBERS(
-        writer,
-        {"returnable_bytes", hak__summary_part(summary, SUMMARY_KEPT),
-         "hak_trim would return them to the OS now"},
-        {"peak_rss_bytes", summary->memory.peak_rss, "the most resident memory since exec"},
-        {"swapped_bytes", summary->memory.swapped, "in swap areas; not part of RSS"},
-        {"rounding_requests_count", summary->requests_count,
-         "requests that the estimate of rounding rests on"},
-        {"fragmentation_permille", report_known(summary, summary->fragmentation),
-         "free in slabs, as a part of it and of blocks in use"});
+    REPORT_FIGURES(writer,
+                   {"returnable_bytes", hak__summary_part(summary, SUMMARY_KEPT),
+                    "hak_trim would return them to the OS now", NULL},
+                   {"peak_rss_bytes", summary->memory.peak_rss,
+                    "the most resident memory since exec", "peak_rss_bytes"},
+                   {"swapped_bytes", summary->memory.swapped,
+                    "memory in swap areas; not part of RSS", "swapped_bytes"},
+                   {"rounding_requests_count", summary->requests_count,
+                    "requests that the estimate of rounding rests on", NULL},
+                   {"fragmentation_permille", report_known(summary, summary->fragmentation),
+                    "resident bytes free in slabs, as a part of them and of blocks in use",
+                    "fragmentation_permille"});
     hak__report_section_end(writer);
 }
 
-#define TOTAL(field, part, metric, help)                                                           \
-    {                                                                                              \
-        .key = #field, .offset = offsetof(struct hak_stats, field), help, part, metric             \
-    }
-const struct report_total hak__report_totals[] = {
-    TOTAL(bytes_mapped, NULL, NULL, "address space taken for user memory"),
-    TOTAL(bytes_metadata, NULL, "metadata_bytes",
-          "address space taken for tables, heaps and threads"),
-    TOTAL(bytes_in_use, "in_use", NULL, "handed out and not freed, at usable size"),
-    TOTAL(bytes_cached, "cached", NULL, "free in thread caches, kept spans and whales"),
-    TOTAL(bytes_free_dirty, "free_dirty", NULL, "free slices not given back to the OS"),
-    TOTAL(objects_in_use_count, NULL, "objects_in_use", "allocations not freed"),
-    TOTAL(heaps_count, NULL, "heaps", "heaps, parked ones included"),
-    TOTAL(heaps_parked_count, NULL, "heaps_parked", "heaps without a thread"),
-    TOTAL(threads_count, NULL, "threads", "threads with a cache"),
-    TOTAL(superslabs_count, NULL, "superslabs", "superslabs of 2 MiB"),
-    TOTAL(whales_count, NULL, NULL,
-          "blocks with mappings of their own: above 2 MiB, and small ones"),
-    TOTAL(bytes_free_in_slabs, "free_in_slabs", NULL,
-          "free objects in slabs, memory not carved, unused ends"),
-    TOTAL(bytes_free_clean, "free_clean", NULL, "free slices without memory"),
-    TOTAL(bytes_discarded, "discarded", NULL, "free, but the kernel would not unmap them yet"),
-    TOTAL(peak_bytes_mapped, NULL, "peak_mapped_bytes", "the most address space, tables included"),
-    TOTAL(peak_bytes_taken, NULL, "peak_taken_bytes",
-          "the most bytes in slabs, spans and huge allocations"),
-    {NULL, 0, NULL, NULL, NULL},
-};
-
 static void report_totals(struct report_writer *writer, const struct report *report)
 {
+    const struct hak_stats *stats = &report->stats;
+    hak__report_metric(writer, "mapped_bytes", "part",
+                       "address space for user memory, resident or not");
     hak__report_section_begin(writer, "totals");
-    for (const struct report_total *total = hak__report_totals; total->key != NULL; total++) {
-        hak__report_number(writer, total->key, report_total_value(&report->stats, total),
-                           total->help);
-    }
-    hak__report_number(writer, "peak_taken_ago_ms", hak__superslab_peak_ago_ms(),
-                       "milliseconds since then");
+#define FIELD(field, help, metric) {#field, stats->field, help, metric}
+#define PART(part, help) FIELD(bytes_##part, help, "=" #part)
+    REPORT_FIGURES(
+        writer, FIELD(bytes_mapped, "address space taken for user memory", NULL),
+        PART(in_use, "handed out and not freed, at usable size"),
+        PART(cached, "free in thread caches, kept spans and whales"),
+        PART(free_dirty, "free slices not given back to the OS"),
+        PART(free_in_slabs, "free objects in slabs, memory not carved, unused ends"),
+        PART(free_clean, "free slices without memory"),
+        PART(discarded, "free, but the kernel would not unmap them yet"),
+        FIELD(bytes_metadata, "address space taken for tables, heaps and threads",
+              "metadata_bytes"),
+        FIELD(objects_in_use_count, "allocations not freed", "objects_in_use"),
+        FIELD(heaps_count, "heaps, parked ones included", "heaps"),
+        FIELD(heaps_parked_count, "heaps without a thread", "heaps_parked"),
+        FIELD(threads_count, "threads with a cache", "threads"),
+        FIELD(superslabs_count, "superslabs of 2 MiB", "superslabs"),
+        FIELD(whales_count, "blocks with mappings of their own: above 2 MiB, and small ones", NULL),
+        FIELD(peak_bytes_mapped, "the most address space, tables included", "peak_mapped_bytes"),
+        FIELD(peak_bytes_taken, "the most bytes in slabs, spans and huge allocations",
+              "peak_taken_bytes"),
+        {"peak_taken_ago_ms", hak__superslab_peak_ago_ms(), "milliseconds since then", NULL});
+#undef FIELD
+#undef PART
     hak__report_section_end(writer);
 }
 
@@ -87,93 +86,136 @@ static void report_tiers(struct report_writer *writer, const struct report *repo
     const struct census *census = &report->census;
     const struct whale_totals *whales = &census->whales;
     const struct summary *summary = &report->summary;
-    REPORT_SECTION(
-        writer, "tiers",
-        {"superslab_bytes", hak__superslab_bytes_claimed(), "address space of superslabs"},
+    hak__report_section_begin(writer, "tiers");
+    REPORT_FIGURES(
+        writer,
+        {"superslab_bytes", hak__superslab_bytes_claimed(), "address space of superslabs", NULL},
         {"superslab_free_bytes", hak__superslab_bytes_free(),
-         "of these in free slices, dirty or given back"},
-        {"slab_bytes", census->slab_bytes, "in slabs, to 64 KiB an object"},
-        {"span_bytes", census->span_bytes, "usable in spans, to 2 MiB each"},
-        {"spans_count", census->spans_count, "spans in use"},
-        {"sampled_bytes", census->sampled.slices_count * SLICE_SIZE,
-         "in slices of sampled objects"},
-        {"span_cached_bytes", census->span_cached_bytes, "in freed spans kept by heaps"},
-        {"whale_bytes", whales->live_bytes, "in whales in use"},
+         "of these in free slices, dirty or given back", NULL},
+        {"slab_bytes", census->slab_bytes, "in slabs, to 64 KiB an object", NULL},
+        {"span_bytes", census->span_bytes, "usable in spans, to 2 MiB each", NULL},
+        {"spans_count", census->spans_count, "spans in use", NULL},
+        {"sampled_bytes", census->sampled.slices_count * SLICE_SIZE, "in slices of sampled objects",
+         NULL},
+        {"span_cached_bytes", census->span_cached_bytes, "in freed spans kept by heaps", NULL},
+        {"whale_bytes", whales->live_bytes, "in whales in use", NULL},
         {"whales_small_count", whales->small_count,
-         "of at most 2 MiB: emergency memory, alignments above 2 MiB"},
-        {"whale_cached_bytes", whales->cached_bytes, "in freed whales kept"},
-        {"span_resident_bytes", report_known(summary, summary->resident.spans),
-         "resident bytes of spans in use"},
+         "of at most 2 MiB: emergency memory, alignments above 2 MiB", NULL},
+        {"whale_cached_bytes", whales->cached_bytes, "in freed whales kept", NULL},
+        {"span_resident_bytes", report_known(summary, resident_spans(&summary->resident)),
+         "resident bytes of spans in use", NULL},
         {"whale_resident_bytes", report_known(summary, summary->resident.whales),
-         "resident bytes of whales in use"},
+         "resident bytes of whales in use", NULL},
         {"kept_resident_bytes", hak__summary_part(summary, SUMMARY_KEPT),
-         "resident bytes of kept spans and whales and of free slices"},
+         "resident bytes of kept spans and whales and of free slices", NULL},
         {"discarded_bytes", hak__os_discarded_bytes(),
-         "free, but the kernel would not unmap them yet"},
-        {"table_bytes", hak__window_table_bytes(), "slice and slab tables"},
-        {"heap_bytes", hak__metadata_bytes(), "heaps and thread caches"},
-        {"registry_bytes", whales->metadata_bytes, "whale registry"},
-        {"inherited_bytes", hak__slab_bits_bytes(), "marks of blocks of a fork's parent"});
+         "free, but the kernel would not unmap them yet", NULL},
+        {"table_bytes", hak__window_table_bytes(), "slice and slab tables", NULL},
+        {"heap_bytes", hak__metadata_bytes(), "heaps and thread caches", NULL},
+        {"registry_bytes", whales->metadata_bytes, "whale registry", NULL},
+        {"inherited_bytes", hak__slab_bits_bytes(), "marks of blocks of a fork's parent", NULL});
+    hak__report_section_end(writer);
 }
 
-void hak__report_class(const struct report *report, uint32_t class_index,
-                       uint64_t values[COLUMN_COUNT])
+/* The figures of a size class, and one without a key. */
+#define CLASS_FIGURES 8u
+static void report_class(const struct report *report, uint32_t class_index,
+                         struct report_figure figures[CLASS_FIGURES + 1])
 {
     const struct class_census *of_class = &report->census.classes[class_index];
     uint64_t capacity = of_class->slabs_count * hak__size_classes[class_index].objects_per_slab;
-    values[COLUMN_OBJECT_BYTES] = size_class_bytes(class_index);
-    values[COLUMN_SLABS] = of_class->slabs_count;
-    values[COLUMN_SLAB_BYTES] = of_class->slab_bytes;
-    values[COLUMN_IN_USE] = hak__census_in_use(of_class);
-    values[COLUMN_CACHED] = of_class->cached_count;
-    values[COLUMN_IN_SLABS] = of_class->in_slabs_count;
-    values[COLUMN_NOT_CARVED] = capacity - of_class->carved_count;
-    values[COLUMN_RESIDENT] =
-        report_known(&report->summary, report->summary.resident.classes[class_index]);
+    uint64_t resident = report->summary.resident.classes[class_index];
+    const struct report_figure all[CLASS_FIGURES + 1] = {
+        {"object_bytes", size_class_bytes(class_index), NULL, NULL},
+        {"slabs", of_class->slabs_count, NULL, NULL},
+        {"slab_bytes", of_class->slab_bytes, "address space of slabs, by size class",
+         "class_slab_bytes"},
+        {"in_use", hak__census_in_use(of_class), "objects in use, by size class",
+         "class_objects_in_use"},
+        {"cached", of_class->cached_count, "free objects in thread caches, by size class",
+         "class_objects_cached"},
+        {"in_slabs", of_class->in_slabs_count, "free objects in slabs, by size class",
+         "class_objects_free_in_slabs"},
+        {"not_carved", capacity - of_class->carved_count, NULL, NULL},
+        {"resident", report_known(&report->summary, resident),
+         "resident bytes of slabs, by size class", "class_resident_bytes"},
+        {NULL, 0, NULL, NULL}};
+    memcpy(figures, all, sizeof all);
+}
+
+static bool report_has_class(const struct report *report, uint32_t class_index)
+{
+    return report->census.classes[class_index].slabs_count != 0;
 }
 
 /* One line for each size class that has slabs. */
 static void report_classes(struct report_writer *writer, const struct report *report)
 {
-    static const char *const columns[COLUMN_COUNT + 1] = {"object_bytes", "slabs",    "slab_bytes",
-                                                          "in_use",       "cached",   "in_slabs",
-                                                          "not_carved",   "resident", NULL};
-    hak__report_list_begin(writer, "classes", columns);
+    struct report_figure figures[CLASS_FIGURES + 1];
+    report_class(report, 1, figures);
+    hak__report_list_begin(writer, "classes", figures);
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        uint64_t values[COLUMN_COUNT];
-        hak__report_class(report, class_index, values);
-        if (values[COLUMN_SLABS] != 0) {
+        if (report_has_class(report, class_index)) {
+            report_class(report, class_index, figures);
             hak__report_record_begin(writer);
-            for (uint32_t i = 0; i < COLUMN_COUNT; i++) {
-                hak__report_number(writer, columns[i], values[i], "");
-            }
+            hak__report_figures(writer, figures);
             hak__report_record_end(writer);
         }
     }
     hak__report_list_end(writer);
 }
 
+/* By metric, then by class. */
+static void report_class_metrics(struct report_writer *writer, const struct report *report)
+{
+    struct report_figure figures[CLASS_FIGURES + 1];
+    for (uint32_t i = 0; i < CLASS_FIGURES; i++) {
+        report_class(report, 1, figures);
+        hak__report_metric(writer, figures[i].metric, "class", figures[i].help);
+        for (uint32_t j = 1; j < CLASS_COUNT && figures[i].metric != NULL; j++) {
+            if (report_has_class(report, j)) {
+                char size[24];
+                report_class(report, j, figures);
+                hak__text_make(size, sizeof size, "%lu", figures[0].value);
+                hak__report_sample(writer, size, figures[i].value);
+            }
+        }
+    }
+}
+
 #define X(name, key, text) {key, text},
-const struct report_counter hak__report_counters[COUNTER_COUNT] = {HAK_COUNTERS(X)};
+static const struct {
+    const char *key;
+    const char *help;
+} report_counters[COUNTER_COUNT] = {HAK_COUNTERS(X)};
 #undef X
 
+/* All of this only grows. */
 static void report_events(struct report_writer *writer, const struct census *census)
 {
     hak__report_section_begin(writer, "counters");
     for (uint32_t i = 0; i < COUNTER_COUNT; i++) {
-        hak__report_number(writer, hak__report_counters[i].key, census->counters.values[i],
-                           hak__report_counters[i].help);
+        char metric[120];
+        const char *key = report_counters[i].key;
+        hak__text_make(metric, sizeof metric, "%s_total", key);
+        hak__report_figure(writer, (struct report_figure){key, census->counters.values[i],
+                                                          report_counters[i].help, metric});
     }
     hak__report_section_end(writer);
     hak__report_section_begin(writer, "os_calls");
+    hak__report_metric(writer, "os_calls_total", "call", "calls into the kernel");
     for (uint32_t i = 0; i < OS_CALL_COUNT; i++) {
-        hak__report_number(writer, hak__os_call_names[i], atomic_load_relaxed(&hak__os_calls[i]),
-                           "");
+        char metric[40];
+        const char *name = hak__os_call_names[i];
+        uint64_t calls = atomic_load_relaxed(&hak__os_calls[i]);
+        hak__text_make(metric, sizeof metric, "=%s", name);
+        hak__report_figure(writer, (struct report_figure){name, calls, "", metric});
     }
     hak__report_section_end(writer);
-    REPORT_SECTION(
-        writer, "locks",
-        {"lock_waits", atomic_load_relaxed(&hak__lock_waits.word), "times a lock was found taken"});
+    hak__report_section_begin(writer, "locks");
+    REPORT_FIGURES(writer, {"lock_waits", atomic_load_relaxed(&hak__lock_waits.word),
+                            "times a lock was found taken", "lock_waits_total"});
+    hak__report_section_end(writer);
 }
 
 /* Writes the counters that are not zero. */
@@ -183,7 +225,7 @@ static void report_counters_of(struct report_writer *writer, const struct counte
     for (uint32_t i = 0; i < COUNTER_COUNT; i++) {
         uint64_t value = atomic_load_relaxed(&counters->values[i]);
         if (value != 0) {
-            hak__report_number(writer, hak__report_counters[i].key, value, "");
+            hak__report_number(writer, report_counters[i].key, value, "");
         }
     }
     hak__report_section_end(writer);
@@ -195,9 +237,9 @@ static void report_heaps(struct report_writer *writer)
     hak__report_list_begin(writer, "heaps", NULL);
     for (const struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
         hak__report_record_begin(writer);
-        REPORT_NUMBERS(writer, {"id", heap->id, NULL},
-                       {"threads", atomic_load_relaxed(&heap->threads_count), NULL},
-                       {"span_cached_bytes", hak__census_span_cached_bytes(heap), NULL});
+        REPORT_NUMBERS(writer, {"id", heap->id},
+                       {"threads", atomic_load_relaxed(&heap->threads_count)},
+                       {"span_cached_bytes", hak__census_span_cached_bytes(heap)});
         report_counters_of(writer, &heap->slabs.counters);
         hak__report_record_end(writer);
     }
@@ -215,9 +257,8 @@ static void report_threads(struct report_writer *writer)
             continue;
         }
         hak__report_record_begin(writer);
-        REPORT_NUMBERS(writer, {"heap", heap->id, NULL},
-                       {"apart", atomic_load_relaxed(&thread->apart), NULL},
-                       {"cached_bytes", hak__census_cache_bytes(&thread->cache), NULL});
+        REPORT_NUMBERS(writer, {"heap", heap->id}, {"apart", atomic_load_relaxed(&thread->apart)},
+                       {"cached_bytes", hak__census_cache_bytes(&thread->cache)});
         report_counters_of(writer, &thread->cache.counters);
         hak__report_record_end(writer);
     }
@@ -303,6 +344,22 @@ static void report_write_all(struct report_writer *writer, const struct report *
     }
 }
 
+/* The report in Prometheus' text format. */
+static void report_write_metrics(struct report_writer *writer, const struct report *report)
+{
+    uint64_t huge = report->stats.whales_count - report->census.whales.small_count;
+    hak__report_metric(writer, "info", "version",
+                       "hakmem serves this process; the label: its version");
+    hak__report_sample(writer, hak_version(), 1);
+    REPORT_FIGURES(writer, {"", hak__os_process_id(), "process id", "process_id"},
+                   {"", huge, "allocations above 2 MiB in use", "huge_allocations"});
+    report_summary(writer, &report->summary);
+    report_totals(writer, report);
+    report_events(writer, &report->census);
+    report_class_metrics(writer, report);
+    hak__site_metrics_write(writer);
+}
+
 void hak_report(enum hak_report_format format, hak_report_sink *sink, void *argument)
 {
     struct report report;
@@ -310,7 +367,7 @@ void hak_report(enum hak_report_format format, hak_report_sink *sink, void *argu
     report_take(&report);
     hak__report_begin(&writer, format, sink, argument);
     if (format == HAK_REPORT_PROMETHEUS) {
-        hak__prometheus_write(&writer, &report);
+        report_write_metrics(&writer, &report);
     } else if (format != HAK_REPORT_JSON) {
         hak__summary_write_text(&writer, &report);
     }
@@ -370,22 +427,17 @@ bool hak_summary_read(struct hak_summary *summary, size_t size)
     struct summary taken;
     hak__census_take(&census);
     hak__summary_take(&taken, &census);
-    struct hak_summary filled = {
-        .version = HAK_STATS_VERSION,
-        .size = (uint32_t)(size < sizeof filled ? size : sizeof filled),
-        .rss = taken.memory.rss,
-        .in_use = hak__summary_part(&taken, SUMMARY_IN_USE),
-        .rounding = hak__summary_part(&taken, SUMMARY_ROUNDING),
-        .thread_caches = hak__summary_part(&taken, SUMMARY_THREAD_CACHES),
-        .free_in_slabs = hak__summary_part(&taken, SUMMARY_FREE_IN_SLABS),
-        .kept = hak__summary_part(&taken, SUMMARY_KEPT),
-        .tables = hak__summary_part(&taken, SUMMARY_TABLES),
-        .not_hakmem = hak__summary_part(&taken, SUMMARY_NOT_HAKMEM),
-        .peak_rss = taken.memory.peak_rss,
-        .swapped = taken.memory.swapped,
-        .rounding_requests_count = taken.requests_count,
-        .fragmentation_permille = taken.known ? taken.fragmentation : UINT64_MAX,
-    };
+#define X(part, name, title, help) .name = hak__summary_part(&taken, part),
+    struct hak_summary filled = {.version = HAK_STATS_VERSION,
+                                 .size = (uint32_t)(size < sizeof filled ? size : sizeof filled),
+                                 .rss = taken.memory.rss,
+                                 .peak_rss = taken.memory.peak_rss,
+                                 .swapped = taken.memory.swapped,
+                                 .rounding_requests_count = taken.requests_count,
+                                 .fragmentation_permille =
+                                     report_known(&taken, taken.fragmentation),
+                                 SUMMARY_PART_LIST(X)};
+#undef X
     memcpy(summary, &filled, filled.size);
     return taken.known && summary_has_rss(&taken);
 }

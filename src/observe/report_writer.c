@@ -4,18 +4,15 @@
 
 #include <string.h>
 
-/* Widths in characters. The longest key has 24; 14 digits are enough for 90 TiB. */
-#define REPORT_KEY_WIDTH 26
-#define REPORT_VALUE_WIDTH 14
-#define REPORT_UNIT_WIDTH 12
+/* Characters of a column of a table. */
 #define REPORT_COLUMN_WIDTH 12
 
 static void report_flush(struct report_writer *writer)
 {
-    if (writer->text.length != 0) {
+    if (writer->text.length != 0 && writer->wanted == NULL) {
         writer->sink(writer->argument, writer->buffer, writer->text.length);
-        writer->text.length = 0;
     }
+    writer->text.length = 0;
 }
 
 static void report_put_char(struct report_writer *writer, char c)
@@ -26,31 +23,21 @@ static void report_put_char(struct report_writer *writer, char c)
     hak__text_put_part(&writer->text, &c, 1);
 }
 
-static uint32_t report_put(struct report_writer *writer, const char *string)
+static void report_put(struct report_writer *writer, const char *string)
 {
-    uint32_t length = 0;
-    for (; string[length] != '\0'; length++) {
-        report_put_char(writer, string[length]);
+    for (; *string != '\0'; string++) {
+        report_put_char(writer, *string);
     }
-    return length;
-}
-
-static void report_put_spaces(struct report_writer *writer, uint32_t from, uint32_t to)
-{
-    for (uint32_t column = from; column < to; column++) {
-        report_put_char(writer, ' ');
-    }
-}
-
-static void report_put_right(struct report_writer *writer, const char *string, uint32_t width)
-{
-    report_put_spaces(writer, (uint32_t)strlen(string), width);
-    report_put(writer, string);
 }
 
 static bool report_is_json(const struct report_writer *writer)
 {
     return writer->format == HAK_REPORT_JSON;
+}
+
+static bool report_is_metrics(const struct report_writer *writer)
+{
+    return writer->format == HAK_REPORT_PROMETHEUS;
 }
 
 /* JSON: a quoted string. Every byte that is not printable ASCII is escaped. */
@@ -65,17 +52,18 @@ static void report_put_quoted(struct report_writer *writer, const char *string)
         } else if (c >= ' ' && c <= '~') {
             report_put_char(writer, (char)c);
         } else {
-            report_put(writer, "\\u00");
-            report_put_char(writer, "0123456789abcdef"[c >> 4]);
-            report_put_char(writer, "0123456789abcdef"[c & 15]);
+            hak__report_put(writer, "\\u%04x", c);
         }
     }
     report_put_char(writer, '"');
 }
 
-/* Text: every byte that is not printable ASCII becomes '?'. */
-static void report_put_plain(struct report_writer *writer, const char *string)
+/* Text: every byte that is not printable ASCII becomes '?'. Blanks before it fill the width. */
+static void report_put_plain(struct report_writer *writer, const char *string, size_t width)
 {
+    for (size_t length = strlen(string); length < width; length++) {
+        report_put_char(writer, ' ');
+    }
     for (; *string != '\0'; string++) {
         report_put_char(writer, *string >= ' ' && *string <= '~' ? *string : '?');
     }
@@ -96,18 +84,11 @@ static void report_json_next(struct report_writer *writer, const char *key)
 
 /* --- looking for one number ---
  *
- * The report is then written as JSON, to nobody. */
-
-static void find_nobody(void *argument, const char *text, size_t size)
-{
-    (void)argument;
-    (void)text;
-    (void)size;
-}
+ * The report is then written as JSON, and goes nowhere. */
 
 void hak__report_find(struct report_writer *writer, const char *wanted)
 {
-    hak__report_begin(writer, HAK_REPORT_JSON, find_nobody, NULL);
+    hak__report_begin(writer, HAK_REPORT_JSON, NULL, NULL);
     writer->wanted = wanted;
 }
 
@@ -126,11 +107,9 @@ static void find_enter(struct report_writer *writer, const char *name)
 
 static void find_leave(struct report_writer *writer)
 {
-    size_t length = writer->group.length;
-    while (length != 0 && writer->group_name[--length] != '.') {
-    }
-    writer->group.length = length;
-    writer->group_name[length] = '\0';
+    char *dot = strrchr(writer->group_name, '.'), *end = dot != NULL ? dot : writer->group_name;
+    *end = '\0';
+    writer->group.length = (size_t)(end - writer->group_name);
 }
 
 /* For hak__report_list_names. Records begin with a number for a name, so inside one the group's
@@ -193,16 +172,10 @@ static void report_json_close(struct report_writer *writer, char bracket)
 void hak__report_begin(struct report_writer *writer, enum hak_report_format format,
                        hak_report_sink *sink, void *argument)
 {
-    writer->sink = sink;
-    writer->argument = argument;
-    writer->format = format;
-    writer->layout = REPORT_LINES;
+    *writer = (struct report_writer){
+        .sink = sink, .argument = argument, .format = format, .layout = REPORT_LINES};
     writer->first = true;
-    writer->wanted = NULL;
-    writer->found = writer->names = false;
-    writer->tell = NULL;
     writer->group = (struct text){writer->group_name, REPORT_NAME_SIZE, 0};
-    writer->group_name[0] = '\0';
     writer->text = (struct text){writer->buffer, sizeof writer->buffer, 0};
     if (report_is_json(writer)) {
         report_put_char(writer, '{');
@@ -221,9 +194,8 @@ void hak__report_section_begin(struct report_writer *writer, const char *key)
 {
     if (report_is_json(writer)) {
         report_json_open(writer, key, '{');
-    } else if (writer->layout == REPORT_LINES) {
-        report_put(writer, key);
-        report_put_char(writer, '\n');
+    } else if (writer->layout == REPORT_LINES && !report_is_metrics(writer)) {
+        hak__report_put(writer, "%s\n", key);
     }
 }
 
@@ -235,19 +207,18 @@ void hak__report_section_end(struct report_writer *writer)
 }
 
 void hak__report_list_begin(struct report_writer *writer, const char *key,
-                            const char *const *columns)
+                            const struct report_figure *columns)
 {
     writer->layout = columns != NULL ? REPORT_COLUMNS : REPORT_INLINE;
     if (report_is_json(writer)) {
         report_json_open(writer, key, '[');
         return;
     }
-    report_put(writer, key);
-    report_put_char(writer, '\n');
+    hak__report_put(writer, "%s\n", key);
     if (columns != NULL) {
-        for (; *columns != NULL; columns++) {
+        for (; columns->key != NULL; columns++) {
             report_put_char(writer, ' ');
-            report_put_right(writer, *columns, REPORT_COLUMN_WIDTH);
+            report_put_plain(writer, columns->key, REPORT_COLUMN_WIDTH);
         }
         report_put_char(writer, '\n');
     }
@@ -284,27 +255,21 @@ static void report_put_field(struct report_writer *writer, const char *key, cons
                              const char *unit, const char *help)
 {
     switch (writer->layout) {
-    case REPORT_LINES:
-        report_put(writer, "  ");
-        report_put_spaces(writer, report_put(writer, key), REPORT_KEY_WIDTH);
-        report_put_spaces(writer, (uint32_t)strlen(value), REPORT_VALUE_WIDTH);
-        report_put_plain(writer, value);
+    case REPORT_LINES: /* the longest key has 24 characters; 14 digits are enough for 90 TiB */
+        hak__report_put(writer, "  %-26s", key);
+        report_put_plain(writer, value, 14);
         if (*unit != '\0' || *help != '\0') {
-            report_put_char(writer, ' ');
-            report_put_spaces(writer, report_put(writer, unit), REPORT_UNIT_WIDTH);
-            report_put(writer, help);
+            hak__report_put(writer, " %-12s%s", unit, help);
         }
         report_put_char(writer, '\n');
         break;
     case REPORT_INLINE:
-        report_put_char(writer, ' ');
-        report_put(writer, key);
-        report_put_char(writer, ' ');
-        report_put_plain(writer, value);
+        hak__report_put(writer, " %s ", key);
+        report_put_plain(writer, value, 0);
         break;
     case REPORT_COLUMNS:
         report_put_char(writer, ' ');
-        report_put_right(writer, value, REPORT_COLUMN_WIDTH);
+        report_put_plain(writer, value, REPORT_COLUMN_WIDTH);
         break;
     }
 }
@@ -324,14 +289,6 @@ const char *hak__report_scale(char text[16], uint64_t bytes)
                : hak__text_make(text, 16, "%lu.%lu %s", whole, rest * 10 / 1024, units[unit - 1]);
 }
 
-static bool report_is_of_bytes(const char *key)
-{
-    while (*key != '\0' && hak__text_after(key, "bytes") == NULL) {
-        key++;
-    }
-    return *key != '\0';
-}
-
 void hak__report_number(struct report_writer *writer, const char *key, uint64_t value,
                         const char *help)
 {
@@ -346,7 +303,7 @@ void hak__report_number(struct report_writer *writer, const char *key, uint64_t 
         }
         return;
     }
-    if (known && report_is_of_bytes(key)) {
+    if (known && strstr(key, "bytes") != NULL) {
         hak__report_scale(unit, value);
     }
     report_put_field(writer, key, known ? digits : "unknown", unit, help);
@@ -355,24 +312,56 @@ void hak__report_number(struct report_writer *writer, const char *key, uint64_t 
 void hak__report_numbers(struct report_writer *writer, const struct report_number *numbers)
 {
     for (; numbers->key != NULL; numbers++) {
-        const char *help = numbers->help != NULL ? numbers->help : "";
-        hak__report_number(writer, numbers->key, numbers->value, help);
+        hak__report_number(writer, numbers->key, numbers->value, "");
     }
 }
 
-void hak__report_section(struct report_writer *writer, const char *key,
-                         const struct report_number *numbers)
+void hak__report_metric(struct report_writer *writer, const char *name, const char *label,
+                        const char *help)
 {
-    hak__report_section_begin(writer, key);
-    hak__report_numbers(writer, numbers);
-    hak__report_section_end(writer);
+    writer->metric = (struct report_metric){name, label, help};
 }
 
-void hak__report_record(struct report_writer *writer, const struct report_number *numbers)
+void hak__report_sample(struct report_writer *writer, const char *label, uint64_t value)
 {
-    hak__report_record_begin(writer);
-    hak__report_numbers(writer, numbers);
-    hak__report_record_end(writer);
+    struct report_metric *metric = &writer->metric;
+    const char *name = metric->name, *end = strrchr(name, '_');
+    if (value == UINT64_MAX) {
+        return;
+    }
+    if (metric->help != NULL) { /* the first one */
+        bool counts = end != NULL && hak__text_equal(end, "_total");
+        hak__report_put(writer, "# HELP hakmem_%s %s\n# TYPE hakmem_%s %s\n", name, metric->help,
+                        name, counts ? "counter" : "gauge");
+        metric->help = NULL;
+    }
+    if (label != NULL) {
+        hak__report_put(writer, "hakmem_%s{%s=\"%s\"} %lu\n", name, metric->label, label, value);
+    } else {
+        hak__report_put(writer, "hakmem_%s %lu\n", name, value);
+    }
+}
+
+void hak__report_figure(struct report_writer *writer, struct report_figure figure)
+{
+    if (!report_is_metrics(writer)) {
+        const char *help = figure.help != NULL ? figure.help : "";
+        hak__report_number(writer, figure.key, figure.value, help);
+    } else if (figure.metric != NULL && figure.metric[0] == '=') {
+        hak__report_sample(writer, figure.metric + 1, figure.value);
+    } else if (figure.metric != NULL) {
+        struct report_metric of_labels = writer->metric;
+        hak__report_metric(writer, figure.metric, NULL, figure.help);
+        hak__report_sample(writer, NULL, figure.value);
+        writer->metric = of_labels;
+    }
+}
+
+void hak__report_figures(struct report_writer *writer, const struct report_figure *figures)
+{
+    for (; figures->key != NULL; figures++) {
+        hak__report_figure(writer, *figures);
+    }
 }
 
 void hak__report_string(struct report_writer *writer, const char *key, const char *value,

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* report_writer.h: one description of a report, written as text for people or as JSON for programs.
+/* report_writer.h: one description of a report, written as text for people, as JSON for programs,
+ * or in Prometheus' text format (https://prometheus.io/docs/instrumenting/exposition_formats).
  *
- *                text                                       JSON
- *   section      its key, then a line per field             "key": {fields}
- *   records      the list's key, then a line per record     "key": [{fields}, {fields}]
- *   table        as records, with columns and a head line   as records
- *   field        key, value, help                           "key": value
+ *                text                                      JSON                        Prometheus
+ *   section      its key, then a line per field            "key": {fields}             fields
+ *   records      the list's key, then a line per record    "key": [{fields}, {fields}]
+ *   table        as records, with columns and a head line  as records
+ *   field        key, value, help                          "key": value                a sample
  *
- * JSON is written as one line, so that reports appended to one file stay apart. The writer
- * allocates nothing and is used by one thread. */
+ * JSON is written as one line, so that reports appended to one file stay apart. Prometheus wants
+ * all samples of a metric in one group, below its help and type. The writer allocates nothing and
+ * is used by one thread. */
 #ifndef HAK_OBSERVE_REPORT_WRITER_H
 #define HAK_OBSERVE_REPORT_WRITER_H
 
@@ -29,6 +31,13 @@ enum report_layout {
     REPORT_COLUMNS /* in one line, values only, below a head line */
 };
 
+/* Names end in their unit, and in _total if they are counters. */
+struct report_metric {
+    const char *name;
+    const char *label; /* of its samples; NULL: there is one sample, without a label */
+    const char *help;
+};
+
 struct report_writer {
     hak_report_sink *sink;
     void *argument;
@@ -37,9 +46,10 @@ struct report_writer {
     bool first;         /* the next field or record is the first of its group */
     const char *wanted; /* find the number of this name and write nothing; NULL: write */
     bool found;
-    uint64_t value;        /* if it was found */
-    bool names;            /* the next number is the name of its record */
-    hak_report_sink *tell; /* of hak__report_list_names, with its argument; NULL: find */
+    uint64_t value;              /* if it was found */
+    bool names;                  /* the next number is the name of its record */
+    struct report_metric metric; /* of the next samples; its help is NULL once that is written */
+    hak_report_sink *tell;       /* of hak__report_list_names, with its argument; NULL: find */
     void *tell_argument;
     struct text group;
     char group_name[REPORT_NAME_SIZE + 1]; /* of the groups that are open, zero-terminated */
@@ -66,10 +76,11 @@ HAK_HIDDEN void hak__report_list_names(struct report_writer *writer, hak_report_
 HAK_HIDDEN void hak__report_section_begin(struct report_writer *writer, const char *key);
 HAK_HIDDEN void hak__report_section_end(struct report_writer *writer);
 
-/* Begins a list of records. `columns` names the fields of every record in their order and ends with
- * NULL; NULL: the records differ, and each field has its key. */
+/* Begins a list of records. `columns` has the keys of every record in their order, up to NULL; or
+ * it is NULL: the records differ, and each field has its key. */
+struct report_figure;
 HAK_HIDDEN void hak__report_list_begin(struct report_writer *writer, const char *key,
-                                       const char *const *columns);
+                                       const struct report_figure *columns);
 HAK_HIDDEN void hak__report_list_end(struct report_writer *writer);
 HAK_HIDDEN void hak__report_record_begin(struct report_writer *writer);
 HAK_HIDDEN void hak__report_record_end(struct report_writer *writer);
@@ -84,25 +95,41 @@ HAK_HIDDEN void hak__report_string(struct report_writer *writer, const char *key
 /* A string: the number with 0x, or "". */
 HAK_HIDDEN void hak__report_hex(struct report_writer *writer, const char *key, uint64_t value,
                                 bool known);
-/* Several numbers, up to one without a key. A help NULL is none. */
+/* Several numbers without help, up to one without a key. */
 struct report_number {
     const char *key;
     uint64_t value;
-    const char *help;
 };
 HAK_HIDDEN void hak__report_numbers(struct report_writer *writer,
                                     const struct report_number *numbers);
 #define REPORT_NUMBERS(writer, ...)                                                                \
-    hak__report_numbers(writer, (const struct report_number[]){__VA_ARGS__, {NULL, 0, NULL}})
-/* The same as a whole section, or record. */
-HAK_HIDDEN void hak__report_section(struct report_writer *writer, const char *key,
-                                    const struct report_number *numbers);
-HAK_HIDDEN void hak__report_record(struct report_writer *writer,
-                                   const struct report_number *numbers);
-#define REPORT_SECTION(writer, key, ...)                                                           \
-    hak__report_section(writer, key, (const struct report_number[]){__VA_ARGS__, {NULL, 0, NULL}})
+    hak__report_numbers(writer, (const struct report_number[]){__VA_ARGS__, {NULL, 0}})
+/* The same as a whole record. */
 #define REPORT_RECORD(writer, ...)                                                                 \
-    hak__report_record(writer, (const struct report_number[]){__VA_ARGS__, {NULL, 0, NULL}})
+    hak__report_record_begin(writer);                                                              \
+    REPORT_NUMBERS(writer, __VA_ARGS__);                                                           \
+    hak__report_record_end(writer)
+
+/* --- figures, which Prometheus' text may have, too ---
+ *
+ * `metric` is the name of a metric for the figure alone; or "=" and a label, of the metric that
+ * hak__report_metric has set; or NULL: neither. An unknown figure has no sample there. */
+struct report_figure {
+    const char *key;
+    uint64_t value;
+    const char *help;
+    const char *metric;
+};
+HAK_HIDDEN void hak__report_figure(struct report_writer *writer, struct report_figure figure);
+HAK_HIDDEN void hak__report_figures(struct report_writer *writer,
+                                    const struct report_figure *figures);
+#define REPORT_FIGURES(writer, ...)                                                                \
+    hak__report_figures(writer, (const struct report_figure[]){__VA_ARGS__, {NULL, 0, NULL, NULL}})
+/* Sets the metric of the next samples, and writes one. Prometheus' text alone. */
+HAK_HIDDEN void hak__report_metric(struct report_writer *writer, const char *name,
+                                   const char *label, const char *help);
+HAK_HIDDEN void hak__report_sample(struct report_writer *writer, const char *label, uint64_t value);
+
 /* A string of `count` numbers with blanks between them, at most REPORT_ROW_MAX. */
 #define REPORT_ROW_MAX 16u
 HAK_HIDDEN void hak__report_row(struct report_writer *writer, const char *key,

@@ -243,7 +243,8 @@ static void *samples_add(struct sample_record like, uint32_t class_index, uintpt
         return NULL;
     }
     struct sample_record *sample = samples_pop_unused();
-    like.site = id != 0 ? hak__site_of_id(id) : hak__site_of_address(depth != 0 ? frames[own] : 0);
+    uintptr_t address = depth != 0 ? frames[own] : 0;
+    like.site = hak__site_of(id != 0 ? id : address, id == 0);
     uint32_t thread =
         atomic_load_relaxed(&hak__settings.profile_threads) ? sample_thread_note(like.thread) : 0;
     like.stack = hak__stack_of(id != 0 ? like.site : NULL, thread, frames, depth);

@@ -6,6 +6,8 @@
 #include "observe/modules.h"
 #include "observe/samples.h"
 
+#include <string.h>
+
 /* Bytes of a file's path. Longer ones are cut, and name no file then. Half: paths of deep build
  * directories are cut. */
 #define SITE_PATH_SIZE 512
@@ -68,16 +70,6 @@ bool hak__site_copy(const struct site *site, struct site_sums *sums)
     return true;
 }
 
-const struct site *hak__site_list_first(void)
-{
-    if (!hak__samples_enter(true)) {
-        return NULL;
-    }
-    const struct site *site = hak__site_first();
-    hak__samples_leave();
-    return site;
-}
-
 /* --- records --- */
 
 static const char *site_kind(const struct site *site)
@@ -108,39 +100,43 @@ static void site_write_place(struct report_writer *writer, const struct site *si
     hak__build_id_write(writer, id);
 }
 
-void hak__site_figures(const struct site_sums *sums, uint64_t figures[SITE_FIGURES])
+/* Estimates, rounded; a mean of lifetimes; how many of 1,000 freed blocks another thread freed. */
+#define SITE_FIGURES 13u
+static void site_figures(const struct site_sums *sums, struct report_figure figures[SITE_FIGURES])
 {
     double freed = sums->freed_count, each = freed > 0 ? 1 / freed : 0;
-    const double estimates[SITE_SIZE_MIN] = {
-        [SITE_LIVE_BYTES] = site_live_bytes(sums),
-        [SITE_LIVE_COUNT] = sums->allocated_count - freed,
-        [SITE_LIVE_USABLE_BYTES] = sums->live_usable_bytes,
-        [SITE_ALLOCATED_BYTES] = sums->allocated_bytes,
-        [SITE_ALLOCATED_COUNT] = sums->allocated_count,
-        [SITE_FREED_BYTES] = sums->freed_bytes,
-        [SITE_FREED_COUNT] = freed,
-    };
-    for (uint32_t i = 0; i < SITE_SIZE_MIN; i++) {
-        figures[i] = hak__report_round(estimates[i]);
+#define X(key, estimate, help, metric)                                                             \
+    {                                                                                              \
+        key, hak__report_round(estimate), help, metric                                             \
     }
-    figures[SITE_SIZE_MIN] = sums->size_min;
-    figures[SITE_SIZE_MAX] = sums->size_max;
-    figures[SITE_LIFETIME_MS] = hak__report_round(sums->lifetime_ms * each);
-    figures[SITE_REMOTE_PERMILLE] = hak__report_round(1000 * sums->freed_remote * each);
-    figures[SITE_SAMPLES] = sums->samples_count;
-    figures[SITE_SAMPLES_LIVE] = sums->samples_live;
+    const struct report_figure all[SITE_FIGURES] = {
+        X("live_bytes", site_live_bytes(sums),
+          "bytes of blocks in use, by named site, estimated from samples", "site_live_bytes"),
+        X("live_count", sums->allocated_count - freed,
+          "blocks in use, by named site, estimated from samples", "site_live_blocks"),
+        X("live_usable_bytes", sums->live_usable_bytes, NULL, NULL),
+        X("allocated_bytes", sums->allocated_bytes,
+          "bytes allocated, by named site, estimated from samples", "site_allocated_bytes_total"),
+        X("allocated_count", sums->allocated_count, NULL, NULL),
+        X("freed_bytes", sums->freed_bytes, NULL, NULL),
+        X("freed_count", freed, NULL, NULL),
+        {"size_min", sums->size_min, NULL, NULL},
+        {"size_max", sums->size_max, NULL, NULL},
+        X("lifetime_ms", sums->lifetime_ms * each, NULL, NULL),
+        X("remote_permille", 1000 * sums->freed_remote * each, NULL, NULL),
+        {"samples", sums->samples_count, NULL, NULL},
+        {"samples_live", sums->samples_live, NULL, NULL}};
+#undef X
+    memcpy(figures, all, sizeof all);
 }
 
 static void site_write_sums(struct report_writer *writer, const struct site_sums *sums)
 {
-    static const char *const keys[SITE_FIGURES] = {
-        "live_bytes",      "live_count",  "live_usable_bytes", "allocated_bytes", "allocated_count",
-        "freed_bytes",     "freed_count", "size_min",          "size_max",        "lifetime_ms",
-        "remote_permille", "samples",     "samples_live"};
-    uint64_t figures[SITE_FIGURES], lifetimes[SITE_LIFETIMES];
-    hak__site_figures(sums, figures);
+    struct report_figure figures[SITE_FIGURES];
+    uint64_t lifetimes[SITE_LIFETIMES];
+    site_figures(sums, figures);
     for (uint32_t i = 0; i < SITE_FIGURES; i++) {
-        hak__report_number(writer, keys[i], figures[i], "");
+        hak__report_figure(writer, figures[i]);
     }
     for (uint32_t i = 0; i < SITE_LIFETIMES; i++) {
         lifetimes[i] = hak__report_round(sums->lifetimes[i]);
@@ -173,6 +169,35 @@ void hak__site_list_write(struct report_writer *writer, const struct site_list *
     }
     hak__report_list_end(writer);
     hak__modules_close(&modules);
+}
+
+static const struct site *site_list_first(void)
+{
+    const struct site *site = NULL;
+    if (hak__samples_enter(true)) {
+        site = hak__site_first();
+        hak__samples_leave();
+    }
+    return site;
+}
+
+/* By metric, then by site. */
+void hak__site_metrics_write(struct report_writer *writer)
+{
+    struct site_sums sums = {.samples_count = 0};
+    struct report_figure figures[SITE_FIGURES];
+    const struct site *first = site_list_first();
+    for (uint32_t i = 0; i < SITE_FIGURES; i++) {
+        site_figures(&sums, figures);
+        hak__report_metric(writer, figures[i].metric, "site", figures[i].help);
+        for (const struct site *site = figures[i].metric != NULL ? first : NULL; site != NULL;
+             site = site->older) {
+            if (hak__site_is_named(site) && hak__site_copy(site, &sums)) {
+                site_figures(&sums, figures);
+                hak__report_sample(writer, site->name, figures[i].value);
+            }
+        }
+    }
 }
 
 void hak__site_title(const struct site *site, const struct modules *modules,

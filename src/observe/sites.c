@@ -12,9 +12,6 @@
 
 HAK_STATIC_ASSERT(SITE_NAME_SIZE == HAK_SITE_NAME_MAX + 1, "the header says how long names are");
 
-/* Sites come in pieces of this size, in bytes: 56 sites. Doubled: the first sample of a program
- * makes twice as much memory resident at most. */
-#define SITES_CHUNK_SIZE ((size_t)16 << 10)
 /* Buckets of the hash table: with a full table, 4 sites each. Half: longer searches. */
 #define SITES_BUCKETS (SITES_MAX / 4)
 
@@ -24,22 +21,7 @@ HAK_TLS uintptr_t hak__site_current;
 static struct site **sites_buckets; /* [SITES_BUCKETS]; NULL: not allocated yet */
 static struct site *sites_newest;
 static struct site *sites_other;
-static struct site *sites_unused; /* the rest of the newest piece */
-static size_t sites_unused_count;
 static uint32_t sites_named_count, sites_others_count;
-
-static struct site *sites_take(void)
-{
-    if (sites_unused_count == 0) {
-        sites_unused = hak__metadata_allocate(SITES_CHUNK_SIZE);
-        sites_unused_count = sites_unused != NULL ? SITES_CHUNK_SIZE / sizeof *sites_unused : 0;
-    }
-    if (sites_unused_count == 0) {
-        return NULL;
-    }
-    sites_unused_count--;
-    return sites_unused++;
-}
 
 static struct site **site_bucket(uintptr_t key)
 {
@@ -59,7 +41,7 @@ static struct site *site_find(uintptr_t key, bool is_address)
 /* NULL: no memory. */
 static struct site *site_add(uintptr_t key, bool is_address)
 {
-    struct site **bucket = site_bucket(key), *site = sites_take();
+    struct site **bucket = site_bucket(key), *site = hak__metadata_allocate(sizeof *site);
     if (site != NULL) {
         *site = (struct site){
             .next = *bucket, .older = sites_newest, .key = key, .is_address = is_address};
@@ -81,7 +63,7 @@ static bool sites_are_ready(void)
     return sites_other != NULL;
 }
 
-static struct site *site_of(uintptr_t key, bool is_address)
+struct site *hak__site_of(uintptr_t key, bool is_address)
 {
     if (!sites_are_ready()) {
         return NULL;
@@ -92,16 +74,6 @@ static struct site *site_of(uintptr_t key, bool is_address)
         sites_others_count += site != NULL;
     }
     return site != NULL ? site : sites_other;
-}
-
-struct site *hak__site_of_id(uintptr_t id)
-{
-    return site_of(id, false);
-}
-
-struct site *hak__site_of_address(uintptr_t address)
-{
-    return site_of(address, true);
 }
 
 /* --- names --- */

@@ -9,8 +9,7 @@
  * Samples alone feed it (samples.c), so allocations that are not sampled cost nothing. Sites are
  * never removed.
  *
- * Bounds: SITES_NAMED_MAX named sites, and as many others as SITES_MAX leaves. The memory comes
- * piece by piece, the first one with the first sample or name.
+ * Bounds: SITES_NAMED_MAX named sites, and as many others as SITES_MAX leaves.
  *
  * Lock: the caller holds SAMPLES, except for hak__site_name and hak__site_current. */
 #ifndef HAK_OBSERVE_SITES_H
@@ -18,7 +17,7 @@
 
 #include "core/limits.h"
 
-/* Sites in the table. A site takes 288 bytes, so all take 1.1 MiB. Half: large programs have more
+/* Sites in the table. A site takes 320 bytes, so all take 1.3 MiB. Half: large programs have more
  * callers of malloc than that, and the rarely sampled ones share the entry "other". */
 #define SITES_MAX 4096u
 /* Of these for names, which so find room whatever was sampled before. Also the most values of a
@@ -67,10 +66,9 @@ struct site {
 /* The calling thread's site, an id; 0: none. */
 HAK_HIDDEN extern HAK_TLS uintptr_t hak__site_current;
 
-/* The site of an id, and of an address. Makes it if there is none, or returns "other"; of 0, too.
+/* The site of an id, or of an address. Makes it if there is none, or returns "other"; of 0, too.
  * NULL: no memory at all. */
-HAK_HIDDEN struct site *hak__site_of_id(uintptr_t id);
-HAK_HIDDEN struct site *hak__site_of_address(uintptr_t address);
+HAK_HIDDEN struct site *hak__site_of(uintptr_t key, bool is_address);
 /* Gives the name an id, which is not 0. `name` is complete and not empty. 0: no memory. */
 HAK_HIDDEN uintptr_t hak__site_named(const char name[SITE_NAME_SIZE]);
 

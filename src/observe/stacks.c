@@ -13,8 +13,6 @@
 #include <string.h>
 #include <unwind.h>
 
-/* The table grows by pieces of this size. */
-#define STACKS_CHUNK_SIZE ((size_t)16 << 10)
 /* Buckets of the hash table, for some 10,000 stacks. Half: longer searches. */
 #define STACKS_BUCKETS (METADATA_CHUNK_SIZE / 2 / sizeof(void *))
 
@@ -51,9 +49,7 @@ bool hak__stacks_lock_loader; /* written before the unwinder is found */
 static struct stack **stacks_buckets; /* [STACKS_BUCKETS]; NULL: not mapped yet */
 static struct stack *stacks_newest;
 static struct stack *stacks_rest; /* the stack without frames: also for those that found no room */
-static unsigned char *stacks_chunk;
-static size_t stacks_left;
-static size_t stacks_bytes; /* taken for stacks */
+static size_t stacks_bytes;       /* taken for stacks */
 static uint64_t history_ms[HISTORY_MAX];
 static uint32_t history_count;
 static uint64_t history_next_ms;
@@ -275,21 +271,9 @@ uint32_t hak__stack_own(const uintptr_t *frames, uint32_t depth)
 /* Under SAMPLES. NULL: the table is full, or there is no memory. */
 static void *stacks_take(size_t size)
 {
-    size = bits_align_up(size, sizeof(uint64_t) * 2);
-    if (stacks_left < size) {
-        void *chunk = stacks_bytes + STACKS_CHUNK_SIZE <= STACKS_BYTES_MAX
-                          ? hak__metadata_allocate(STACKS_CHUNK_SIZE)
-                          : NULL;
-        if (chunk == NULL) {
-            return NULL;
-        }
-        stacks_chunk = chunk;
-        stacks_left = STACKS_CHUNK_SIZE;
-        stacks_bytes += STACKS_CHUNK_SIZE;
-    }
-    void *memory = stacks_chunk;
-    stacks_chunk += size;
-    stacks_left -= size;
+    size = bits_align_up(size, HAK_CACHE_LINE);
+    void *memory = stacks_bytes + size <= STACKS_BYTES_MAX ? hak__metadata_allocate(size) : NULL;
+    stacks_bytes += memory != NULL ? size : 0;
     return memory;
 }
 

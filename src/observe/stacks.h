@@ -25,7 +25,7 @@
 #define STACK_DEPTH_MAX 64u
 /* The last frame of a stack whose outer frames are cut. */
 #define STACK_CUT ((uintptr_t)0)
-/* Memory of all stacks, bytes. A stack of 20 frames takes 256 bytes, so 64 MiB hold 250,000; a
+/* Memory of all stacks, bytes. A stack of 20 frames takes 384 bytes, so 64 MiB hold 170,000; a
  * large program has some 10,000. Half: programs with many more share one entry sooner. */
 #define STACKS_BYTES_MAX ((size_t)64 << 20)
 

@@ -4,7 +4,7 @@
 
 #include "base/bits.h"
 
-#define X(part, key, title, help) {key, title, help},
+#define X(part, name, title, help) {#name "_bytes", "=" #name, title, help},
 const struct summary_name hak__summary_names[SUMMARY_PARTS] = {SUMMARY_PART_LIST(X)};
 #undef X
 
@@ -86,8 +86,10 @@ void hak__summary_take(struct summary *summary, const struct census *census)
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         summary_add_class(summary, &census->classes[class_index], class_index);
     }
-    parts[SUMMARY_IN_USE] += resident->spans + resident->whales;
-    parts[SUMMARY_KEPT] = resident->spans_kept + resident->slices_free + resident->whales_kept;
+    parts[SUMMARY_IN_USE] += resident_spans(resident) + resident->whales;
+    parts[SUMMARY_KEPT] = resident->slices[SLICE_KEPT] + resident->slices[SLICE_FREE_CLEAN] +
+                          resident->slices[SLICE_FREE_DIRTY] + resident->slices[SLICE_FREE_AGED] +
+                          resident->whales_kept;
     parts[SUMMARY_TABLES] = resident->tables;
     summary_fit(summary);
     uint64_t free = parts[SUMMARY_FREE_IN_SLABS];
@@ -99,30 +101,4 @@ uint64_t hak__summary_part(const struct summary *summary, uint32_t part)
 {
     bool known = summary->known && (part != SUMMARY_NOT_HAKMEM || summary_has_rss(summary));
     return known ? summary->parts[part] : UINT64_MAX;
-}
-
-uint64_t hak__summary_class_bytes(const struct summary *summary, uint32_t class_index)
-{
-    return class_index < CLASS_COUNT    ? summary->resident.classes[class_index]
-           : class_index == CLASS_COUNT ? summary->resident.spans
-                                        : summary->resident.whales;
-}
-
-uint32_t hak__summary_next_largest(const struct summary *summary, const uint32_t *found,
-                                   uint32_t count)
-{
-    uint32_t largest = 0;
-    uint64_t most = 0;
-    for (uint32_t class_index = 1; class_index < CLASS_COUNT + 2; class_index++) {
-        bool is_new = true;
-        for (uint32_t i = 0; i < count; i++) {
-            is_new = is_new && found[i] != class_index;
-        }
-        uint64_t bytes = hak__summary_class_bytes(summary, class_index);
-        if (is_new && bytes > most) {
-            most = bytes;
-            largest = class_index;
-        }
-    }
-    return largest;
 }

@@ -103,27 +103,49 @@ static void summary_put_table(struct report_writer *writer, const struct report 
     }
 }
 
-/* "largest sizes    64 B 12.00 MiB, ...": the classes whose slabs or blocks hold most. */
-static void summary_put_largest(struct report_writer *writer, const struct summary *summary)
+/* Resident bytes of a class of slabs, of spans (CLASS_COUNT) or of whales (CLASS_COUNT + 1). */
+static uint64_t summary_class_bytes(const struct resident *resident, uint32_t class_index)
 {
-    uint32_t found[SUMMARY_LARGEST];
+    return class_index < CLASS_COUNT    ? resident->classes[class_index]
+           : class_index == CLASS_COUNT ? resident_spans(resident)
+                                        : resident->whales;
+}
+
+/* The class with the most resident bytes below those of class `last`; of classes with equally many
+ * the first. 0: no further one has any. */
+static uint32_t summary_next_largest(const struct resident *resident, uint32_t last)
+{
+    uint32_t largest = 0;
+    uint64_t most = 0, limit = last == 0 ? UINT64_MAX : summary_class_bytes(resident, last);
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT + 2; class_index++) {
+        uint64_t bytes = summary_class_bytes(resident, class_index);
+        if (bytes > most && (bytes < limit || (bytes == limit && class_index > last))) {
+            most = bytes;
+            largest = class_index;
+        }
+    }
+    return largest;
+}
+
+/* "largest sizes    64 B 12.00 MiB, ...": the classes whose slabs or blocks hold most. */
+static void summary_put_largest(struct report_writer *writer, const struct resident *resident)
+{
+    uint32_t class_index = 0;
     hak__report_put(writer, "largest sizes: ");
     for (uint32_t i = 0; i < SUMMARY_LARGEST; i++) {
-        char name[24], mib[SUMMARY_MIB_SIZE];
-        uint32_t class_index = found[i] = hak__summary_next_largest(summary, found, i);
-        uint64_t bytes = hak__summary_class_bytes(summary, class_index);
+        char name[24] = "over 2 MiB", mib[SUMMARY_MIB_SIZE];
+        class_index = summary_next_largest(resident, class_index);
+        uint64_t bytes = summary_class_bytes(resident, class_index);
         if (class_index == 0 || (i != 0 && bytes < SUMMARY_LARGEST_MIN)) {
             hak__report_put(writer, "%s", i == 0 ? "none" : "");
             break;
         }
         if (class_index < CLASS_COUNT) {
             hak__text_make(name, sizeof name, "%u B", size_class_bytes(class_index));
+        } else if (class_index == CLASS_COUNT) {
+            hak__text_make(name, sizeof name, "64 KiB to 2 MiB");
         }
-        hak__report_put(writer, "%s%s with %s", i == 0 ? "" : ", ",
-                        class_index < CLASS_COUNT    ? name
-                        : class_index == CLASS_COUNT ? "64 KiB to 2 MiB"
-                                                     : "over 2 MiB",
-                        summary_mib(mib, bytes));
+        hak__report_put(writer, "%s%s with %s", i == 0 ? "" : ", ", name, summary_mib(mib, bytes));
     }
     hak__report_put(writer, "\n");
 }
@@ -136,7 +158,7 @@ static void summary_put_conclusions(struct report_writer *writer, const struct s
                     "part of blocks and slabs)\n",
                     summary_mib(mib, summary->parts[SUMMARY_KEPT]), summary->fragmentation / 10,
                     summary->fragmentation % 10);
-    summary_put_largest(writer, summary);
+    summary_put_largest(writer, &summary->resident);
 }
 
 /* The sites whose blocks hold most; nothing if none holds any. */

@@ -9,25 +9,13 @@
 #define CGROUP_PATH_SIZE 4096u
 #define CGROUP_LINE "0::" /* in /proc/self/cgroup, before the path of version 2's group */
 
-/* Reads the decimal number at *text and moves *text behind it. 0: there is none. UINT64_MAX: it is
- * too large. */
-static uint64_t cgroup_parse_number(const char **text)
-{
-    uint64_t number = 0;
-    for (; **text >= '0' && **text <= '9'; ++*text) {
-        uint64_t digit = (uint64_t)(**text - '0');
-        number = number < (UINT64_MAX - digit) / 10 ? number * 10 + digit : UINT64_MAX;
-    }
-    return number;
-}
-
 /* Reads "QUOTA PERIOD", both in microseconds, as whole processors, rounded up. UINT32_MAX: no quota
  * ("max"), or not readable. */
 static uint32_t cgroup_parse_quota(const char *text)
 {
-    uint64_t quota = cgroup_parse_number(&text);
+    uint64_t quota = hak__text_number(&text);
     text += *text == ' ';
-    uint64_t period = cgroup_parse_number(&text);
+    uint64_t period = hak__text_number(&text);
     if (quota == 0 || period == 0 || quota > UINT64_MAX - period) {
         return UINT32_MAX;
     }
@@ -38,15 +26,8 @@ static uint32_t cgroup_parse_quota(const char *text)
 /* Reads a number of bytes. UINT64_MAX: no limit ("max"), or not readable. */
 static uint64_t cgroup_parse_memory(const char *text)
 {
-    uint64_t bytes = cgroup_parse_number(&text);
+    uint64_t bytes = hak__text_number(&text);
     return bytes == 0 ? UINT64_MAX : bytes;
-}
-
-/* Reads the start of a file as a string. "": it cannot be read. */
-static void cgroup_read(const char *path, char *buffer, size_t size)
-{
-    long read = hak__os_read_file(path, buffer, size - 1);
-    buffer[read > 0 ? read : 0] = '\0';
 }
 
 static void cgroup_put_path(char *path, size_t size, const char *root, const char *group,
@@ -59,7 +40,7 @@ static void cgroup_put_path(char *path, size_t size, const char *root, const cha
  */
 static size_t cgroup_find(const char *membership, char group[CGROUP_PATH_SIZE])
 {
-    cgroup_read(membership, group, CGROUP_PATH_SIZE);
+    (void)hak__os_read_text(membership, group, CGROUP_PATH_SIZE);
     for (const char *line = group; *line != '\0';) {
         size_t length = 0;
         while (line[length] != '\0' && line[length] != '\n') {
@@ -83,10 +64,10 @@ struct os_container hak__os_container(const char *membership, const char *root)
     size_t length = cgroup_find(membership, group);
     while (length != SIZE_MAX) { /* the groups above may have lower limits */
         cgroup_put_path(path, sizeof path, root, group, length, "/cpu.max");
-        cgroup_read(path, line, sizeof line);
+        (void)hak__os_read_text(path, line, sizeof line);
         uint32_t processors = cgroup_parse_quota(line);
         cgroup_put_path(path, sizeof path, root, group, length, "/memory.max");
-        cgroup_read(path, line, sizeof line);
+        (void)hak__os_read_text(path, line, sizeof line);
         uint64_t memory = cgroup_parse_memory(line);
         least.processors = processors < least.processors ? processors : least.processors;
         least.memory = memory < least.memory ? memory : least.memory;
@@ -103,7 +84,7 @@ struct os_container hak__os_container(const char *membership, const char *root)
 static uint64_t cgroup_stat(const char *text, const char *key)
 {
     const char *after = hak__text_line(text, key);
-    return after != NULL ? cgroup_parse_number(&after) : 0;
+    return after != NULL ? hak__text_number(&after) : 0;
 }
 
 /* Of the group whose files have these paths up to `file`. Most of the time it reads two short ones.
@@ -113,17 +94,17 @@ static uint32_t cgroup_percent(char *path, size_t size, const char *root, const 
 {
     char text[4096]; /* the lines about files come early in memory.stat */
     cgroup_put_path(path, size, root, group, length, "/memory.max");
-    cgroup_read(path, text, sizeof text);
+    (void)hak__os_read_text(path, text, sizeof text);
     uint64_t most = cgroup_parse_memory(text);
     cgroup_put_path(path, size, root, group, length, "/memory.current");
-    cgroup_read(path, text, sizeof text);
+    (void)hak__os_read_text(path, text, sizeof text);
     const char *number = text;
-    uint64_t used = cgroup_parse_number(&number);
+    uint64_t used = hak__text_number(&number);
     if (most == UINT64_MAX || used / ((most + 99) / 100) < least) {
         return 0;
     }
     cgroup_put_path(path, size, root, group, length, "/memory.stat");
-    cgroup_read(path, text, sizeof text);
+    (void)hak__os_read_text(path, text, sizeof text);
     uint64_t cache = cgroup_stat(text, "active_file ") + cgroup_stat(text, "inactive_file ");
     uint64_t percent = (used - (cache < used ? cache : used)) / ((most + 99) / 100);
     return percent < least ? 0 : percent < 100 ? (uint32_t)percent : 100;
@@ -159,11 +140,11 @@ bool hak__os_pressure_path(const char *membership, const char *root, char *path,
 uint64_t hak__os_pressure_stalled_us(const char *path)
 {
     char line[256]; /* the first line: some avg10=0.00 avg60=0.00 avg300=0.00 total=0 */
-    cgroup_read(path, line, sizeof line);
+    (void)hak__os_read_text(path, line, sizeof line);
     for (const char *at = line; *at != '\0' && *at != '\n'; at++) {
         const char *total = hak__text_after(at, "total=");
         if (total != NULL) {
-            return cgroup_parse_number(&total);
+            return hak__text_number(&total);
         }
     }
     return UINT64_MAX;

@@ -57,7 +57,8 @@ HAK_HIDDEN void hak__os_note_filter(void);
 /* From now on no filter counts, because the user says so. */
 HAK_HIDDEN void hak__os_ignore_filters(void);
 
-/* Bytes of an OS page: 4 KiB on most machines, up to OS_PAGE_SIZE_MAX. */
+#define OS_PAGE_SIZE_MIN 4096u
+/* Bytes of an OS page: OS_PAGE_SIZE_MIN on most machines, up to OS_PAGE_SIZE_MAX. */
 HAK_HIDDEN size_t hak__os_page_size(void);
 /* Bytes of RAM of the machine; 16 GiB if the kernel does not say. */
 HAK_HIDDEN uint64_t hak__os_ram_size(void);
@@ -182,14 +183,11 @@ HAK_HIDDEN int hak__os_populate(void *address, size_t size);
  * say. The page map lies on the stack: 512 bytes for 2 MiB. Twice: 1 KiB. Half: twice the calls. */
 #define OS_RESIDENT_SIZE_MAX ((size_t)2 << 20)
 HAK_HIDDEN size_t hak__os_resident(const void *address, size_t size);
-/* The same for each part of such a range: bytes[i] becomes the resident bytes of part i. `size` is
- * also a multiple of `part`, a power of two that may be smaller than an OS page. A part of a
- * resident page is resident. */
-HAK_HIDDEN void hak__os_resident_parts(const void *address, size_t size, size_t part,
-                                       uint32_t *bytes);
 /* Looks which pages of a range are resident: the lowest bit of pages[i] says it of OS page i. For
  * reports; the call is not counted. -ENOMEM: a part of the range is not mapped. */
 HAK_HIDDEN int hak__os_look(const void *address, size_t size, unsigned char *pages);
+/* The resident ones among the first `count` of these pages. */
+HAK_HIDDEN size_t hak__os_resident_pages(const unsigned char *pages, size_t count);
 /* Resident part of a range, in percent of its whole OS pages. It looks at the middle
  * OS_RESIDENT_SIZE_MAX bytes of a larger range. Any address and size. */
 HAK_HIDDEN uint32_t hak__os_resident_percent(const void *address, size_t size);
@@ -347,6 +345,9 @@ HAK_HIDDEN struct os_kept hak__os_keep_append(const char *path);
 HAK_HIDDEN bool hak__os_is_kept(const struct os_kept *kept);
 /* Reads the first `size` bytes of a file at most. Returns the bytes read, or -errno. */
 HAK_HIDDEN long hak__os_read_file(const char *path, char *buffer, size_t size);
+/* Reads the start of a file as a string in `text`, which has `size` bytes. "": it cannot be read.
+ * True: that is all of it. */
+HAK_HIDDEN bool hak__os_read_text(const char *path, char *text, size_t size);
 /* Writes these bytes to the file instead of what it has, which others never see empty. Makes it if
  * there is none, with mode 0600. Follows no link. No cancellation point. Returns 0, or -errno. */
 HAK_HIDDEN int hak__os_update_file(const char *path, const char *data, size_t size);

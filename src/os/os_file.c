@@ -292,6 +292,13 @@ long hak__os_read_file(const char *path, char *buffer, size_t size)
     return length;
 }
 
+bool hak__os_read_text(const char *path, char *text, size_t size)
+{
+    long length = hak__os_read_file(path, text, size - 1);
+    text[length > 0 ? length : 0] = '\0';
+    return length > 0 && (size_t)length < size - 1;
+}
+
 /* The file of /proc needs only calls that programs make, too (os_filter.c). Without /proc, as after
  * chroot, the kernel copies, which a filter may forbid. */
 long hak__os_read_memory(uintptr_t from, void *to, size_t size)

@@ -35,9 +35,7 @@ static uint32_t shared_os_filter; /* relaxed: it orders nothing */
  * was read to its end. */
 static const char *filter_status(const char *key, char text[FILTER_TEXT_SIZE], bool *whole)
 {
-    long length = hak__os_read_file("/proc/thread-self/status", text, FILTER_TEXT_SIZE - 1);
-    text[length > 0 ? length : 0] = '\0';
-    *whole = length > 0 && length < (long)FILTER_TEXT_SIZE - 1;
+    *whole = hak__os_read_text("/proc/thread-self/status", text, FILTER_TEXT_SIZE);
     return hak__text_line(text, key);
 }
 

@@ -27,21 +27,10 @@
 /* The number at the start of `text`, after blanks. */
 static uint64_t memory_number(const char *text)
 {
-    uint64_t number = 0;
     while (*text == ' ' || *text == '\t') {
         text++;
     }
-    for (; *text >= '0' && *text <= '9'; text++) {
-        number = number * 10 + (uint64_t)(*text - '0');
-    }
-    return number;
-}
-
-/* Reads a text file; "" if that fails. */
-static void memory_read(const char *path, char text[MEMORY_TEXT_SIZE])
-{
-    long length = hak__os_read_file(path, text, MEMORY_TEXT_SIZE - 1);
-    text[length > 0 ? length : 0] = '\0';
+    return hak__text_number(&text);
 }
 
 /* The bytes in the line "<key> <number> kB"; UINT64_MAX: there is no such line. */
@@ -54,15 +43,14 @@ static uint64_t memory_line(const char *text, const char *key)
 uint64_t hak__os_ram_by_file(void)
 {
     char text[MEMORY_TEXT_SIZE];
-    memory_read("/proc/meminfo", text);
+    (void)hak__os_read_text("/proc/meminfo", text, sizeof text);
     return memory_line(text, "MemTotal:");
 }
 
 uint64_t hak__os_rss(void)
 {
     char text[MEMORY_STATM_SIZE];
-    long length = hak__os_read_file("/proc/self/statm", text, sizeof text - 1);
-    text[length > 0 ? length : 0] = '\0';
+    (void)hak__os_read_text("/proc/self/statm", text, sizeof text);
     const char *second = text;
     while (*second != '\0' && *second != ' ') {
         second++;
@@ -73,7 +61,7 @@ uint64_t hak__os_rss(void)
 struct os_memory hak__os_memory(void)
 {
     char text[MEMORY_TEXT_SIZE];
-    memory_read("/proc/self/status", text);
+    (void)hak__os_read_text("/proc/self/status", text, sizeof text);
     struct os_memory memory = {memory_line(text, "VmRSS:"), memory_line(text, "VmHWM:"),
                                memory_line(text, "VmSwap:"), memory_line(text, "RssFile:")};
     if (memory.files != UINT64_MAX) {
@@ -83,7 +71,7 @@ struct os_memory hak__os_memory(void)
         memory.rss = hak__os_rss();
     }
     if (memory.rss < MEMORY_COUNT_MAX) {
-        memory_read("/proc/self/smaps_rollup", text);
+        (void)hak__os_read_text("/proc/self/smaps_rollup", text, sizeof text);
         uint64_t counted = memory_line(text, "Rss:");
         memory.rss = counted != UINT64_MAX ? counted : memory.rss;
     }

@@ -17,7 +17,6 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-#define OS_PAGE_SIZE_MIN 4096u
 /* A gap of fewer pages without memory is cleared with its neighbours, which takes less time than a
  * system call (docs/decisions/0039). Twice: fewer system calls, and more pages to read. Half: the
  * reverse. */
@@ -87,18 +86,27 @@ int hak__os_populate(void *address, size_t size)
     return os_advise(OS_CALL_POPULATE, address, size, MADV_POPULATE_WRITE);
 }
 
-static int os_mincore(const void *address, size_t size, unsigned char *pages)
-{
-    HAK_KEEP_ERRNO;
-    return mincore((void *)(uintptr_t)address, size, pages) == 0 ? 0 : -errno;
-}
-
 int hak__os_look(const void *address, size_t size, unsigned char *pages)
 {
+    HAK_KEEP_ERRNO;
     if (!hak__os_may_ask()) {
         return -EPERM;
     }
-    return os_mincore(address, size, pages);
+    return mincore((void *)(uintptr_t)address, size, pages) == 0 ? 0 : -errno;
+}
+
+size_t hak__os_resident_pages(const unsigned char *pages, size_t count)
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101);
+    size_t resident = 0, i = 0;
+    for (uint64_t eight; i + 8 <= count; i += 8) {
+        memcpy(&eight, pages + i, sizeof eight);
+        resident += (eight & ones) * ones >> 56; /* the sum of the bytes' lowest bits */
+    }
+    for (; i < count; i++) {
+        resident += pages[i] & 1;
+    }
+    return resident;
 }
 
 /* One byte for each OS page; its lowest bit says that the page is resident. */
@@ -109,43 +117,20 @@ struct residency {
 static int os_look(const void *address, size_t size, struct residency *residency)
 {
     HAK_ASSERT(size <= OS_RESIDENT_SIZE_MAX);
-    if (!hak__os_may_ask()) {
-        return -EPERM;
+    if (hak__os_may_ask()) {
+        os_count(OS_CALL_RESIDENT);
     }
-    os_count(OS_CALL_RESIDENT);
-    return os_mincore(address, size, residency->pages);
+    return hak__os_look(address, size, residency->pages);
 }
 
 size_t hak__os_resident(const void *address, size_t size)
 {
     struct residency residency;
-    size_t resident = 0;
+    size_t page = hak__os_page_size();
     if (os_look(address, size, &residency) != 0) {
         return SIZE_MAX;
     }
-    size_t count = size / hak__os_page_size(), i = 0;
-    const uint64_t ones = UINT64_C(0x0101010101010101);
-    for (uint64_t eight; i + 8 <= count; i += 8) {
-        memcpy(&eight, residency.pages + i, sizeof eight);
-        resident += (eight & ones) * ones >> 56; /* the sum of the bytes' lowest bits */
-    }
-    for (; i < count; i++) {
-        resident += residency.pages[i] & 1;
-    }
-    return resident * hak__os_page_size();
-}
-
-void hak__os_resident_parts(const void *address, size_t size, size_t part, uint32_t *bytes)
-{
-    struct residency residency;
-    size_t page = hak__os_page_size(), step = page < part ? page : part;
-    bool known = os_look(address, size, &residency) == 0;
-    for (size_t i = 0; i < size / part; i++) {
-        bytes[i] = 0;
-        for (size_t at = 0; known && at < part; at += step) {
-            bytes[i] += (residency.pages[(i * part + at) / page] & 1) != 0 ? (uint32_t)step : 0;
-        }
-    }
+    return hak__os_resident_pages(residency.pages, size / page) * page;
 }
 
 /* Makes pages zero. It reads each page first and writes only to pages that are not zero, because a

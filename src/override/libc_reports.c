@@ -72,31 +72,52 @@ static uint64_t libc_free_objects(const struct class_census *of_class)
     return of_class->cached_count + of_class->in_slabs_count;
 }
 
-/* The totals that end a heap, or, if `whole`, the document. */
-static void libc_put_totals(FILE *stream, const struct census *census, bool whole)
+/* What malloc_info and mallinfo tell. */
+struct libc_info {
+    size_t arena;      /* superslabs */
+    size_t free_count; /* free objects */
+    size_t whale_count;
+    size_t whale_bytes;
+    size_t cached_count; /* those of the free objects that are in thread caches */
+    size_t cached_bytes;
+    size_t in_slabs_bytes; /* of the other free objects */
+    size_t in_use_bytes;   /* whales not included */
+    size_t free_bytes;     /* arena - in_use_bytes */
+    size_t releasable;     /* free dirty slices, which malloc_trim gives back */
+};
+
+static struct libc_info libc_info_take(struct census *census)
 {
-    uint64_t cached_count = 0;
-    uint64_t free_count = 0;
-    uint64_t cached_bytes = 0;
-    uint64_t free_bytes = 0;
+    hak__census_take(census);
+    struct libc_info info = {.arena = hak__superslab_bytes_claimed()};
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         const struct class_census *of_class = &census->classes[class_index];
-        cached_count += of_class->cached_count;
-        cached_bytes += of_class->cached_count * size_class_bytes(class_index);
-        free_count += of_class->in_slabs_count;
-        free_bytes += of_class->in_slabs_count * size_class_bytes(class_index);
+        info.free_count += libc_free_objects(of_class);
+        info.cached_count += of_class->cached_count;
+        info.cached_bytes += of_class->cached_count * size_class_bytes(class_index);
+        info.in_slabs_bytes += of_class->in_slabs_count * size_class_bytes(class_index);
     }
-    uint64_t system = hak__superslab_bytes_claimed();
-    libc_put_element(stream, "total", "fast", cached_count, cached_bytes, true);
-    libc_put_element(stream, "total", "rest", free_count, free_bytes, true);
+    info.whale_count = census->whales.live_count;
+    info.whale_bytes = census->whales.live_bytes;
+    info.in_use_bytes = census->bytes_in_use - info.whale_bytes;
+    info.free_bytes = info.arena > info.in_use_bytes ? info.arena - info.in_use_bytes : 0;
+    info.releasable = hak__superslab_bytes_dirty();
+    return info;
+}
+
+/* The totals that end a heap, or, if `whole`, the document. */
+static void libc_put_totals(FILE *stream, const struct libc_info *info, bool whole)
+{
+    size_t in_slabs_count = info->free_count - info->cached_count;
+    libc_put_element(stream, "total", "fast", info->cached_count, info->cached_bytes, true);
+    libc_put_element(stream, "total", "rest", in_slabs_count, info->in_slabs_bytes, true);
     if (whole) {
-        libc_put_element(stream, "total", "mmap", census->whales.live_count,
-                         census->whales.live_bytes, true);
+        libc_put_element(stream, "total", "mmap", info->whale_count, info->whale_bytes, true);
     }
-    libc_put_element(stream, "system", "current", 0, system, false);
-    libc_put_element(stream, "system", "max", 0, system, false);
-    libc_put_element(stream, "aspace", "total", 0, system, false);
-    libc_put_element(stream, "aspace", "mprotect", 0, system, false);
+    libc_put_element(stream, "system", "current", 0, info->arena, false);
+    libc_put_element(stream, "system", "max", 0, info->arena, false);
+    libc_put_element(stream, "aspace", "total", 0, info->arena, false);
+    libc_put_element(stream, "aspace", "mprotect", 0, info->arena, false);
 }
 
 HAK_API int malloc_info(int options, FILE *stream)
@@ -105,7 +126,7 @@ HAK_API int malloc_info(int options, FILE *stream)
         return EINVAL;
     }
     struct census census;
-    hak__census_take(&census);
+    struct libc_info info = libc_info_take(&census);
     /* The stream may allocate, so no lock is held here. */
     fputs("<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>\n", stream);
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
@@ -115,45 +136,14 @@ HAK_API int malloc_info(int options, FILE *stream)
         }
     }
     fputs("</sizes>\n", stream);
-    libc_put_totals(stream, &census, false);
+    libc_put_totals(stream, &info, false);
     fputs("</heap>\n", stream);
-    libc_put_totals(stream, &census, true);
+    libc_put_totals(stream, &info, true);
     fputs("</malloc>\n", stream);
     return 0;
 }
 
 /* --- mallinfo --- */
-
-struct libc_info {
-    size_t arena;      /* superslabs */
-    size_t free_count; /* free objects */
-    size_t whale_count;
-    size_t whale_bytes;
-    size_t cached_count; /* those of the free objects that are in thread caches */
-    size_t cached_bytes;
-    size_t in_use_bytes; /* whales not included */
-    size_t free_bytes;   /* arena - in_use_bytes */
-    size_t releasable;   /* free dirty slices, which malloc_trim gives back */
-};
-
-static struct libc_info libc_info_take(void)
-{
-    struct census census;
-    hak__census_take(&census);
-    struct libc_info info = {.arena = hak__superslab_bytes_claimed()};
-    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        const struct class_census *of_class = &census.classes[class_index];
-        info.free_count += libc_free_objects(of_class);
-        info.cached_count += of_class->cached_count;
-        info.cached_bytes += of_class->cached_count * size_class_bytes(class_index);
-    }
-    info.whale_count = census.whales.live_count;
-    info.whale_bytes = census.whales.live_bytes;
-    info.in_use_bytes = census.bytes_in_use - info.whale_bytes;
-    info.free_bytes = info.arena > info.in_use_bytes ? info.arena - info.in_use_bytes : 0;
-    info.releasable = hak__superslab_bytes_dirty();
-    return info;
-}
 
 #define LIBC_INFO(info, as)                                                                        \
     {                                                                                              \
@@ -168,7 +158,8 @@ static struct libc_info libc_info_take(void)
 #if __GLIBC_PREREQ(2, 33)
 HAK_API struct mallinfo2 mallinfo2(void)
 {
-    struct libc_info info = libc_info_take();
+    struct census census;
+    struct libc_info info = libc_info_take(&census);
     return (struct mallinfo2)LIBC_INFO(info, );
 }
 #endif
@@ -182,7 +173,8 @@ static int libc_saturate(size_t value)
 
 HAK_API struct mallinfo mallinfo(void)
 {
-    struct libc_info info = libc_info_take();
+    struct census census;
+    struct libc_info info = libc_info_take(&census);
     return (struct mallinfo)LIBC_INFO(info, libc_saturate);
 }
 

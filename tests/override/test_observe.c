@@ -27,7 +27,7 @@
 
 enum { REPLY_OFFSET = 4096, ROUNDS = 20, THREADS = 8, ASKS = 200, PATH_SIZE = 64 };
 enum { WAIT_MS = 120000 }; /* until something hangs */
-/* A start waits for the observer's file for 1,000 ms, OBSERVER_WAIT_MS, by a coarse clock. */
+/* A start waits for the observer's file for 1,000 ms, BACKGROUND_WAIT_MS, by a coarse clock. */
 enum { PROMISED_MS = 950 };
 
 #pragma weak hak_observe_start

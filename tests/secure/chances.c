@@ -132,7 +132,7 @@ static const struct row {
     size_t count;
     const char *title;
 } rows[] = {
-    {behind, 256, "the byte behind it changes, to each value"},
+    {behind, 256, "the byte after it changes, to each value"},
     {before, 256, "the byte before it changes, to each value"},
     {twice, 20, "it is freed twice, with 0 to 19 others between"},
     {inside, 23, "an address inside is freed, the first 23"},

@@ -21,6 +21,7 @@ static const char *const harmless[] = {
     "strlen",
     "strncmp",
     "strrchr",
+    "strstr",
     "pthread_key_create",
     "pthread_setspecific",
     "pthread_atfork",

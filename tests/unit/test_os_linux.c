@@ -209,11 +209,6 @@ OS_TEST(resident)
     assert_int_equal(hak__os_resident(place + 2 * page, page), page);
     assert_int_equal(hak__os_resident(place + 3 * page, page), 0);
     assert_int_equal(hak__os_resident(place, 5 * page), 2 * page);
-    uint32_t parts[8] = {1, 1, 1, 1, 1, 1, 1, 1};
-    hak__os_resident_parts(place, 8 * page, 2 * page, parts);
-    assert_true(parts[0] == 0 && parts[1] == page && parts[2] == page && parts[3] == 0);
-    hak__os_resident_parts(place + 2 * page, 2 * page, page / 2, parts); /* half a page each */
-    assert_true(parts[0] == page / 2 && parts[1] == page / 2 && parts[2] == 0 && parts[3] == 0);
     memset(place, 'y', most);
     assert_int_equal(hak__os_resident(place, most), most);
     assert_int_equal(hak__os_purge(place + page, 5 * page), 0);

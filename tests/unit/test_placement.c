@@ -120,7 +120,7 @@ TEST(longjmp_out_of_a_scope)
 
 static struct site *site_named(const char *name)
 {
-    return hak__site_of_id(hak_site_register(name));
+    return hak__site_of(hak_site_register(name), false);
 }
 
 /* Samples that say so place the site at the next look, and others place it no longer. The learner

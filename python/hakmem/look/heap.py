@@ -19,8 +19,8 @@ from .view import sites_note
 PARTS = [
     ("in_use", "in use", "Blocks that the program has not freed."),
     ("cached", "free in thread caches", "Freed blocks that threads keep for their next allocations."),
-    ("in_slabs", "free inside slabs", "Free space between blocks in use. It goes back to the system when the blocks "
-                                      "beside it are freed."),
+    ("in_slabs", "free inside slabs", "Free space between blocks in use. Whole pages of it may go back after seconds, the "
+                                      "rest when the blocks beside it are freed."),
     ("kept", "kept for reuse", "Freed blocks above 64 KiB that hakmem keeps for a moment."),
     ("slices", "free slices", "Free memory that no block is in, not given back yet."),
 ]
