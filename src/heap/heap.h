@@ -40,15 +40,17 @@ struct heap {
     struct slab_set slabs;
     struct lock lock;
     struct span_cache spans;
-    uint32_t id;
     uint32_t threads_count; /* drawing from it; written under HEAPS, read relaxed by reports */
-    bool apart;             /* it is the one for long-lived objects; constant once listed */
-    uint8_t node;           /* of its first thread (region/numa.h); constant once listed */
-    struct heap *next;      /* in the list of all heaps; constant once listed */
     /* Of hak__heap_borrow, by any thread of the heap, no lock; hints */
     struct heap *shared_lender; /* whom it asks first; NULL: the first heap */
     uint32_t shared_vain;       /* rounds that found nothing, in a row; at most BORROW_VAIN_MAX */
     uint32_t shared_silent;     /* refills that do not ask before the next one does */
+    /* Constant once listed, in a line that nobody writes: who goes through the list takes no line
+     * from the threads of each heap. */
+    struct heap *next __attribute__((aligned(HAK_CACHE_LINE))); /* in the list of all heaps */
+    uint32_t id;
+    bool apart;   /* it is the one for long-lived objects */
+    uint8_t node; /* of its first thread (region/numa.h) */
 };
 
 /* The largest average distance of samples, in bytes: beyond it all is rare. */
@@ -256,7 +258,7 @@ HAK_HIDDEN const void *hak__metadata_before(const void *chunk, size_t *size);
 /* True: it was a heap of fork's parent. */
 HAK_INLINE bool heap_is_inherited(const struct heap *heap)
 {
-    return window_is_inherited(heap->slabs.key);
+    return window_is_inherited(heap->id << OWNER_CODE_BITS); /* its slabs' key */
 }
 
 /* The heap whose slab set this is. */

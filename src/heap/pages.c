@@ -55,14 +55,18 @@ static size_t pages_of_heap(struct heap *heap, size_t first, uint64_t *wanted, u
 static size_t pages_of_superslab(size_t index, uint32_t rests)
 {
     size_t first = index * SUPERSLAB_SLICES, cost = PAGES_LOOK_BYTES;
-    uint64_t wanted = 0;
+    uint64_t wanted = 0, owners = 0; /* slices; bit I % 64 for each heap I that may have some */
     for (uint32_t i = 0; i < SUPERSLAB_SLICES; i++) {
-        uint32_t word = window_owner(first + i);
-        wanted |= (uint64_t)(word >> OWNER_CODE_BITS != 0 && !window_is_inherited(word)) << i;
+        uint32_t word = window_owner(first + i), id = word >> OWNER_CODE_BITS;
+        if (id != 0 && !window_is_inherited(word)) {
+            wanted |= UINT64_C(1) << i;
+            owners |= UINT64_C(1) << id % 64;
+        }
     }
     struct heap *heap = hak__heap_first();
     for (; heap != NULL && wanted != 0; heap = heap->next) {
-        size_t more = heap_is_inherited(heap) ? 0 : SIZE_MAX;
+        bool may_have = (owners >> heap->id % 64 & 1) != 0 && !heap_is_inherited(heap);
+        size_t more = may_have ? SIZE_MAX : 0;
         while (more != 0 && (rests == 0 ? lock_acquire_soon(&heap->lock) : lock_try(&heap->lock))) {
             more = pages_of_heap(heap, first, &wanted, rests);
             lock_release(&heap->lock);
