@@ -91,7 +91,7 @@ struct cache {
     int32_t countdown;        /* bytes that malloc hands out before it takes the slow path */
     struct slab_set *slabs;   /* of the heap that this thread draws from */
     uint64_t charged;         /* the sum of the charges of all bin limits, in bytes */
-    uint64_t charged_told;    /* what hak__cache_charged knows of it */
+    uint64_t charged_told;    /* what the process is charged for it: at least as much */
     struct slab_set *lagging; /* an owner that leaves its notifications unread; NULL: none */
     uint32_t remote_waiting;  /* entries that are not empty, at most REMOTE_WAITING_MAX */
     uint32_t remote_hand;     /* if too many entries wait, the search for one to send begins here */
@@ -176,8 +176,7 @@ HAK_INLINE void cache_note_request(struct cache *cache, uint32_t class_index, si
 /* The key of a cache without a heap. It matches no owner word, so every free takes a slow path. */
 #define CACHE_KEY_NONE ((HEAP_ID_MAX + 1) << OWNER_CODE_BITS)
 
-/* The sum of `charged_told` over all caches: a cache tells when it differs from `charged` by
- * more than a CHARGE_PARTS-th of the process's budget. All accesses are relaxed. */
+/* The sum of `charged_told` over all caches. All accesses are relaxed. */
 HAK_HIDDEN extern struct arch_own_line hak__cache_charged;
 
 /* Lets an empty cache draw from `slabs` from now on. Under HEAPS. */

@@ -8,9 +8,9 @@
 
 #include <string.h>
 
-/* A cache may use this part of the process's budget without asking or telling others. Twice as
- * many: caches need their shared line twice as often while threads start. Half: 512 threads may
- * exceed the budget three times, not twice. */
+/* A cache charges the process this part of the budget more than it needs, so that it writes to the
+ * shared sum seldom, until half of the budget is charged. Twice as many: caches write twice as
+ * often while threads start. Half: 128 threads charge half of the budget, not 256. */
 #define CHARGE_PARTS 512u
 
 struct arch_own_line hak__cache_charged;
@@ -42,9 +42,19 @@ static uint64_t cache_charge(uint32_t class_index, uint32_t limit)
                : size_class->slab_slices * SLICE_SIZE + (uint64_t)limit * size_class->object_size;
 }
 
-static uint64_t cache_quiet_bytes(void)
+/* Charges the process for the cache's charge and some to spare, if that is too little or much. */
+static void cache_charge_process(struct cache *cache)
 {
-    return atomic_load_relaxed(&hak__knobs.cache_bytes_total) / CHARGE_PARTS;
+    uint64_t total = atomic_load_relaxed(&hak__knobs.cache_bytes_total);
+    uint64_t spare = total / CHARGE_PARTS, told = cache->charged_told;
+    if (cache->charged != 0 && cache->charged <= told && told - cache->charged <= 2 * spare) {
+        return;
+    }
+    bool may_spare =
+        cache->charged != 0 && atomic_load_relaxed(&hak__cache_charged.word) < total / 2;
+    cache->charged_told = cache->charged + (may_spare ? spare : 0);
+    /* unsigned wrapping: right for a decrease, too */
+    atomic_add_relaxed(&hak__cache_charged.word, cache->charged_told - told);
 }
 
 static void cache_set_limit(struct cache *cache, uint32_t class_index, uint32_t limit)
@@ -52,25 +62,18 @@ static void cache_set_limit(struct cache *cache, uint32_t class_index, uint32_t 
     struct bin *bin = &cache->bins[class_index];
     uint64_t change = cache_charge(class_index, limit) - cache_charge(class_index, bin->limit);
     cache->charged += change; /* unsigned wrapping: right for a decrease, too */
-    uint64_t untold = cache->charged - cache->charged_told;
-    uint64_t most = cache_quiet_bytes();
-    if (cache->charged == 0 || untold + most > 2 * most) {
-        atomic_add_relaxed(&hak__cache_charged.word, untold);
-        cache->charged_told = cache->charged;
-    }
+    cache_charge_process(cache);
     bin->room += (int32_t)(limit - bin->limit);
     bin->limit = limit;
 }
 
 static bool cache_affords(const struct cache *cache, uint64_t growth)
 {
-    if (cache->charged + growth > atomic_load_relaxed(&hak__knobs.cache_bytes)) {
-        return false;
-    }
-    uint64_t untold = cache->charged + growth - cache->charged_told;
-    return untold + cache_quiet_bytes() <= 2 * cache_quiet_bytes() ||
-           atomic_load_relaxed(&hak__cache_charged.word) + untold <=
-               atomic_load_relaxed(&hak__knobs.cache_bytes_total);
+    uint64_t charged = cache->charged + growth;
+    return charged <= atomic_load_relaxed(&hak__knobs.cache_bytes) &&
+           (charged <= cache->charged_told ||
+            atomic_load_relaxed(&hak__cache_charged.word) + (charged - cache->charged_told) <=
+                atomic_load_relaxed(&hak__knobs.cache_bytes_total));
 }
 
 /* Threads of one heap share the limit of small objects: what is in one's bin the others cannot get,
@@ -227,7 +230,7 @@ static void cache_flush_class(struct cache *cache, uint32_t class_index)
     }
     cache->refills[class_index] = 0;
     cache->frees[class_index] = 0;
-    if (bin->limit != 0) { /* a change costs an atomic operation */
+    if (bin->limit != 0) { /* a change may cost an atomic operation */
         cache_set_limit(cache, class_index, 0);
     }
 }

@@ -235,9 +235,10 @@
  * slower. Half: it grows more often. */
 #define LENDERS_MAX (HAK_TINY_LIMITS ? 2u : 8u)
 /* 2 to this power, less one: the most refills of a growing heap that do not ask after one that
- * asked in vain. One more: a heap takes up to 15 slabs that others could have spared it. One less:
- * a third more cache lines move while many heaps grow (docs/design/scale.md). */
-#define BORROW_VAIN_MAX (HAK_TINY_LIMITS ? 1u : 3u)
+ * asked in vain. One more: a heap takes up to 7 slabs for each LENDERS_MAX heaps before it finds
+ * the one that could have spared it. One less: it asks in vain twice as often while many heaps
+ * grow, and the lines that it reads move (docs/design/scale.md). */
+#define BORROW_VAIN_MAX (HAK_TINY_LIMITS ? 1u : 2u)
 
 /* The heartbeat (heap/heartbeat.c). Slow operations from one look at the clock to the next; a look
  * takes 10 ns. Twice as many: work that is due starts later. Half: twice the looks. */

@@ -55,14 +55,16 @@ static bool heap_lock(struct heap *heap, bool wait)
 
 /* True if the heap should ask now. Asking reads several cache lines of each other heap, and while
  * all heaps grow no one has anything to lend: after the first vain round the next refill that grows
- * the heap does not ask, after the second the next three, then seven each time. */
+ * the heap does not ask, after each further one the next three. */
 static bool heap_may_borrow(struct heap *own)
 {
     if (own->apart) {
         return false; /* a long-lived object would hold a slab of the lender */
     }
     uint32_t silent = atomic_load_relaxed(&own->shared_silent);
-    atomic_store_relaxed(&own->shared_silent, silent - (silent != 0));
+    if (silent != 0) {
+        atomic_store_relaxed(&own->shared_silent, silent - 1);
+    }
     return silent == 0;
 }
 
@@ -89,18 +91,23 @@ struct object_list hak__heap_borrow(struct heap *own, uint32_t class_index, uint
      * wait. The thread that holds another heap's lock may be preempted, and its heap may have what
      * is needed. */
     bool wait = hak__superslab_bytes_claimed() < (hak__superslab_taken() + slices) * SLICE_SIZE;
-    /* acquire: pairs with the release below. The words of the heap are visible, as in
-     * hak__heap_first. */
+    /* acquire: pairs with the release in heap_note_borrowed. The words of the heap are visible, as
+     * in hak__heap_first. */
     struct heap *start = atomic_load_acquire(&own->shared_lender);
     start = start != NULL && !heap_is_inherited(start) ? start : hak__heap_first();
     struct heap *heap = start;
     struct heap *keeper = NULL;
+    bool busy = false; /* a heap that could not be asked */
     for (uint32_t asked = 0; asked < LENDERS_MAX; asked++) {
         bool near = heap != own && heap->node == own->node; /* its memory is on the same node */
         keeper = near && slab_keeps(&heap->slabs) ? heap : keeper;
-        if (near && lendable && slab_may_lend(&heap->slabs, class_index) && heap_lock(heap, wait)) {
-            list = hak__slab_lend(&heap->slabs, class_index, most);
-            lock_release(&heap->lock);
+        if (near && lendable && slab_may_lend(&heap->slabs, class_index)) {
+            if (heap_lock(heap, wait)) {
+                list = hak__slab_lend(&heap->slabs, class_index, most);
+                lock_release(&heap->lock);
+            } else {
+                busy = true;
+            }
         }
         if (list.count != 0) {
             break;
@@ -111,7 +118,7 @@ struct object_list hak__heap_borrow(struct heap *own, uint32_t class_index, uint
             break;
         }
     }
-    bool vain = list.count == 0 && keeper == NULL;
+    bool vain = list.count == 0 && keeper == NULL && !busy;
     if (list.count == 0 && keeper != NULL && heap_lock(keeper, wait)) {
         hak__slab_give_kept(&keeper->slabs, slices);
         lock_release(&keeper->lock);
@@ -298,6 +305,7 @@ size_t hak__heap_reclaim(bool unmap)
     hak__inherited_settle();
     struct thread *own = hak__thread;
     if (own->heap != NULL) {
+        atomic_store_relaxed(&own->heap->shared_silent, 0u); /* the next attempt asks others */
         (void)hak__thread_flush(own);
     }
     if (own->twin != NULL) {

@@ -220,8 +220,10 @@ static struct whale whale_map(size_t size, size_t alignment, bool want_zero)
      * once. */
     if (!huge || hak__huge_ask(address, wanted, 0) != 0) {
         hak__huge_watch(&hak__whale_evidence[want_zero],
-                        (struct huge_sample){address, wanted, whale_live_bytes(),
-                                             HUGE_DENSE_PERCENT, false, false});
+                        (struct huge_sample){.address = address,
+                                             .size = wanted,
+                                             .live = whale_live_bytes(),
+                                             .dense_percent = HUGE_DENSE_PERCENT});
     }
     return whale;
 }

@@ -4,8 +4,8 @@
  *   1. A new superslab gets small pages, even if the machine prefers huge ones. A new whale gets
  *      what the machine prefers.
  *   2. If the heap has at least knobs.huge_threshold bytes (for a superslab in a fork's child:
- *      without those of the parent), a new block is judged by an earlier
- *      block of its kind: of those with small pages, the last but one (or the only one). If three
+ *      without those of the parent), a new block is judged by an earlier one of its kind and part:
+ *      of those with small pages, the last but one (or the only one). If three
  *      quarters of that block are resident, or 89 % of a superslab of long spans, it counts as
  *      filled. The new block then gets huge pages, as far as rule 3 allows.
  *   3. Each block that is seen filled lets the memory of its kind double with huge pages. New

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* superslab.c: takes and gives slices. See superslab.h.
  *
- * Calls: take -> take_free -> find; if nothing fits, grow -> take_other, or reclaim or advance
- * (superslab_claim.c), and take_free again. */
+ * Calls: take -> take_free -> find; if nothing fits, take_other for dirty slices, then grow ->
+ * reclaim or advance (superslab_claim.c), and take_free again, or take_other for any. */
 #include "region/superslab.h"
 
 #include <errno.h>
@@ -204,8 +204,14 @@ static size_t superslab_find(const struct superslab_wish *wish)
 
 /* Updates the peaks of slices in use. Another part's thread may overwrite a new peak by one that is
  * a little lower. */
-static void superslab_note_taken(void)
+static void superslab_mark_in_use(size_t index, uint64_t mask)
 {
+    const struct superslab_part *part = superslab_part_of(index);
+    size_t told = part->free_told;
+    hak__superslab_mark_taken(index, mask);
+    if (part->groups != NULL && part->free_told == told) {
+        return; /* the sums of all parts are what they were */
+    }
     size_t taken = hak__superslab_taken();
     hak__superslab_note_peak();
     if (taken > atomic_load_relaxed(&hak__superslabs.taken_most)) {
@@ -249,8 +255,7 @@ static struct slice_run superslab_take_free(struct superslab_wish wish, bool *go
     if (run.slice != SLICE_NONE) {
         size_t index = run.slice / SUPERSLAB_SLICES;
         uint64_t mask = bits_mask(run.slice % SUPERSLAB_SLICES, wish.count);
-        hak__superslab_mark_taken(index, mask);
-        superslab_note_taken();
+        superslab_mark_in_use(index, mask);
         run.zeroed = (superslab_at(index)->dirty & mask) == 0;
         new_huge = superslab_at(index)->huge != 0 && run.zeroed;
         superslab_make_dirty(index, mask);
@@ -293,20 +298,6 @@ static bool superslab_advance_other(struct superslab_wish wish)
     return advanced;
 }
 
-/* Free slices of other parts, which need not be cleaned, go before slices that were never used. The
- * sums of all parts tell whether a look at each is worth it. */
-static struct slice_run superslab_take_dirty(struct superslab_wish wish, bool *goes_on)
-{
-    struct superslab_table *table = &hak__superslabs;
-    size_t others = atomic_load_relaxed(&table->dirty_free_slices) -
-                    atomic_load_relaxed(&wish.part->dirty_free_told);
-    if (superslab_parts() == 1 || others < wish.count) {
-        return (struct slice_run){SLICE_NONE, false};
-    }
-    wish.dirty_only = true;
-    return superslab_take_other(wish, false, goes_on);
-}
-
 /* Makes more slices free for the wish, or takes those of another part. Under GROWTH. */
 static struct slice_run superslab_grow(struct superslab_wish wish, bool *goes_on)
 {
@@ -333,8 +324,10 @@ struct slice_run hak__superslab_take(uint32_t part, uint32_t count, uint32_t ali
     struct superslab_wish wish = {hak__superslab_parts[part], count, alignment, false};
     bool goes_on = true;
     struct slice_run run = superslab_take_free(wish, &goes_on);
-    if (run.slice == SLICE_NONE && goes_on) {
-        run = superslab_take_dirty(wish, &goes_on);
+    if (run.slice == SLICE_NONE && goes_on) { /* before the process grows; without GROWTH */
+        wish.dirty_only = true;
+        run = superslab_take_other(wish, false, &goes_on);
+        wish.dirty_only = false;
     }
     /* Another thread may take the slices of a claim before this one does. Then this thread claims
      * again, until it gets slices or a claim fails. */
@@ -388,8 +381,7 @@ bool hak__superslab_take_exact(size_t slice, uint32_t count)
     struct superslab *superslab = superslab_at(index);
     bool all_free = (superslab->free & mask) == mask;
     if (all_free) {
-        hak__superslab_mark_taken(index, mask);
-        superslab_note_taken();
+        superslab_mark_in_use(index, mask);
         superslab_make_dirty(index, mask);
     }
     lock_release(lock);

@@ -211,11 +211,12 @@ struct superslab_part {
     /* the sums of all parts know of so many */
     size_t free_told __attribute__((aligned(HAK_CACHE_LINE)));
     size_t dirty_free_told;
-    uint64_t random;       /* secure form */
-    uint32_t heaps;        /* that have it; under HEAPS */
-    size_t aligned_next;   /* superslab at which step 3 of superslab_find_aligned goes on */
-    size_t frontier;       /* slice at which it claims next; under GROWTH */
-    size_t claimed_slices; /* under GROWTH */
+    uint64_t random;         /* secure form */
+    uint32_t heaps;          /* that have it; under HEAPS */
+    size_t aligned_next;     /* superslab at which step 3 of superslab_find_aligned goes on */
+    size_t frontier;         /* slice at which it claims next; under GROWTH */
+    size_t claimed_slices;   /* this and the next: under GROWTH */
+    size_t inherited_slices; /* in fork's child: claimed at the fork */
     struct huge_evidence evidence[HUGE_KINDS]; /* which superslabs get huge pages */
 };
 

@@ -24,7 +24,7 @@
 #define CLAIM_FIRST (CLAIM_SLICES < SUPERSLAB_SLICES / 2 ? CLAIM_SLICES : SUPERSLAB_SLICES / 2)
 
 /* Makes newly claimed slices of one superslab free. False: refused. Under GROWTH. */
-static bool superslab_publish(size_t first, uint32_t count)
+static bool publish_one(size_t first, uint32_t count)
 {
     size_t index = first / SUPERSLAB_SLICES;
     uint32_t offset = (uint32_t)(first % SUPERSLAB_SLICES);
@@ -57,7 +57,7 @@ size_t hak__superslab_publish(size_t first, size_t end, uint32_t count)
     while (slice < end) {
         size_t some = SUPERSLAB_SLICES - slice % SUPERSLAB_SLICES;
         some = some < end - slice ? some : end - slice;
-        if (!superslab_publish(slice, (uint32_t)some)) {
+        if (!publish_one(slice, (uint32_t)some)) {
             hak__os_discard(window_slice_address(slice), (end - slice) * SLICE_SIZE);
             break;
         }
@@ -169,14 +169,21 @@ static bool part_reach(struct superslab_part *part)
 }
 
 /* Superslabs that a part with many claims beyond the one it needs, so that it takes GROWTH seldom:
- * an eighth of what it has. None if there is one part, or a limit on addresses. */
+ * an eighth of what this process has claimed in it. None if there is one part, or a limit on
+ * addresses. */
 static size_t part_ahead(const struct superslab_part *part)
 {
-    if (part->groups == NULL || atomic_load_relaxed(&hak__knobs.limit) != UINT64_MAX) {
+    size_t claimed = part->claimed_slices, inherited = part->inherited_slices;
+    size_t own = claimed > inherited ? claimed - inherited : 0;
+    size_t ahead = own / SUPERSLAB_SLICES / (HAK_TINY_LIMITS ? 4 : 8);
+    if (part->groups == NULL || ahead == 0 || hak__os_addresses_are_limited() ||
+        atomic_load_relaxed(&hak__knobs.limit) != UINT64_MAX ||
+        atomic_load_relaxed(&hak__knobs.limit_hard) != UINT64_MAX) {
         return 0;
     }
-    size_t ahead = part->claimed_slices / SUPERSLAB_SLICES / (HAK_TINY_LIMITS ? 1 : 8);
-    size_t left = (hak__superslab_end(part) - part->frontier) / SUPERSLAB_SLICES - 1;
+    size_t end = hak__superslab_end(part), most = hak__window.size / SLICE_SIZE;
+    end = end < most ? end : most;
+    size_t left = (end - part->frontier) / SUPERSLAB_SLICES - 1;
     ahead = ahead < CLAIM_AHEAD_MAX ? ahead : CLAIM_AHEAD_MAX;
     return ahead < left ? ahead : left;
 }
@@ -216,9 +223,13 @@ bool hak__superslab_advance(struct superslab_part *part, uint32_t count, uint32_
         needed = (uint32_t)bits_align_up(needed, page); /* an OS page may be two slices */
         claim = claim < needed ? needed : claim;
         size_t ahead = offset == 0 ? part_ahead(part) * SUPERSLAB_SLICES : 0;
-        int error = ahead != 0 ? superslab_claim(first, left + ahead) : -ENOMEM;
-        claim = error == 0 ? left + ahead : claim;
-        error = error == 0 ? 0 : superslab_claim(first, claim);
+        int error = -ENOMEM;
+        if (ahead != 0 && (error = superslab_claim(first, left + ahead)) == 0) {
+            claim = left + ahead;
+        }
+        if (error != 0) {
+            error = superslab_claim(first, claim);
+        }
         if (error != 0 && error != -EEXIST &&
             needed < claim) { /* near a limit: only what is needed */
             claim = needed;

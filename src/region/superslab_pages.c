@@ -52,9 +52,13 @@ void hak__superslab_choose_pages(size_t first, size_t claimed, uint32_t count)
     if (!huge && first % SUPERSLAB_SLICES + claimed > SUPERSLAB_SLICES / 2) {
         hak__os_small(start, size);
     }
-    if (!huge && whole) {
-        uint32_t percent = kind == HUGE_SPANS ? HUGE_DENSE_SPANS_PERCENT : HUGE_DENSE_PERCENT;
-        hak__huge_watch(evidence, (struct huge_sample){start, size, live, percent, 0, 0});
+    if (!huge && whole) { /* of several, the last one is filled last */
+        struct huge_sample block = {.address = window_slice_address(end - SUPERSLAB_SLICES),
+                                    .size = SUPERSLAB_SIZE,
+                                    .live = live,
+                                    .dense_percent = kind == HUGE_SPANS ? HUGE_DENSE_SPANS_PERCENT
+                                                                        : HUGE_DENSE_PERCENT};
+        hak__huge_watch(evidence, block);
     }
     if (lock_acquire_soon(&part->lock)) { /* else the slices cannot be published either */
         for (; index * SUPERSLAB_SLICES < end; index++) {

@@ -18,7 +18,7 @@ static void part_tell(size_t *all, size_t *told, size_t now)
 {
     if (now - *told + PART_UNTOLD > 2 * (size_t)PART_UNTOLD) {
         atomic_add_relaxed(all, now - *told); /* it wraps if the part's sum fell */
-        atomic_store_relaxed(told, now);
+        *told = now;
     }
 }
 
@@ -155,7 +155,9 @@ void hak__superslab_inherit(void)
 {
     hak__superslabs.inherited_slices = hak__superslabs.claimed_slices;
     for (uint32_t i = 0; i < superslab_parts(); i++) {
-        hak__superslab_parts[i]->heaps = 0;
+        struct superslab_part *part = hak__superslab_parts[i];
+        part->heaps = 0;
+        part->inherited_slices = part->claimed_slices;
     }
 }
 

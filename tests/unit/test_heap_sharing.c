@@ -167,6 +167,36 @@ static void make_no_more_at_once(void *argument)
     REQUIRE_SIZE(threads_count(), ==, (size_t)ROUNDS * AT_ONCE);
 }
 
+/* The limits of all bins of very many threads stay within the budget. */
+static void many_have_a_budget(void *argument)
+{
+    enum { MANY = 4096, BUDGET = 32 * MIB, OBJECTS = 64 };
+    (void)argument;
+    start_sharing(4);
+    hak__knobs.cache_bytes_total = BUDGET;
+    static struct thread *many[MANY];
+    uint64_t charged = 0;
+    for (size_t i = 0; i < MANY; i++) {
+        many[i] = adopt();
+        for (uint32_t round = 0; round < 4 * 8; round++) {
+            void *objects[OBJECTS];
+            for (size_t k = 0; k < OBJECTS; k++) {
+                objects[k] = thread_allocate(many[i], 1 + round % 8);
+            }
+            for (size_t k = 0; k < OBJECTS; k++) {
+                thread_free(many[i], 1 + round % 8, objects[k]);
+            }
+        }
+        charged += many[i]->cache.charged;
+    }
+    REQUIRE_SIZE((size_t)charged, >=, BUDGET / 2);
+    REQUIRE_SIZE((size_t)charged, <=, BUDGET);
+    for (size_t i = 0; i < MANY; i++) {
+        hak__thread_park(many[i]);
+    }
+    REQUIRE_SIZE((size_t)hak__cache_charged.word, ==, 0);
+}
+
 /* Of two threads on one heap the first to go takes what is its own, the last the rest. */
 static void park_one_of_two(void *argument)
 {
@@ -225,6 +255,12 @@ TEST(parking_one_of_two)
     run_child("park one of two");
 }
 
+TEST(the_budget_of_many)
+{
+    SKIP_IF(HAK_TINY_LIMITS);
+    run_child("a budget of many");
+}
+
 int main(int count, char **arguments)
 {
     static uint32_t one = 1, two = 2, seven = 7;
@@ -238,6 +274,7 @@ int main(int count, char **arguments)
         {"at once 7", join_and_part_at_once, &seven},
         {"make no more", make_no_more_at_once, NULL},
         {"park one of two", park_one_of_two, NULL},
+        {"a budget of many", many_have_a_budget, NULL},
     };
     child_main(count, arguments, children, COUNT_OF(children));
     return tests_run(NULL, NULL);

@@ -222,8 +222,8 @@ TEST(borrow)
     lender_destroy(&lender);
 }
 
-/* Rounds in vain are followed by 1, 3 and then 7 refills that do not ask; one that is not in vain,
- * by none. */
+/* Rounds in vain are followed by 1 and then 3 refills that do not ask; one that is not in vain, by
+ * none. */
 TEST(a_heap_that_asks_in_vain_asks_less)
 {
     SKIP_IF(HAK_TINY_LIMITS);
@@ -231,7 +231,7 @@ TEST(a_heap_that_asks_in_vain_asks_less)
     lender_create(&lender);
     lender_is_next(&lender);
     assert_int_equal(lender_ask(&lender).count, FREE);
-    static const uint32_t silent[] = {1, 3, 7, 7};
+    static const uint32_t silent[] = {1, 3, 3, 3};
     for (size_t i = 0; i < COUNT_OF(silent); i++) {
         assert_int_equal(lender_ask(&lender).count, 0); /* in vain */
         unit_return(lender.objects, FREE);
@@ -246,6 +246,59 @@ TEST(a_heap_that_asks_in_vain_asks_less)
     unit_return(lender.objects, FREE);
     assert_int_equal(lender_ask(&lender).count, FREE);
     lender_destroy(&lender);
+}
+
+/* No memory is left, but another heap has objects to lend: malloc does not fail. */
+TEST(a_failing_allocation_asks)
+{
+    SKIP_IF(HAK_TINY_LIMITS);
+    static void *objects[OBJECTS];
+    struct thread *lender = adopt();
+    uint32_t count = slab_in_use(&lender->heap->slabs, objects);
+    hak_free(hak_malloc(SIZE));
+    struct heap *own = hak__thread->heap;
+    REQUIRE(own != lender->heap);
+    hak__os_set_limit(hak__os_mapped_bytes()); /* none to be had */
+    static void *mine[1 << 16];
+    size_t taken = 0;
+    while ((mine[taken] = hak_malloc(SIZE)) != NULL) {
+        REQUIRE(++taken < COUNT_OF(mine));
+    }
+    /* Until here all was asked for and nothing found. Now another heap's thread frees some. */
+    unit_return(objects, FREE);
+    int failed = 0;
+    void *object;
+    while ((object = hak_malloc(SIZE)) == NULL && failed < 100) {
+        failed++;
+    }
+    hak__os_set_limit(UINT64_MAX);
+    hak_free(object);
+    while (taken != 0) {
+        hak_free(mine[--taken]);
+    }
+    unit_return(objects + FREE, count - FREE);
+    assert_int_equal(failed, 0);
+}
+
+/* A heap whose lock is taken for a moment was not asked, so the next refill asks. */
+TEST(a_lender_that_is_busy)
+{
+    SKIP_IF(HAK_TINY_LIMITS);
+    static void *objects[OBJECTS];
+    struct thread *lender = adopt(), *asking = adopt();
+    uint32_t count = slab_in_use(&lender->heap->slabs, objects);
+    hak__superslab_give(hak__superslab_take(lender->heap->slabs.part, 1, 1).slice, 1);
+    unit_return(objects, FREE);
+    while (hak__heap_borrow(asking->heap, lent_class(), UINT32_MAX).count == 0) {
+    }
+    unit_return(objects, FREE); /* the lender is the first to be asked */
+    lock_acquire(&lender->heap->lock);
+    assert_int_equal(hak__heap_borrow(asking->heap, lent_class(), UINT32_MAX).count, 0);
+    lock_release(&lender->heap->lock);
+    asking->heap->shared_lender = lender->heap;
+    uint32_t found = hak__heap_borrow(asking->heap, lent_class(), UINT32_MAX).count;
+    unit_return(objects + (found == 0 ? FREE : 0), count - (found == 0 ? FREE : 0));
+    assert_int_equal(found, FREE);
 }
 
 static void *borrow_as_a_thread(void *argument)

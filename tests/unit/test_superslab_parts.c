@@ -103,7 +103,7 @@ static void see_claims(size_t index, size_t had, size_t claims)
 {
     (void)index;
     claims_most = claims > claims_most ? claims : claims_most;
-    REQUIRE_SIZE(claims, <=, 1 + had / (HAK_TINY_LIMITS ? 1 : 8));
+    REQUIRE_SIZE(claims, <=, 1 + had / (HAK_TINY_LIMITS ? 4 : 8));
 }
 
 /* A part that has many superslabs claims several at once, unless addresses are short. The first
@@ -116,7 +116,7 @@ TEST_WITH_KNOBS(claims_ahead)
     static size_t slices[SUPERSLAB_GROUP];
     size_t count = 0;
     char *stranger = NULL;
-    for (int limited = 0; limited < 2; limited++) {
+    for (int limited = 0; limited < 4; limited++) {
         while (hak__superslab_index_find(hak__superslab_parts[1], INDEX_FREE, SUPERSLAB_SLICES,
                                          0) != INDEX_NONE) {
             REQUIRE(count < COUNT_OF(slices));
@@ -124,8 +124,12 @@ TEST_WITH_KNOBS(claims_ahead)
         }
         size_t before = hak__superslabs.claimed_count;
         size_t frontier = hak__superslab_parts[1]->frontier;
-        hak__knobs.limit = limited ? UINT64_MAX - 1 : UINT64_MAX;
-        if (!limited) {
+        hak__knobs.limit = limited == 1 ? UINT64_MAX - 1 : UINT64_MAX;
+        hak__knobs.limit_hard = limited == 2 ? UINT64_MAX - 1 : UINT64_MAX;
+        if (limited == 3) { /* a fork's child has claimed nothing yet */
+            hak__superslab_inherit();
+        }
+        if (limited == 0) {
             REQUIRE(frontier % GROUP_SLICES != 0);
             frontier += SUPERSLAB_SLICES - frontier % SUPERSLAB_SLICES;
             stranger = unit_occupy((uintptr_t)window_slice_address(frontier), SUPERSLAB_SIZE);
@@ -196,7 +200,7 @@ TEST(random_runs)
     check_parts();
 }
 
-/* Before the process grows, a part takes what another has to spare. */
+/* Before the process grows, a part takes what another has to spare, little as it is. */
 TEST(dirty_slices_of_another_part_before_new_memory)
 {
     (void)hak__superslab_purge(true);
@@ -209,6 +213,8 @@ TEST(dirty_slices_of_another_part_before_new_memory)
     give(slice, SUPERSLAB_SLICES);
     size_t claimed = hak__superslab_bytes_claimed();
     assert_int_equal(take(2, SUPERSLAB_SLICES, 1).slice, slice);
+    give(slice + SUPERSLAB_SLICES - 1, 1);
+    assert_int_equal(take(2, 1, 1).slice, slice + SUPERSLAB_SLICES - 1);
     assert_int_equal(hak__superslab_bytes_claimed(), claimed);
     give(slice, SUPERSLAB_SLICES);
     while (count != 0) {

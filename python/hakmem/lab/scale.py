@@ -87,16 +87,16 @@ def driver_command(library: Path, *words: str | int) -> tuple[list[str], dict[st
         if not file.exists():
             raise Problem(f"{file} is not there; type: ./hakmem build --all")
     threads = int(words[1])
-    # hakmem and jemalloc go by the number of processors, which is to be that of the model
+    # hakmem and jemalloc go by the number of processors, hakmem by the RAM as well: 2 GiB for each
     return [str(driver), *map(str, words)], {
-        "HAKMEM_HEAPS": str(threads), "MALLOC_CONF": f"narenas:{4 * threads}", "PATH": "/usr/bin:/bin",
+        "HAKMEM_HEAPS": str(threads), "HAKMEM_CACHE_BYTES_TOTAL": f"{32 * threads}m", "MALLOC_CONF": f"narenas:{4 * threads}", "PATH": "/usr/bin:/bin",
         "LC_ALL": "C", "LD_BIND_NOW": "1", "LD_PRELOAD": str(library.resolve())}  # fmt: skip
 
 
 def timed(libraries: list[Path], workload: str, threads: int, turns: int) -> list[dict[str, Any]]:
     """The least nanoseconds of an operation that a thread needs with each library, by turns."""
-    if workload == "many":
-        raise Usage("many has one queue with many senders, which --time cannot run")
+    if workload in ("many", "swap"):
+        raise Usage(f"--time cannot run {workload}: its threads share more than a queue with one sender")
     least = {library: float("inf") for library in libraries}
     for _ in range(TIME_RUNS):
         for library in libraries:
