@@ -28,7 +28,8 @@
  * the first frees takes the slow path. Small objects stay then, and are checked against each other.
  *
  * Budgets: the thread and the process each have one. Both are charged the bytes of a limit and one
- * slab, because a single cached object keeps its slab from being given back. Measured: 400 idle
+ * slab, because a single cached object keeps its slab from being given back. The process is charged
+ * some more ahead, so that threads write to its sum seldom. Measured: 400 idle
  * threads with slabs of their own and two objects in each of 100 bins hold 2.9 GB for 3 MB of
  * objects.
  *
