@@ -59,6 +59,8 @@ def run(as_json: bool, workloads: list[str], threads: str, turns: int, turn_ns: 
         numbers = [int(word) for word in threads.split(",")]
     except ValueError:
         raise Usage(f"--threads wants whole numbers, not '{threads}'") from None
+    if time and picture is not None:
+        raise Usage("--picture shows the model, so it does not go with --time")
     if min(numbers) < 1 or max(numbers) > THREADS_MAX or turns < 1 or turn_ns < 0:
         raise Usage(f"--threads goes from 1 to {THREADS_MAX}, --turns from 1 on, --turn-ns from 0 on")
     found = []
@@ -75,7 +77,7 @@ def run(as_json: bool, workloads: list[str], threads: str, turns: int, turn_ns: 
         print("\n".join(f"{one['library']} {one['workload']}, {one['threads']} threads: {one['ns']} ns" for one in found))
     if as_json:
         print(json.dumps(found, indent=1))
-    if picture is not None and not time:
+    if picture is not None:
         draw(found, picture)
     return 0
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import re
 import shutil
 import subprocess
@@ -55,9 +56,20 @@ def test_what_each_slow_path_reads_is_in_no_line_that_moves_most():
     assert int(read[1], 16) // 64 * 64 not in [line["offset"] for line in found["lines"]]
 
 
+@needs
+@pytest.mark.parametrize("path", ["own", "pairs", "server", "larson"])
+def test_the_same_calls_are_timed_here(path, capsys):
+    assert cli.main(["scale", path, "--threads", "2", "--turns", "1", "--time", "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["workload"], found["threads"]) == (path, 2)
+    assert found["ns"] > 0
+
+
 @pytest.mark.parametrize(
-    "words", [["no"], ["--threads", "x"], ["--threads", "0"], ["--threads", "513"], ["--turns", "0"]]
-)
+    "words",
+    [["no"], ["--threads", "x"], ["--threads", "0"], ["--threads", "513"], ["--turns", "0"],
+     ["many", "--time"], ["swap", "--time"], ["--time", "--picture", "x.png"]],
+)  # fmt: skip
 def test_refusals(words, capsys):
     assert cli.main(["scale", *words]) == cli.STATUS_USAGE
     assert capsys.readouterr().err.count("\n") == 1
