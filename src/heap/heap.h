@@ -332,8 +332,8 @@ HAK_HIDDEN void hak__heap_pages_now(void);
 HAK_HIDDEN void hak__heap_pages_grew(void);
 
 /* Returns up to `most` free objects of the class from another heap than `own`; count 0: none was
- * found, or `own` did not ask because it had asked in vain. A heap that has none, but keeps idle slabs, gives some back to the region, where `own`
- * finds them. No lock held. */
+ * found, or `own` did not ask because it had asked in vain. A heap that has none, but keeps idle
+ * slabs, gives some back to the region, where `own` finds them. No lock held. */
 HAK_HIDDEN struct object_list hak__heap_borrow(struct heap *own, uint32_t class_index,
                                                uint32_t most);
 /* Drains the lagging owner that `thread`, the calling one, has found. Inside an operation, no lock
