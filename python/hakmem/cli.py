@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: MIT
 """What the launcher hands over to: python3 -I -B cli.py COMMAND [ARGUMENT...]."""
-import importlib.util
 import sys
+
+if sys.version_info < (3, 9):  # what is above and here, an older one reads, too
+    sys.stderr.write("hakmem: %s needs Python 3.9 or newer; python3 is %s\n" % (sys.argv[1], sys.version.split()[0]))
+    sys.exit(125)
+
+import importlib.util
 from pathlib import Path
 
 LAB_COMMANDS = ("bench", "compare", "ab", "tune", "replicate", "score", "peers", "doctor", "cost")

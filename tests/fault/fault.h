@@ -177,7 +177,6 @@ static uint64_t fault_clock_us; /* the other clock, if it is not 0 */
 void *__real_mmap(void *, size_t, int, int, int, off_t);
 int __real_munmap(void *, size_t);
 void *__real_mremap(void *, size_t, size_t, int, ...);
-int __real_madvise(void *, size_t, int);
 int __real_mincore(void *, size_t, unsigned char *);
 int __real_open(const char *, int, ...);
 int __real_close(int);
@@ -186,7 +185,6 @@ unsigned long __real_getauxval(unsigned long);
 void *__wrap_mmap(void *, size_t, int, int, int, off_t);
 int __wrap_munmap(void *, size_t);
 void *__wrap_mremap(void *, size_t, size_t, int, ...);
-int __wrap_madvise(void *, size_t, int);
 int __wrap_mincore(void *, size_t, unsigned char *);
 int __wrap_open(const char *, int, ...);
 int __wrap_close(int);
@@ -382,7 +380,8 @@ void *__wrap_mremap(void *address, size_t old_size, size_t new_size, int flags, 
     return result;
 }
 
-int __wrap_madvise(void *address, size_t size, int advice)
+/* Instead of hakmem's weak function, or the C library's. */
+int madvise(void *address, size_t size, int advice)
 {
     static const struct {
         int advice;
@@ -396,7 +395,7 @@ int __wrap_madvise(void *address, size_t size, int advice)
     }
     REQUIRE(i < COUNT_OF(calls));
     FAULT_POINT(calls[i].call, -1);
-    return __real_madvise(address, size, advice);
+    return (int)__real_syscall(SYS_madvise, address, size, advice);
 }
 
 int __wrap_mincore(void *address, size_t size, unsigned char *pages)

@@ -328,8 +328,8 @@ static struct scenario_counts *scenario_counts;
 
 /* Every occurrence up to so many fails in turn, then the first of each call site, and so many more
  * of the rest: fewer where nothing but the answers is checked. */
-static uint32_t scenario_first_max = SUPPORT_SLOW ? 2 : HAK_LEVEL == 0 ? 2 : 4;
-static uint32_t scenario_sample_max = SUPPORT_SLOW ? 2 : HAK_LEVEL == 0 ? 2 : 4;
+static uint32_t scenario_first_max = HAK_LEVEL == 0 ? 1 : SUPPORT_SLOW ? 2 : 4;
+static uint32_t scenario_sample_max = HAK_LEVEL == 0 || SUPPORT_SLOW ? 1 : 4;
 
 static inline void scenario_play(void *argument)
 {

@@ -96,4 +96,15 @@ END
     try "$launcher" heap --text map
     [[ $status == 0 && $output != *$'\e'* ]] || fail "odd names break the map: $errors"
 fi
+# A Python that is too old is named.
+mkdir "$scratch/old"
+cat >"$scratch/old/python3" <<END
+#!/usr/bin/env bash
+exec $(type -P python3) -c 'import runpy, sys
+sys.version_info = (3, 8, 1)
+sys.argv = sys.argv[3:]
+runpy.run_path(sys.argv[0], run_name="__main__")' "\$@"
+END
+chmod +x "$scratch/old/python3"
+refuse 125 '^hakmem: stat needs Python 3.9 or newer; python3 is ' env PATH="$scratch/old:$PATH" "$launcher" stat 1
 finish

@@ -3,7 +3,7 @@
  * destructors that allocate and free, threads that go on allocating while the process exits. The
  * argument is the number of runs of each kind (default 20).
  *
- * ctest: not-again no-qemu
+ * ctest: no-qemu
  */
 #include "override.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* test_chroot.c: a program that goes into an empty root directory, without /proc, still writes a
  * profile with the files of its code, and its observer stays.
- * ctest: not-again no-qemu */
+ * ctest: no-qemu */
 #include "override.h"
 
 #include <dirent.h>

@@ -3,7 +3,7 @@
  * membarrier, rseq, prctl, sched_getaffinity, sysinfo, getrusage, mincore, madvise, each alone and
  * all at once, with ENOSYS and with EPERM, from the start of the program; and a place without /proc
  * and /sys. Memory is served as ever, errno is nobody's business.
- * ctest: not-again */
+ */
 #include "override.h"
 
 #include <linux/filter.h>

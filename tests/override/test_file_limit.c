@@ -2,7 +2,7 @@
 /* test_file_limit.c: what hakmem writes never ends the program: under a limit of the file size
  * (SIGXFSZ), and into a pipe that nobody reads (SIGPIPE), nor does it wait for ever for a reader.
  * Of a report that is cut nothing stays. The program's own signals stay its own.
- * ctest: not-again no-qemu */
+ * ctest: no-qemu */
 #include "override.h"
 
 #include <malloc.h>

@@ -3,7 +3,7 @@
  * program with the C library's malloc would not make: set by the parent before exec, and by the
  * program itself after it has used memory. All kinds of blocks are served as ever.
  *
- * ctest: not-again no-qemu timeout=900
+ * ctest: no-qemu timeout=900
  */
 #include "override.h"
 

@@ -7,7 +7,7 @@
  *
  *   test_fork_libc [--forks N] [KIND]     N forks beside each kind (default 200), all kinds or one
  *
- * ctest: not-again no-qemu timeout=600
+ * ctest: no-qemu timeout=600
  */
 #include "watched.h"
 

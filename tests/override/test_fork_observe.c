@@ -6,7 +6,7 @@
  *
  *   test_fork_observe [--rounds N] [KIND]     N processes beside each kind (default 60)
  *
- * ctest: not-again no-qemu timeout=600
+ * ctest: no-qemu timeout=600
  */
 #include "watched.h"
 

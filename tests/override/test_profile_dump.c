@@ -4,7 +4,7 @@
  * and are whole. A signal ends it as always. A forked child without a %p in the name writes none,
  * nor does one with it for what its parent has written.
  *
- * ctest: not-again no-qemu
+ * ctest: no-qemu
  */
 #include "override.h"
 

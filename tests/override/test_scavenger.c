@@ -9,7 +9,7 @@
  *
  * The options are read once at start, so the program runs itself anew with them.
  *
- * ctest: not-again no-qemu
+ * ctest: no-qemu
  */
 #include "override.h"
 

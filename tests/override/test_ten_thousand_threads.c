@@ -4,7 +4,7 @@
  * 12 KiB of memory more, and next to no address space more (every thread reserving 256 MB breaks
  * limits: rpmalloc #103).
  *
- * ctest: not-again lock=threads preload-only no-qemu
+ * ctest: lock=threads preload-only no-qemu
  */
 #include "override.h"
 

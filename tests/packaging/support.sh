@@ -51,8 +51,8 @@ copy_sources() {
     (cd "$TEST_ROOT" && cp -R hakmem CMakeLists.txt CMakePresets.json pyproject.toml README.md LICENSE cmake src include attach run trace \
         python packaging tools "$1" && cp docs/options.md "$1/docs/")
     find "$1" -name __pycache__ -prune -exec rm -rf {} +
-    sed -i 's/"-O2 -g"/"-O1 -g"/; /^endforeach/a set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O0 -g")' "$1/cmake/hakmem_flags.cmake"
-    grep -q '"-O0 -g"' "$1/cmake/hakmem_flags.cmake" || fail "cmake/hakmem_flags.cmake has no -O2"
+    sed -i 's/"-O2 -g"/"-O1 -g1"/; /^endforeach/a set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O0 -g1")' "$1/cmake/hakmem_flags.cmake"
+    grep -q '"-O0 -g1"' "$1/cmake/hakmem_flags.cmake" || fail "cmake/hakmem_flags.cmake has no -O2"
 }
 
 # program DIRECTORY [HEADER]: the page's program.c.

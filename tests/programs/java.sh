@@ -75,13 +75,13 @@ public class Work {
 }
 END
 
-rounds=$(scale 25000 1500000)
+rounds=$(scale 8000 1500000)
 prove java -version
 # Not even warnings: whether there is one may depend on how busy the machine is.
 quiet=(-Xlog:disable)
 java "${quiet[@]}" -version >/dev/null 2>&1 || quiet=()
 same 1 java "${quiet[@]}" -Xmx96m "$work/Work.java" "$rounds"
-for collector in -XX:+UseSerialGC -XX:+UseParallelGC -XX:+UseG1GC; do
+for collector in $(scale -XX:+UseParallelGC "-XX:+UseSerialGC -XX:+UseParallelGC -XX:+UseG1GC"); do
     java $collector -version >/dev/null 2>&1 || continue
     same_again 1 java $collector "${quiet[@]}" -Xmx96m "$work/Work.java" "$rounds"
 done

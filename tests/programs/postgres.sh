@@ -32,7 +32,7 @@ sql() {
         psql -X -q -A -t -v ON_ERROR_STOP=1 -h "$work/socket" -p "$port" -d postgres
 }
 
-rows=$(scale 100000 2000000)
+rows=$(scale 30000 2000000)
 queries() {
     cat <<END
 create table item as select i as id, 'name ' || (i * 7919 % 100003) as name, i % 97 as kind,

@@ -21,7 +21,7 @@ def records(seed, count):
              "tags": rng.sample(range(1000), rng.randrange(9)), "part": {"x": rng.random()}}
             for i in range(count)]
 
-def digest(seed, count=2000):
+def digest(seed, count=800):
     text = json.dumps(records(seed, count))
     back = json.loads(text)
     words = sorted(re.findall(r"[a-f]+", text), key=lambda word: (len(word), word))
@@ -41,14 +41,14 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         print([result[:12] for result in pool.map(digest, range(8))])
     with multiprocessing.get_context("fork").Pool(4) as pool:
-        print([result[:12] for result in pool.map(functools.partial(digest, count=500), range(20))])
+        print([result[:12] for result in pool.map(functools.partial(digest, count=200), range(20))])
     print(grow())
     children = [subprocess.run([sys.executable, "-c", f"print(sum(range({n})))"],
                                capture_output=True, text=True).stdout for n in range(10)]
     print(children)
     lists = []
     def fill():
-        lists.append([str(i) * 10 for i in range(50000)])
+        lists.append([str(i) * 10 for i in range(10000)])
     threads = [threading.Thread(target=fill) for _ in range(16)]
     for thread in threads: thread.start()
     for thread in threads: thread.join()

@@ -58,10 +58,10 @@ for i = 1, tonumber(ARGV[1]) do
 end
 return redis.call('dbsize')
 END
-    cli --eval "$work/fill.lua" , "$(scale 30000 1000000)"
+    cli --eval "$work/fill.lua" , "$(scale 10000 1000000)"
     for i in 1 2; do
         cli bgsave >/dev/null
-        "$1" -s "$work/socket" -q -n "$(scale 8000 300000)" -c 50 -P 8 \
+        "$1" -s "$work/socket" -q -n "$(scale 3000 300000)" -c 50 -P 8 \
             -d 300 -r 5000 -t set,get,lpush,lpop,sadd,hset,spop,zadd,lrange_100,mset \
             >"$work/benchmark" 2>&1 ||
             fail "redis-benchmark: $(tail -3 "$work/benchmark")"

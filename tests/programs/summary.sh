@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# The parts of the summary are the kernel's RSS, within 1 %, in up to ten real programs at three moments each: while
+# The parts of the summary are the kernel's RSS, within 1 %, in up to six real programs at three moments each: while
 # they work, a thread in them takes summaries between two looks at /proc/self/smaps_rollup. Prints a line for each, with
 # how often the moment was taken until the sum fitted (summary_helper.c says why).
 #
@@ -33,21 +33,11 @@ for i in range(10**9):
     kept[i % 300000] = [str(i), bytes(i % 3000)]
 END
 watch "$(basename "$python")" "$python" "$work/work.py"
-if command -v perl >/dev/null; then
-    watch perl perl -e 'for (my $i = 0; ; $i++) { $h{$i % 200000} = "x" x ($i % 900); }'
-fi
 if command -v sqlite3 >/dev/null; then
     watch sqlite3 sqlite3 :memory: 'create table t(a integer primary key, b text); create index i on t(b);
         with recursive n(x) as (select 1 union all select x + 1 from n where x < 100000000)
         insert into t select x, hex(randomblob(x % 200)) from n;'
 fi
-for lua in lua5.4 lua; do
-    if command -v $lua >/dev/null; then
-        watch "$(basename "$(readlink -f "$(command -v $lua)")")" "$(readlink -f "$(command -v $lua)")" -e \
-            'local t = {} for i = 1, 1e12 do t[i % 100000] = {tostring(i), string.rep("x", i % 500)} end'
-        break
-    fi
-done
 if command -v xz >/dev/null; then
     watch xz bash -c "head -c 2000000000 /dev/urandom | exec xz -6 -T2"
 fi
@@ -67,16 +57,6 @@ std::map<std::string, std::vector<s$i>> f$i(std::vector<std::string> &v) {
     } >"$work/large.cc"
     watch cc1plus g++ -std=c++17 -O2 -S "$work/large.cc" -o "$work/large.s"
 fi
-if command -v git >/dev/null; then
-    (
-        cd "$work" && git init -q many && cd many && git config user.email a@example.org && git config user.name a
-        for i in {1..40}; do
-            head -c 3000000 /dev/urandom | base64 >file$((i % 4))
-            git add . && git -c gc.auto=0 commit -q -m "$i"
-        done
-    ) >/dev/null 2>&1
-    watch git git -C "$work/many" pack-objects --all --stdout --no-reuse-delta --window=300 --depth=200
-fi
 redis=$(cache_directory)/redis-libc/redis-server
 [[ -x $redis ]] || redis=$(command -v redis-server)
 if [[ -n $redis ]] && command -v redis-benchmark >/dev/null; then
@@ -89,9 +69,6 @@ if [[ -n $redis ]] && command -v redis-benchmark >/dev/null; then
     watch redis-server "$redis" --port 0 --unixsocket "$work/socket" --save '' --appendonly no
     kill $!
     wait
-fi
-if command -v node >/dev/null; then
-    watch node node -e 'const kept = []; for (let i = 0; ; i++) kept[i % 1000] = Buffer.alloc(i % 30000, 1);'
 fi
 if command -v java >/dev/null; then
     cat >"$work/Work.java" <<'END'

@@ -105,14 +105,9 @@ static void threads_run(size_t count)
     REQUIRE_SIZE(stats_now().bytes_in_use, ==, before.bytes_in_use);
 }
 
-TEST(400_threads)
-{
-    threads_run(400);
-}
-
 TEST(2000_threads)
 {
-    threads_run(SUPPORT_SANITIZED ? 500 : 2000);
+    threads_run(SUPPORT_SLOW ? 500 : 2000);
 }
 
 /* Structs of the ended threads are there to be adopted: the next generation makes no more of them.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_flush.c: cache/flush: how limits grow and fall, budgets, full bins, trimming, abandoning;
- * random use against a ledger. */
+/* test_flush.c: cache/flush and cache/refill: the first frees, limits that fall, the budget of all
+ * threads, what a refill may take, abandoning. */
 #include "../child.h"
 #include "unit.h"
 
@@ -149,38 +149,6 @@ FLUSH_TEST(a_lower_bound_lowers_limits)
     check_cache();
 }
 
-static void fill_and_empty(uint32_t class_index)
-{
-    allocate_all(class_index, 2 * BIN_OBJECTS_MAX);
-    free_all(class_index, 2 * BIN_OBJECTS_MAX);
-}
-
-FLUSH_TEST(the_budget_of_a_thread)
-{
-    SKIP_IF(HAK_TINY_LIMITS); /* a refill brings more than the first limit */
-    uint32_t first = size_class_of(32), second = size_class_of(48);
-    uint64_t first_step = charge_for(first, limit_for(first, BIN_BYTES_START));
-    uint64_t second_step = charge_for(second, limit_for(second, BIN_BYTES_START));
-    hak__knobs.cache_bytes = first_step + second_step - 1; /* a byte too little for both */
-    for (int round = 0; round < 4; round++) {
-        fill_and_empty(first);
-        fill_and_empty(second);
-        assert_true(cache->charged <= hak__knobs.cache_bytes);
-        assert_true(cache->charged >= first_step);
-        assert_int_equal(cache->bins[second].limit, 0);
-        check_cache();
-    }
-    hak__knobs.cache_bytes++;
-    hak__cache_flush(cache);
-    for (uint32_t class_index = first; class_index <= second; class_index++) { /* just a step */
-        unit_cache_free(cache, class_index, unit_cache_allocate(cache, class_index));
-    }
-    assert_true(cache->charged == first_step + second_step);
-    fill_and_empty(first); /* which leaves nothing for another, either way */
-    fill_and_empty(second);
-    assert_true(cache->charged == first_step + second_step);
-}
-
 FLUSH_TEST(the_budget_of_all_threads)
 {
     SKIP_IF(HAK_TINY_LIMITS); /* a refill brings more than the first limit */
@@ -197,135 +165,79 @@ FLUSH_TEST(the_budget_of_all_threads)
     check_cache();
 }
 
-/* Without any budget all that the bin holds goes back at the next free: what stayed would hold
- * slabs that nobody is charged for. The next refill is then the first again. */
-FLUSH_TEST(no_budget)
+static uint32_t list_length(const struct object *object)
 {
-    uint32_t class_index = size_class_of(256);
-    const struct bin *bin = &cache->bins[class_index];
-    hak__knobs.cache_bytes = 0;
-    uint32_t most = limit_for(class_index, REFILL_BYTES_START);
-    assert_int_equal(hak__cache_refill_most(cache, class_index), most);
-    for (uint32_t i = 0; i < 4; i++) {
-        objects[i] = unit_cache_allocate(cache, class_index);
-        assert_non_null(objects[i]);
-        assert_true(bin_count(bin) < most);
+    uint32_t length = 0;
+    for (; object != NULL; object = object->next) {
+        length++;
     }
-    struct slab *slab = unit_slab_of(objects[0]);
-    for (uint32_t i = 0; i < 3; i++) {
-        unit_cache_free(cache, class_index, objects[i]);
-        assert_int_equal(bin_count(bin), 0);
-        assert_int_equal(slab->free_count, slab->carved_count - 3 + i);
-    }
-    assert_int_equal(window_owner(slab_slice(slab)), cache->key | owner_code_of_class(class_index));
-    unit_cache_free(cache, class_index, objects[3]);
-    assert_int_equal(hak__cache_objects(cache, class_index), 0);
-    assert_int_equal(window_owner(slab_slice(slab)), OWNER_NOBODY);
-    assert_int_equal(bin->limit, 0);
-    assert_true(cache->charged == 0);
-    assert_int_equal(hak__cache_refill_most(cache, class_index), most);
-    check_cache();
+    return length;
 }
 
-/* The bin holds these, the last first. */
-static void check_order(uint32_t class_index, void *const *kept, uint32_t kept_count)
+/* A slab with `count` objects, all but the first free in it. */
+static struct slab *slab_with_free_objects(uint32_t class_index, void **own, uint32_t count)
 {
-    for (const struct object *object = cache->bins[class_index].head; object != NULL;
-         object = object->next) {
-        REQUIRE(kept_count != 0);
-        REQUIRE(object == kept[--kept_count]);
+    for (size_t i = 0; i < count; i++) {
+        own[i] = unit_cache_allocate(cache, class_index);
     }
-    assert_int_equal(kept_count, 0);
+    struct slab *slab = unit_slab_of(own[0]);
+    assert_int_equal(slab->carved_count, count);
+    unit_return(own + 1, count - 1);
+    return slab;
 }
 
-/* The last freed go back, all of the bin but no more than `most`, unless it grows. */
-static void check_a_full_bin(uint32_t class_index, uint32_t count, uint32_t most)
+/* What a refill may not take stays in the slab, for the heap's other threads. */
+FLUSH_TEST(a_refill_leaves_the_rest)
 {
-    static void *kept[OBJECTS_MAX];
-    uint32_t flushes = 0, of_most = 0, kept_count = 0;
-    const struct bin *bin = &cache->bins[class_index];
+    for (size_t power = SLICE_SIZE / 8; power <= MID_SIZE_MAX; power *= 2) {
+        void *own[15];
+        uint32_t class_index = size_class_of(power);
+        struct bin *bin = &cache->bins[class_index];
+        uint32_t count = hak__size_classes[class_index].objects_per_slab;
+        assert_in_range(count, SLAB_OBJECTS_MIN, COUNT_OF(own));
+        const struct slab *slab = slab_with_free_objects(class_index, own, count);
+        uint32_t taken = hak__cache_refill_most(cache, class_index);
+        taken = taken < count - 1 ? taken : count - 1;
+        assert_ptr_equal(unit_cache_refill(cache, class_index), own[1]);
+        assert_int_equal(bin_count(bin), taken - 1);
+        assert_int_equal(list_length(bin->head), taken - 1);
+        assert_int_equal(slab->free_count, count - 1 - taken);
+        assert_int_equal(slab->listed, taken != count - 1);
+        unit_cache_free(cache, class_index, own[1]);
+        unit_cache_free(cache, class_index, own[0]);
+    }
+}
+
+static void refill_a_bin_with_a_wrong_count(void *argument)
+{
+    cache->bins[5].room--; /* a list that ends too early */
+    unit_cache_refill(cache, 5);
+}
+
+FLUSH_TEST(a_list_that_ended_too_early)
+{
+    SKIP_IF(HAK_LEVEL == 0);
+    REQUIRE_DEATH(refill_a_bin_with_a_wrong_count, NULL, "hakmem: fatal: ");
+}
+
+/* A free into a full bin returns a part of it, whatever the bin holds. */
+FLUSH_TEST(a_full_bin_returns_a_part)
+{
+    static const size_t sizes[] = {32, 2000};
     const uint64_t *flushed = &cache->counters.values[COUNTER_FREE_FLUSHED_OBJECTS];
-    allocate_all(class_index, count);
-    while (bin->head != NULL) { /* nothing shall be in it but what is freed below */
-        assert_true(count < OBJECTS_MAX);
-        objects[count++] = unit_cache_allocate(cache, class_index);
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t limit = bin->limit, back = 0;
-        bool full = limit != 0 && bin_count(bin) == limit;
-        uint64_t flushed_before = *flushed;
-        unit_cache_free(cache, class_index, objects[i]);
-        kept[kept_count++] = objects[i];
-        if (full && bin->limit == limit) {
-            flushes++;
-            back = limit + 1 < most ? limit + 1 : most;
-            of_most += back == most;
-            kept_count -= back;
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        uint32_t class_index = size_class_of(sizes[i]), of_most = 0;
+        uint32_t most = i == 0 ? FLUSH_OBJECTS_MAX : FLUSH_LARGE_OBJECTS_MAX;
+        allocate_all(class_index, 40000);
+        for (uint32_t j = 0; j < 40000; j++) {
+            uint64_t before = *flushed;
+            unit_cache_free(cache, class_index, objects[j]);
+            assert_true(*flushed - before <= most);
+            of_most += *flushed - before == most;
         }
-        assert_true(*flushed == flushed_before + back);
-        assert_int_equal(bin_count(bin), kept_count);
-        assert_true(bin_count(bin) <= bin->limit);
-        check_order(class_index, kept, kept_count);
+        assert_true(of_most != 0 || i == 1); /* a bin of large ones may hold fewer */
+        check_cache();
     }
-    assert_true(flushes > 3 && of_most != 0);
-    check_cache();
-}
-
-FLUSH_TEST(a_full_bin)
-{
-    check_a_full_bin(size_class_of(32), 6000, FLUSH_OBJECTS_MAX);
-}
-
-FLUSH_TEST(flush)
-{
-    uint32_t tiny = size_class_of(16), mid = size_class_of(5000);
-    size_t taken = unit_region_bytes_taken();
-    allocate_all(tiny, 600);
-    free_all(tiny, 600);
-    allocate_all(mid, 60);
-    free_all(mid, 59);
-    struct slab *kept = unit_slab_of(objects[59]);
-    const uint64_t *flushed = &cache->counters.values[COUNTER_FREE_FLUSHED_OBJECTS];
-    uint64_t before = *flushed;
-    uint32_t count = bin_count(&cache->bins[tiny]) + bin_count(&cache->bins[mid]);
-    hak__cache_flush(cache);
-    assert_true(*flushed == before + count);
-    assert_int_equal(hak__cache_bytes(cache), 0);
-    assert_true(cache->charged == 0);
-    assert_int_equal(hak__slab_free_objects(kept), kept->carved_count - 1);
-    /* only the slab of the last object is left */
-    assert_int_equal(unit_region_bytes_taken() - taken, kept->slice_count * SLICE_SIZE);
-    check_cache();
-    unit_cache_free(cache, mid, objects[59]);
-}
-
-FLUSH_TEST(trim)
-{
-    uint32_t busy = size_class_of(32), idle = size_class_of(64);
-    const uint64_t *trimmed = &cache->counters.values[COUNTER_BINS_TRIMMED];
-    fill_and_empty(busy);
-    fill_and_empty(idle);
-    hak__cache_trim(cache); /* both had slow operations */
-    assert_true(cache->bins[busy].limit != 0 && cache->bins[idle].limit != 0);
-    assert_true(*trimmed == 0);
-    fill_and_empty(busy);
-    hak__cache_trim(cache);
-    assert_true(cache->bins[busy].limit != 0 && hak__cache_objects(cache, busy) != 0);
-    assert_int_equal(cache->bins[idle].limit, 0);
-    assert_int_equal(hak__cache_objects(cache, idle), 0);
-    assert_true(*trimmed == 1);
-    hak__cache_trim(cache);
-    assert_int_equal(hak__cache_bytes(cache), 0);
-    assert_true(cache->charged == 0 && *trimmed == 2);
-    hak__cache_trim(cache);
-    assert_true(*trimmed == 2);
-    /* what a refill brought, without any free, goes too */
-    allocate_all(busy, 1);
-    hak__cache_trim(cache);
-    hak__cache_trim(cache);
-    assert_int_equal(hak__cache_objects(cache, busy), 0);
-    unit_cache_free(cache, busy, objects[0]);
-    check_cache();
 }
 
 /* After fork: nothing is looked at, everything counts as empty; the cache can be used again. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_slab.c: slab/slab: carving, refilling, returning, giving empty slabs back. Frees of other
- * threads are asked by threads/, model/ and protocol/.
+/* test_slab.c: slab/slab: carving, and what callers break. Refilling, returning and frees of other
+ * threads are asked by model/, threads/ and protocol/.
  *
  * ctest: no-qemu
  */
@@ -45,11 +45,6 @@ static uint32_t fill_slab(struct slab_set *set, uint32_t class_index)
         count = refill_into(set, class_index, count);
     }
     return count;
-}
-
-static bool owns(const struct slab_set *set, size_t slice)
-{
-    return window_owner(slice) >> OWNER_CODE_BITS == set->key >> OWNER_CODE_BITS;
 }
 
 /* Objects of 9 KiB, which start at multiples of 1 KiB in each slab, are spread over the sets of a
@@ -131,77 +126,43 @@ TEST(is_object)
     }
 }
 
-/* What is more than asked for stays in the slab, counted and listed; what comes from other threads
- * is then the owner's. */
-TEST(refill_leaves_the_rest_in_the_slab)
+/* Takes all objects of new slabs of `slices` together. Returns their number. */
+static uint32_t take_slabs(struct slab_set *set, uint32_t class_index, uint32_t slices)
 {
-    struct slab_set *set = unit_set_create();
-    const uint64_t *counters = set->counters.values;
-    uint32_t class_index = size_class_of(256);
-    uint32_t count = fill_slab(set, class_index), left = 9;
-    struct slab *slab = unit_slab_of(objects[0]);
-    for (int remotely = 0; remotely < 2; remotely++) {
-        void *const *freed = objects + 1;
-        if (remotely != 0) {
-            unit_return_remote(freed, left);
-        } else {
-            unit_return(freed, left);
-        }
-        for (uint32_t most = 1; left != 0; most++) { /* 1, 2, 3, and 3 of 4 */
-            uint32_t expected = most < left ? most : left;
-            struct object_list list = unit_slab_refill(set, class_index, most);
-            unit_list_tail(list);
-            assert_int_equal(list.count, expected);
-            for (struct object *object = list.head; object != NULL; object = object->next) {
-                assert_ptr_equal(object, *freed++);
-            }
-            left -= expected;
-            struct object_list rest = {slab->free_list, slab->free_count};
-            unit_list_tail(rest);
-            assert_int_equal(slab->free_count, left);
-            assert_int_equal(hak__slab_free_objects(slab), left);
-            assert_int_equal(slab->listed, left != 0);
-            assert_ptr_equal(set->partial[class_index], left != 0 ? slab : NULL);
-        }
-        left = 9;
+    const struct size_class *size_class = &hak__size_classes[class_index];
+    uint32_t count = 0, wanted = slices / size_class->slab_slices * size_class->objects_per_slab;
+    while (count < wanted) {
+        count = refill_part_into(set, class_index, wanted - count, count);
     }
-    assert_true(counters[COUNTER_REFILL_FREE_LIST] == 4 + 3);
-    assert_true(counters[COUNTER_REFILL_REMOTE] == 1);
-    assert_true(counters[COUNTER_SLAB_FROM_REGION] == 1);
-    unit_return(objects, count);
-    unit_set_destroy(set);
+    return count;
 }
 
-TEST(empty_slabs_go_to_their_superslab)
+static void give_objects(uint32_t count)
 {
-    static size_t slices[20];
-    size_t taken = unit_region_bytes_taken();
+    for (uint32_t i = 0; i < count; i++) {
+        unit_return(&objects[i], 1);
+    }
+}
+
+/* No peak is higher for the idle slabs that a heap keeps: those of another class go back first. */
+TEST(kept_slabs)
+{
     struct slab_set *set = unit_set_create();
-    for (size_t i = 0; i < COUNT_OF(slices); i++) {
-        uint32_t count = fill_slab(set, unit_small_slab_class());
-        slices[i] = window_slice_of(objects[0]);
-        memcpy(objects + 100 + 8 * i, objects, count * sizeof objects[0]);
-    }
-    const uint64_t *counters = set->counters.values;
-    assert_true(counters[COUNTER_SLAB_FROM_REGION] == COUNT_OF(slices));
-    for (size_t i = 0; i < COUNT_OF(slices); i++) {
-        unit_return(objects + 100 + 8 * i, 8);
-        assert_false(owns(set, slices[i]));
-        assert_true(counters[COUNTER_SLAB_TO_REGION] == i + 1);
-    }
+    uint32_t class_index = size_class_of(20000);
+    uint32_t slices = hak__size_classes[class_index].slab_slices;
+    uint32_t most = SLABS_KEPT_SLICES / slices * slices;
+    set->shared_threads = 1;
+    give_objects(take_slabs(set, class_index, 2 * most));
+    assert_int_equal(set->shared_kept, most);
+    hak__slab_give_kept(set, UINT32_MAX);
+    hak__superslab_purge(true); /* the peak is that of now */
+    give_objects(take_slabs(set, class_index, most));
+    size_t taken = unit_region_bytes_taken();
+    uint32_t count = take_slabs(set, size_class_of(9000), most);
     assert_int_equal(unit_region_bytes_taken(), taken);
-    struct slab_set *other = unit_set_create(); /* another heap gets the lowest */
-    uint32_t count = refill_into(other, size_class_of(100), 0);
-    assert_int_equal(window_slice_of(objects[0]), slices[0]);
-    assert_true(owns(other, slices[0]));
-    unit_return(objects, count);
-    unit_set_destroy(other);
-    count = refill_into(set, size_class_of(SLICE_SIZE / 2), 0); /* two slices */
-    assert_true(counters[COUNTER_SLAB_FROM_REGION] == COUNT_OF(slices) + 1);
-    unit_return(objects, count);
-    assert_true(counters[COUNTER_SLAB_TO_REGION] == COUNT_OF(slices) + 1);
+    give_objects(count);
+    hak__slab_give_kept(set, UINT32_MAX);
     unit_set_destroy(set);
-    assert_int_equal(unit_region_bytes_taken(), taken);
 }
 
 static void return_too_many(void *argument)
@@ -240,11 +201,27 @@ static void return_beside_a_corrupted_object(void *argument)
     unit_return(objects + 3, count - 3); /* with it the slab is empty */
 }
 
+static void return_to_a_kept_slab(void *remotely)
+{
+    struct slab_set *set = unit_set_create();
+    set->shared_threads = 1;
+    give_objects(fill_slab(set, size_class_of(3000)));
+    assert_true(unit_slab_of(objects[0])->kept);
+    if (remotely != NULL) {
+        unit_return_remote(&objects[0], 1);
+        hak__slab_drain(set);
+    } else {
+        unit_return(&objects[0], 1);
+    }
+}
+
 TEST(what_callers_break)
 {
     REQUIRE_DEATH(return_too_many, NULL,
                   "double free .more objects freed than the slab holds.*64 bytes");
     REQUIRE_DEATH(return_twice_in_a_row, NULL, "double free.*64 bytes");
+    REQUIRE_DEATH(return_to_a_kept_slab, NULL, "double free");
+    REQUIRE_DEATH(return_to_a_kept_slab, state, "double free");
     if (HAK_LEVEL >= 2) {
         REQUIRE_DEATH(corrupt_a_free_object, NULL, "corrupted free list.*64 bytes");
         REQUIRE_DEATH(return_beside_a_corrupted_object, NULL, "corrupted free list.*64 bytes");

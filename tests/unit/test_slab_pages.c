@@ -120,33 +120,6 @@ TEST(each_object_has_its_bytes)
     }
 }
 
-/* Only a free list that nobody has used since the last look is purged, and only once. */
-TEST(pages_must_rest)
-{
-    SKIP_IF(hak__os_page_size() != 4096);
-    struct slab_set *set = unit_set_create();
-    uint32_t class_index = size_class_of(500);
-    uint32_t count = hak__size_classes[class_index].objects_per_slab;
-    fill(set, class_index, count);
-    struct slab *slab = unit_slab_of((struct object *)(void *)objects[0]);
-    for (uint32_t i = 2; i < count; i++) {
-        give(i);
-    }
-    for (uint32_t i = 0; i < PAGES_RESTS; i++) {
-        assert_int_equal(hak__slab_purge(set, slab, PAGES_RESTS), 0);
-    }
-    give(1);
-    for (uint32_t i = 0; i < PAGES_RESTS; i++) {
-        assert_int_equal(hak__slab_purge(set, slab, PAGES_RESTS), 0);
-    }
-    assert_int_equal(slab->purged_count, 0);
-    assert_int_not_equal(hak__slab_purge(set, slab, PAGES_RESTS), 0);
-    assert_true(slab->purged_count > count / 2);
-    assert_int_equal(hak__slab_purge(set, slab, PAGES_RESTS), 0);
-    give(0);
-    unit_set_destroy(set);
-}
-
 static void free_again(void *remotely)
 {
     struct slab_set *set = unit_set_create();

@@ -115,71 +115,6 @@ SPAN_TEST(alignments)
     }
 }
 
-SPAN_TEST(the_cache_gives_the_last_one_back)
-{
-    size_t slice = allocate(800 * KIB);
-    memset(window_slice_address(slice), 'x', 800 * KIB);
-    hak__span_free(&cache, &counters, slice);
-    assert_int_equal(window_owner(slice), OWNER_NOBODY);
-    size_t free_bytes = hak__superslab_bytes_free();
-    for (int i = 0; i < 100; i++) {
-        struct span span = hak__span_allocate(&cache, &counters, 800 * KIB, SLICE_SIZE);
-        assert_int_equal(window_slice_of(span.pointer), slice);
-        assert_false(span.zeroed);
-        assert_int_equal(window_owner(slice), OWNER_SPAN);
-        hak__span_free(&cache, &counters, slice);
-    }
-    assert_int_equal(hak__superslab_bytes_free(), free_bytes); /* untouched */
-    assert_true(counters.values[COUNTER_SPAN_CACHE_HIT] == 100);
-    assert_true(counters.values[COUNTER_SPAN_ALLOCATED] == 101);
-    assert_true(counters.values[COUNTER_SPAN_FREED] == 101);
-}
-
-SPAN_TEST(the_cache_is_bounded)
-{
-    static size_t slices[SPAN_CACHE_ENTRIES + 5];
-    for (uint32_t length = 1; length <= SPAN_SLICES_MAX; length *= 2) {
-        for (size_t i = 0; i < COUNT_OF(slices); i++) {
-            slices[i] = allocate(length * SLICE_SIZE);
-        }
-        size_t taken = unit_region_bytes_taken();
-        for (size_t i = 0; i < COUNT_OF(slices); i++) {
-            hak__span_free(&cache, &counters, slices[i]);
-            uint32_t sum = 0;
-            for (size_t j = 0; j < SPAN_CACHE_ENTRIES; j++) {
-                sum += cache.entries[j].slices;
-            }
-            assert_int_equal(cache.slices, sum);
-            assert_true(sum <= 2 * SPAN_SLICES_MAX);
-            /* what is not cached went back at once */
-            taken -= length * SLICE_SIZE;
-            assert_int_equal(unit_region_bytes_taken(), taken + sum * SLICE_SIZE);
-        }
-        assert_true(cache.slices >= length); /* one of any length fits */
-        assert_true(length > 4 || cache.slices == SPAN_CACHE_ENTRIES * length);
-        hak__span_cache_trim(&cache, true);
-    }
-}
-
-SPAN_TEST(trimming_twice_empties)
-{
-    size_t first = allocate(3 * SLICE_SIZE), second = allocate(20 * SLICE_SIZE);
-    hak__span_free(&cache, &counters, first);
-    hak__span_free(&cache, &counters, second);
-    assert_int_equal(hak__span_cache_trim(&cache, false), 0);
-    second = allocate(20 * SLICE_SIZE); /* used in between: stays */
-    hak__span_free(&cache, &counters, second);
-    assert_int_equal(hak__span_cache_trim(&cache, false), 3);
-    assert_int_equal(cache.slices, 20);
-    assert_int_equal(hak__span_cache_trim(&cache, false), 20);
-    assert_int_equal(cache.slices, 0);
-    assert_int_equal(unit_region_bytes_taken(), region_taken);
-    first = allocate(3 * SLICE_SIZE);
-    hak__span_free(&cache, &counters, first);
-    assert_int_equal(hak__span_cache_trim(&cache, true), 3); /* at once */
-    assert_int_equal(hak__span_cache_trim(&cache, true), 0);
-}
-
 /* A superslab of our own with only [first, first + 4) taken, as a span. */
 static size_t span_alone(size_t *superslab)
 {
@@ -280,8 +215,6 @@ SPAN_TEST(resize_is_refused)
         hak__span_free(NULL, &counters, taken[count]);
     }
 }
-
-enum { SPANS = 60 };
 
 SPAN_TEST(a_cached_span_of_another_alignment_is_not_taken)
 {

@@ -210,7 +210,8 @@ static void exchange_at_once(void *argument)
     }
     JOIN_ALL(threads, COUNT_OF(threads));
     REQUIRE(heaps_count() >= heaps_max && heaps_count() <= crowded_max);
-    REQUIRE(threads_count() == COUNT_OF(threads));
+    REQUIRE_SIZE(threads_count(), >=, COUNT_OF(threads)); /* more are left behind if busy */
+    REQUIRE_SIZE(threads_count(), <=, 2 * COUNT_OF(threads));
     for (size_t i = 0; i < COUNT_OF(shared_slots); i++) {
         if (shared_slots[i] != NULL) {
             parcel_free(shared_slots[i]);

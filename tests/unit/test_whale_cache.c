@@ -13,51 +13,6 @@ static size_t cached_bytes(void)
     return hak__whale_totals().cached_bytes;
 }
 
-/* A request takes a part, from 4 MiB on from the start, else from the end. The rest stays, and both
- * are one again when the part is freed. */
-WHALE_TEST(parts_are_taken)
-{
-    size_t size = 20 * MIB;
-    char *whale = allocate(size);
-    pattern_fill(whale, size, 5);
-    hak__whale_free(whale);
-    char *end = allocate(small_whale), *start = allocate(5 * MIB + page);
-    assert_ptr_equal(end, whale + size - small_whale);
-    assert_ptr_equal(start, whale);
-    char *middle = allocate(6 * MIB); /* at the next huge page */
-    assert_ptr_equal(middle, whale + 6 * MIB);
-    assert_int_equal(hak__whale_bytes(end), small_whale);
-    assert_int_equal(hak__whale_bytes(start), 5 * MIB + page);
-    assert_int_equal(cached_bytes(), size - 14 * MIB - page);
-    assert_int_equal(pattern_mismatch(whale, size, 5), SIZE_MAX); /* its warm pages */
-    hak__whale_free(middle);
-    hak__whale_free(start);
-    hak__whale_free(end);
-    assert_int_equal(cached_bytes(), size);
-    assert_ptr_equal(allocate(size), whale);
-    hak__whale_free(whale);
-}
-
-/* Neither entries nor bytes have a bound of their own: all that was in use may stay. */
-WHALE_TEST(the_peak_may_stay)
-{
-    enum { COUNT = 200 };
-    static char *whales[COUNT];
-    hak__knobs.whale_cache_bytes = UINT64_MAX;
-    for (size_t i = 0; i < COUNT; i++) {
-        whales[i] = allocate(small_whale);
-    }
-    for (size_t i = 0; i < COUNT; i++) {
-        assert_true(hak__whale_free(whales[i]));
-        assert_int_equal(cached_bytes(), (i + 1) * small_whale);
-    }
-    assert_ptr_equal(allocate(small_whale), whales[COUNT - 1]);
-    assert_true(hak__whale_free(whales[COUNT - 1]));
-    assert_true(hak__whale_totals().metadata_bytes != 0);
-    assert_int_equal(hak__whale_cache_trim(0), COUNT * small_whale);
-    assert_false(unit_is_mapped((uintptr_t)whales[0]));
-}
-
 /* A whale without a multiple of 1 GiB in it: what is asked for at such a multiple gets a new
  * mapping, and no part of this whale when it is freed. */
 static char *allocate_inside_a_gib(size_t size)
@@ -162,26 +117,6 @@ WHALE_TEST(many_ranges)
     size_t kept = hak__whale_totals().cached_bytes;
     assert_true(kept != 0);
     assert_int_equal(hak__whale_cache_trim(0), kept);
-}
-
-WHALE_TEST(large_zeroed_whales_are_new)
-{
-    hak__knobs.whale_cache_bytes = 256 * MIB;
-    size_t size = 40 * MIB;
-    char *older = allocate(size), *whale = allocate(size);
-    memset(older, 'x', size);
-    memset(whale, 'x', size);
-    assert_true(hak__whale_free(older));
-    assert_true(hak__whale_free(whale));
-    assert_int_equal(cached_bytes(), 2 * size);
-    struct whale_result result = hak__whale_allocate(size, page, true);
-    assert_true(result.zeroed);
-    assert_ptr_not_equal(result.pointer, whale);
-    assert_int_equal(((char *)result.pointer)[size - 100], 0);
-    assert_int_equal(cached_bytes(), size);  /* the older one gave way */
-    assert_ptr_equal(allocate(size), whale); /* without zeroes a cached one will do */
-    assert_true(hak__whale_free(whale));
-    assert_true(hak__whale_free(result.pointer));
 }
 
 TESTS(unit_start)
