@@ -338,8 +338,6 @@ if(NOT CMAKE_CROSSCOMPILING)
             continue()
         elseif(name STREQUAL "overflow_sizes" AND NOT HAKMEM_CHECKS)
             set(words args=29) # some sizes: release tries all
-        elseif(name STREQUAL "chances")
-            set(words "args=${PROJECT_SOURCE_DIR}/docs/security.md")
         endif()
         hakmem_register(${name} secure "${words}" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>" $<TARGET_FILE:secure_${name}>)
     endforeach()

@@ -58,7 +58,7 @@ Most programs need no change. Measure first ([tuning.md](tuning.md)).
 
 ## Where the report goes
 
-With `HAKMEM_STATS`, the process writes a report when it exits ([observability/summary.md](observability/summary.md)
+With `HAKMEM_STATS`, the process writes a report when it exits ([the summary](observability/README.md#the-summary)
 explains it), also by `_exit` or `quick_exit`, as shells do. A process that a signal ends writes none, unless
 `HAKMEM_STATS_SIGNAL` is 1.
 
@@ -131,7 +131,7 @@ Each number of the JSON report has a name: the keys that lead to it, with dots b
 
 | names | what they are |
 |---|---|
-| `summary.NAME` | what the resident memory is used for ([observability/summary.md](observability/summary.md)) |
+| `summary.NAME` | what the resident memory is used for ([the summary](observability/README.md#the-summary)) |
 | `totals.NAME` | the fields of `struct hak_stats` ([stats.h](../include/hakmem/stats.h)) |
 | `tiers.NAME` | slabs, spans, huge allocations and tables, in bytes |
 | `classes.BYTES.NAME` | objects of one size, such as `classes.64.in_use` |

@@ -4,7 +4,7 @@
  * While hakmem takes samples (hakmem/profile.h), it keeps sums for each site: bytes and counts in
  * use and so far, sizes, lifetimes, and how many blocks other threads freed. Without a name, the
  * site of a block is the address that called the allocator. With a name, the summary, the reports,
- * the profile and the heap map show the name. docs/observability/sites.md explains the figures.
+ * the profile and the heap map show the name. docs/observability/profile.md explains the figures.
  *
  *   C     void *node = HAK_MALLOC_AT("parser.nodes", size);
  *         HAK_SITE_SCOPE("parser");        until the end of the block, this thread's allocations

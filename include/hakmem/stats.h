@@ -117,7 +117,7 @@ HAK_API void hak_report(enum hak_report_format format, hak_report_sink *sink,
 
 /* Writes a map of the heap to `sink`: one JSON document that says what each 32 KiB slice of the
  * heap is and how much of it is resident, with sums for each size class and all blocks above 2 MiB.
- * `./hakmem heap` makes a page of it; docs/observability/heap-picture.md describes the format. A
+ * `./hakmem heap` makes a page of it; docs/observability/formats.md describes the format. A
  * heap of 1 GiB takes some 250 KB and milliseconds. The sink runs between the superslabs, so the
  * program may go on meanwhile; what the sink allocates may appear in the map. Waits for the end of
  * a fork that is under way. */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Marks of pytest that bound the memory of a test, if pytest runs on hakmem: docs/observability/tests.md."""
+"""Marks of pytest that bound the memory of a test, if pytest runs on hakmem: docs/observability/profile.md."""
 import ctypes
 import gc
 import os

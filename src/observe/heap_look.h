@@ -57,7 +57,7 @@ HAK_HIDDEN size_t hak__heap_look_count(void);
  * ends there; waits for the end of a fork. Any thread, no lock held. */
 HAK_HIDDEN void hak__heap_look(struct heap_look *look, size_t index);
 
-/* The heap map: docs/observability/heap-picture.md has the format. */
+/* The heap map: docs/observability/formats.md has the format. */
 
 /* The format's version. It changes when a reader of the earlier one would misread the document. */
 #define HEAP_MAP_VERSION 1

@@ -44,7 +44,7 @@ docs/glossary.md: The other locks: FORK, SAMPLES, HEAPS
 docs/glossary.md: - **L2.5**: Another name for the span tier
 docs/tuning.md: | "free of a foreign pointer" in the log | `abort_on_foreign=1` |
 docs/performance.md: less time than the fastest of seven others in each workload
-docs/observability/live-view.md: The first screen installs the Python package rich
+docs/observability/README.md: The first screen installs the Python package rich
 docs/design/laboratory.md: there are 9 samples, each is saved at once
 README.md: Eighteen short answers with links.
 docs/README.md: Nineteen questions about the inside

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* site_example.cc: the example of docs/observability/sites.md: a small index of words that names
+/* site_example.cc: the example of docs/observability/profile.md: a small index of words that names
  * the sites of its memory. Its arguments are the words. */
 #include <hakmem/profile.h>
 #include <hakmem/site.h>

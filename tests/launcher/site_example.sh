@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# The example of docs/observability/sites.md, preloaded, linked with the archive, and static: the names in the summary,
+# The example of docs/observability/profile.md, preloaded, linked with the archive, and static: the names in the summary,
 # and addresses for what has no name.
 #
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"

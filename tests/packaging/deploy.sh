@@ -1,25 +1,25 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# The examples of docs/deploy: systemd accepts the settings, a program that runs with them writes its report there, and
-# the YAML is well-formed. What has no tool here is left out.
+# The examples of docs/deploy/README.md: systemd accepts the settings, a program that runs with them writes its report
+# there, and the YAML is well-formed. What has no tool here is left out.
 set -eu
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-pages=$TEST_ROOT/docs/deploy
+page=$TEST_ROOT/docs/deploy/README.md
 
 fail() {
     echo "FAILED: $*" >&2
     exit 1
 }
 
-# block PAGE LANGUAGE: the first fenced block of that language.
+# block LANGUAGE: the first fenced block of that language.
 block() {
-    awk -v fence="\`\`\`$2" '/^```/ && inside { exit } inside { print } $0 == fence { inside = 1 }' "$pages/$1"
+    awk -v fence="\`\`\`$1" '/^```/ && inside { exit } inside { print } $0 == fence { inside = 1 }' "$page"
 }
 
 mkdir "$scratch/proved.service.d" "$scratch/logs"
 printf '[Service]\nExecStart=/bin/true\n' >"$scratch/proved.service"
-block systemd.md ini >"$scratch/proved.service.d/hakmem.conf"
+block ini >"$scratch/proved.service.d/hakmem.conf"
 if command -v systemd-analyze >/dev/null; then
     said=$(systemd-analyze verify "$scratch/proved.service" 2>&1 | grep -E 'hakmem\.conf|proved\.service' || true)
     [[ -z $said ]] || fail "systemd says: $said"
@@ -37,7 +37,7 @@ grep -q '"bytes_mapped"' "$scratch/logs/report.json" || fail "no report"
 echo "a program with these settings writes its report"
 
 python3 -c 'import yaml' 2>/dev/null || exit 0
-block kubernetes.md yaml | python3 -c '
+block yaml | python3 -c '
 import sys, yaml
 pod = yaml.safe_load(sys.stdin)["spec"]
 volumes = {volume["name"] for volume in pod["volumes"]}

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# docs/observability/tests.md: its project of CTest and its tests of pytest fail and pass as the page says.
+# docs/observability/profile.md: its test of CTest and its tests of pytest fail and pass as the page says.
 source "${TEST_ROOT:?}/tests/packaging/support.sh"
-page=$TEST_ROOT/docs/observability/tests.md
+page=$TEST_ROOT/docs/observability/profile.md
 export XDG_CACHE_HOME=${XDG_CACHE_HOME:-$scratch/cache} PYTHONDONTWRITEBYTECODE=1
 cd "$scratch"
 
@@ -21,7 +21,11 @@ int main(void)
     return 0;
 }
 END
-block CTest cmake >CMakeLists.txt
+{
+    printf '%s\n' 'cmake_minimum_required(VERSION 3.16)' 'project(server C)' 'add_executable(server_test server_test.c)' \
+        'enable_testing()'
+    block CTest cmake
+} >CMakeLists.txt
 for lost in 10 100; do
     cmake -DHAKMEM="$TEST_ROOT/hakmem" -DCMAKE_C_FLAGS="-g -fno-builtin -DLOST=$lost" . >log && cmake --build . >>log || fail "cmake: $(<log)"
     status=0

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* chances.c: how many mistakes of each kind the secure form, preloaded, reports; the table of
- * docs/security.md.
+/* chances.c: how many mistakes of each kind the secure form, preloaded, reports (docs/security.md).
  *
- * Usage: chances [FILE]. Prints the table. With FILE it fails unless FILE has each of its lines.
- * Each mistake is made in a child process, which must end by a report to count. Counts are of all
- * places or all values, not of random ones, so that each run gives the same. */
+ * Prints a table, and fails unless all are reported, except writes to a freed block of 60,000 bytes
+ * after its first 1,024. Each mistake is made in a child process, which must end by a report to
+ * count. Counts are of all places or all values, not of random ones, so that each run gives the
+ * same. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -153,12 +153,8 @@ static void run_task(const void *argument)
     task->row->make(task->column, task->number);
 }
 
-static size_t append(char *line, size_t length, const char *text)
-{
-    return length + (size_t)snprintf(line + length, 400 - length, "%s", text);
-}
-
-static void count_cell(const struct row *row, const struct column *column, char *cell, size_t size)
+/* Whether as many were found as docs/security.md says. */
+static bool count_cell(const struct row *row, const struct column *column)
 {
     size_t tried = 0, found = 0;
     for (size_t i = 0; i < row->count; i++) {
@@ -175,65 +171,32 @@ static void count_cell(const struct row *row, const struct column *column, char 
         found += ended;
         tried += !WIFEXITED(child.status) || WEXITSTATUS(child.status) != NOTHING_CHANGED;
     }
-    snprintf(cell, size, "%zu of %zu", found, tried);
+    printf(" %zu of %zu |", found, tried);
+    bool beyond = row->make == write_freed && column->size == 60000;
+    return tried + 1 >= row->count && found == (beyond ? 1 : tried);
 }
 
-static char *read_file(const char *path)
+int main(void)
 {
-    static char text[1 << 17];
-    FILE *file = path == NULL ? NULL : fopen(path, "r");
-    if (file == NULL) {
-        return NULL;
-    }
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
-    fclose(file);
-    return text;
-}
-
-static bool put_line(const char *line, const char *text)
-{
-    printf("%s", line);
-    bool right = text == NULL || strstr(text, line) != NULL;
-    if (!right) {
-        fflush(stdout);
-        fputs("chances: the file does not have this line\n", stderr);
-    }
-    return right;
-}
-
-int main(int count, char **arguments)
-{
-    const char *text = read_file(count > 1 ? arguments[1] : NULL);
     *(void **)(void *)&heap_create = dlsym(RTLD_DEFAULT, "hak_heap_create");
     *(void **)(void *)&heap_malloc = dlsym(RTLD_DEFAULT, "hak_heap_malloc");
     *(void **)(void *)&heap_free = dlsym(RTLD_DEFAULT, "hak_heap_free");
-    if (heap_free == NULL || (count > 1 && text == NULL)) {
-        fputs("chances: hakmem does not serve this process, or there is no such file\n", stderr);
+    if (heap_free == NULL) {
+        fputs("chances: hakmem does not serve this process\n", stderr);
         return 2;
     }
     heap = heap_create(NULL);
-    char line[400] = "";
-    size_t length = append(line, 0, "| mistakes noticed with a block of bytes |");
+    printf("| mistakes noticed with a block of bytes |");
     for (size_t i = 0; i < COLUMNS; i++) {
-        length = append(line, length, " ");
-        length = append(line, length, columns[i].title);
-        length = append(line, length, " |");
+        printf(" %s |", columns[i].title);
     }
-    append(line, length, "\n");
-    bool right = put_line(line, text);
+    bool right = true;
     for (size_t i = 0; i < ROWS; i++) {
-        length = append(line, 0, "| ");
-        length = append(line, length, rows[i].title);
-        length = append(line, length, " |");
+        printf("\n| %s |", rows[i].title);
         for (size_t j = 0; j < COLUMNS; j++) {
-            char cell[40];
-            count_cell(&rows[i], &columns[j], cell, sizeof cell);
-            length = append(line, length, " ");
-            length = append(line, length, cell);
-            length = append(line, length, " |");
+            right = count_cell(&rows[i], &columns[j]) && right;
         }
-        append(line, length, "\n");
-        right = put_line(line, text) && right;
     }
+    puts(right ? "" : "\nchances: docs/security.md says otherwise");
     return right ? 0 : 1;
 }

@@ -102,7 +102,7 @@ TEST(scopes)
     assert_int_equal(errno, 77);
 }
 
-/* As docs/observability/sites.md says: longjmp does not end a scope, so the thread stays. The end
+/* As docs/observability/profile.md says: longjmp does not end a scope, so the thread stays. The end
  * of a scope around it brings it back. */
 TEST(longjmp_out_of_a_scope)
 {

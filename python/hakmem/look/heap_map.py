@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Reads heap maps: the JSON documents of hak_heap_map (docs/observability/heap-picture.md)."""
+"""Reads heap maps: the JSON documents of hak_heap_map (docs/observability/formats.md)."""
 import math
 import re
 from dataclasses import dataclass, field

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Sites: the places of a program that allocate, as reports and heap maps list them (docs/observability/sites.md)."""
+"""Sites: the places of a program that allocate, as reports and heap maps list them (docs/observability/profile.md)."""
 import os
 import re
 from dataclasses import dataclass
