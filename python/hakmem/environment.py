@@ -23,7 +23,6 @@ USAGES = {
     "score": "[--json]",
     "peers": "install [NAME...] | list | add NAME LIBRARY | remove NAME...",
     "doctor": "[--json]",
-    "cost": "[--json]",
 }
 
 
