@@ -209,13 +209,6 @@ foreach(kind IN LISTS api_kinds)
         hakmem_register(${name} ${kind} "${words}" "" ${launcher} $<TARGET_FILE:${kind}_${name}>)
     endforeach()
 endforeach()
-# The models of bench/replications: no object is in two places, and none is lost.
-foreach(pair IN LISTS HAKMEM_REPLICATIONS)
-    get_filename_component(name ${pair} DIRECTORY)
-    get_filename_component(variant ${pair} NAME)
-    hakmem_register(replication_${name}_${variant} bench "" "REPLICATION_VARIANT=${variant}" ${launcher}
-        $<TARGET_FILE:replication_${name}> --smoke --check)
-endforeach()
 if(HAKMEM_SANITIZE)
     return()
 endif()
