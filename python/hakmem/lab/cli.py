@@ -29,7 +29,7 @@ COMMANDS = {
     "peers": "installs and lists the other allocators",
     "doctor": "says what makes measurements on this machine unreliable",
 }
-INNER = ("recording", "scale", "simulate")  # python -m hakmem.lab NAME, for who works on hakmem itself
+INNER = ("scale",)  # python -m hakmem.lab NAME, for who works on hakmem itself
 STATUS_FAILED, STATUS_USAGE, STATUS_INTERRUPTED = 1, 2, 130
 
 
