@@ -213,7 +213,7 @@ def page_7():
     body += (".SH DESCRIPTION\nhakmem replaces malloc, free, their relatives, and the operators new and delete of C++. A "
              "program uses it in one of these ways:\n"
              + entry("hakmem run -- PROGRAM", "The launcher; see hakmem(1).")
-             + entry("LD_PRELOAD=libhakmem.so.0 PROGRAM", "Any dynamically linked program. Setuid programs are not served.")
+             + entry("LD_PRELOAD=libhakmem.so.1 PROGRAM", "Any dynamically linked program. Setuid programs are not served.")
              + entry("cc program.c -lhakmem", "A program that is linked with the library; libhakmem.a is the static one.")
              + ".PP\nThe file /proc/PID/maps names the library if hakmem serves the process. With\n.B HAKMEM_STATS=summary\n"
              "a process writes what its memory was used for when it exits.\n")

@@ -20,8 +20,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HAKMEM_VERSION_MAJOR 0
-#define HAKMEM_VERSION_MINOR 1
+#define HAKMEM_VERSION_MAJOR 1
+#define HAKMEM_VERSION_MINOR 0
 #define HAKMEM_VERSION_PATCH 0
 
 #if defined(__cplusplus)

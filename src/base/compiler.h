@@ -18,7 +18,6 @@
 /* A fast path. It starts at a cache line, so that the number of lines it covers does not depend on
  * what is linked before it. */
 #define HAK_FAST_PATH __attribute__((hot, aligned(64)))
-#define HAK_CACHE_ALIGNED __attribute__((aligned(64)))
 
 /* Initial-exec: access takes two instructions and never a call. dlopen must find room for such
  * variables in the loader's small reserve, so the library has only a few words of them. */

@@ -7,7 +7,7 @@
 #include "region/superslab.h"
 #include "slab/slab_inherited.h"
 
-struct lock hak__heaps_lock = LOCK_INITIAL(LOCK_RANK_HEAPS);
+struct lock HAK_LOCK_LINE hak__heaps_lock = LOCK_INITIAL(LOCK_RANK_HEAPS);
 static struct heap *shared_heap_first; /* pushed under HEAPS, read by any thread */
 /* The rest is under HEAPS. */
 static uint32_t heap_next_id = 1; /* id 0 means no heap */

@@ -79,13 +79,14 @@ static HAK_COLD void limit_tell(uint64_t mapped)
 
 bool hak__limit_is_exceeded(void)
 {
-    return hak__os_mapped_bytes() > atomic_load_relaxed(&hak__knobs.limit);
+    uint64_t limit = atomic_load_relaxed(&hak__knobs.limit);
+    return limit != UINT64_MAX && hak__os_mapped_bytes() > limit; /* without one: one cache line */
 }
 
 void hak__limit_notice(void)
 {
     uint64_t limit = atomic_load_relaxed(&hak__knobs.limit);
-    if (HAK_LIKELY(limit == UINT64_MAX)) { /* the usual case reads one cache line, not three */
+    if (HAK_LIKELY(limit == UINT64_MAX)) { /* the usual case reads one cache line */
         return;
     }
     uint64_t mapped = hak__os_mapped_bytes();

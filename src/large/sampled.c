@@ -26,7 +26,7 @@ struct sampled_slice {
 };
 HAK_STATIC_ASSERT(sizeof(struct sampled_slice) <= SLAB_LEFT_OFFSET, "stored in a slab's metadata");
 
-static struct lock sampled_lock = LOCK_INITIAL(LOCK_RANK_SAMPLED);
+static struct lock HAK_LOCK_LINE sampled_lock = LOCK_INITIAL(LOCK_RANK_SAMPLED);
 static struct sampled_slice *sampled_partial[CLASS_COUNT]; /* under SAMPLED */
 static struct sampled_totals shared_sampled_totals;        /* written under SAMPLED, read relaxed */
 

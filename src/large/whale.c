@@ -40,7 +40,7 @@
  * in small pages. Half: a whale may waste more of its last huge page. */
 #define WHALE_END_MIN ((size_t)64 << 10)
 
-struct lock hak__whale_lock = LOCK_INITIAL(LOCK_RANK_WHALES);
+struct lock HAK_LOCK_LINE hak__whale_lock = LOCK_INITIAL(LOCK_RANK_WHALES);
 /* Where the last freed whales started, to tell a double free from a foreign pointer. Twice as many:
  * more double frees get the right message. Under the lock. */
 #define WHALE_GRAVES 64u

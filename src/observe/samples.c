@@ -38,7 +38,7 @@ struct sample_record {
  * there are more records than buckets. */
 #define SAMPLES_BUCKETS_START (OS_PAGE_SIZE_MAX / sizeof(void *))
 
-struct lock hak__samples_lock = LOCK_INITIAL(LOCK_RANK_SAMPLES);
+struct lock HAK_LOCK_LINE hak__samples_lock = LOCK_INITIAL(LOCK_RANK_SAMPLES);
 /* Under SAMPLES. */
 static struct sample_record **samples_buckets;
 static size_t samples_buckets_count; /* a power of two, or 0 */

@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/arch.h"
 #include "base/bits.h"
 #include "base/probe.h"
 #include "base/tags.h"
@@ -33,13 +34,16 @@ const char *const hak__os_call_names[OS_CALL_COUNT] = {"mmap",
                                                        "mincore",
                                                        "futex"};
 
-static uint64_t shared_mapped_bytes;
-static uint64_t shared_mapped_peak;
+/* Written by each mapping; not in a cache line of words that all threads read. */
+static struct {
+    uint64_t shared_bytes __attribute__((aligned(HAK_CACHE_LINE)));
+    uint64_t shared_peak;
+} os_mapped;
 static uint64_t shared_mapped_limit = UINT64_MAX;
 
 uint64_t hak__os_mapped_bytes(void)
 {
-    return atomic_load_relaxed(&shared_mapped_bytes);
+    return atomic_load_relaxed(&os_mapped.shared_bytes);
 }
 
 void hak__os_set_limit(uint64_t bytes)
@@ -49,35 +53,35 @@ void hak__os_set_limit(uint64_t bytes)
 
 void hak__os_recharge(size_t size)
 {
-    atomic_add_relaxed(&shared_mapped_bytes, (uint64_t)size);
+    atomic_add_relaxed(&os_mapped.shared_bytes, (uint64_t)size);
 }
 
 void hak__os_uncharge(size_t size)
 {
-    atomic_sub_relaxed(&shared_mapped_bytes, (uint64_t)size);
+    atomic_sub_relaxed(&os_mapped.shared_bytes, (uint64_t)size);
 }
 
 uint64_t hak__os_mapped_peak(void)
 {
-    return atomic_load_relaxed(&shared_mapped_peak);
+    return atomic_load_relaxed(&os_mapped.shared_peak);
 }
 
 void hak__os_reset_mapped_peak(void)
 {
-    atomic_store_relaxed(&shared_mapped_peak, hak__os_mapped_bytes());
+    atomic_store_relaxed(&os_mapped.shared_peak, hak__os_mapped_bytes());
 }
 
 void hak__os_note_peak(void)
 {
-    uint64_t bytes = hak__os_mapped_bytes(), peak = atomic_load_relaxed(&shared_mapped_peak);
-    while (bytes > peak && !atomic_cas_acquire(&shared_mapped_peak, &peak, bytes)) {
+    uint64_t bytes = hak__os_mapped_bytes(), peak = atomic_load_relaxed(&os_mapped.shared_peak);
+    while (bytes > peak && !atomic_cas_acquire(&os_mapped.shared_peak, &peak, bytes)) {
     }
 }
 
 /* Before the system call, so that two threads cannot exceed the limit together. */
 bool hak__os_charge(size_t size)
 {
-    uint64_t before = atomic_add_relaxed(&shared_mapped_bytes, (uint64_t)size);
+    uint64_t before = atomic_add_relaxed(&os_mapped.shared_bytes, (uint64_t)size);
     bool fits = before + size <= atomic_load_relaxed(&shared_mapped_limit);
     if (!fits) {
         hak__os_uncharge(size);

@@ -11,7 +11,7 @@
 
 uint64_t hak__huge_page_us_max = HUGE_PAGE_US_MAX;
 
-static struct lock huge_lock = LOCK_INITIAL(LOCK_RANK_HUGE); /* guards all evidence */
+static struct lock HAK_LOCK_LINE huge_lock = LOCK_INITIAL(LOCK_RANK_HUGE); /* guards all evidence */
 
 /* Counts a look at a block by rule 3. A filled one about doubles `filled`, up to `live`; an
  * unfilled one sets it to 0. Under HUGE. */

@@ -16,7 +16,7 @@
 #include "region/superslab.h"
 #include "region/window.h"
 
-struct lock hak__purge_lock = LOCK_INITIAL(LOCK_RANK_PURGE);
+struct lock HAK_LOCK_LINE hak__purge_lock = LOCK_INITIAL(LOCK_RANK_PURGE);
 
 /* Purges the whole OS pages of a run; returns the slices that were not purged. An OS page may be
  * larger than a slice. */
@@ -120,7 +120,7 @@ static struct purge_work purge_take_next(struct purge_place *next, bool everythi
             bool whole = due == dirty && free == ~UINT64_C(0);
             uint64_t taken = whole ? free : due | purge_groups(due, free & ~dirty);
             work = (struct purge_work){index, due, taken, whole, superslab->split != 0};
-            hak__superslab_mark_taken(index, work.taken);
+            (void)hak__superslab_mark_taken(index, work.taken);
         }
         superslab->aged = superslab->free & superslab->dirty;
     }
@@ -218,7 +218,7 @@ static size_t release_take_next(struct purge_place *next)
     if (lock_acquire_soon(&part->lock)) {
         index = hak__superslab_index_find(part, INDEX_FREE, SUPERSLAB_SLICES, next->from);
         if (index != INDEX_NONE) {
-            hak__superslab_mark_taken(index, ~UINT64_C(0));
+            (void)hak__superslab_mark_taken(index, ~UINT64_C(0));
             next->from = superslab_next(part, index);
         }
         lock_release(&part->lock);

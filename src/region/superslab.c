@@ -15,7 +15,7 @@
 #include "region/secure.h"
 #include "region/window.h"
 
-struct lock hak__growth_lock = LOCK_INITIAL(LOCK_RANK_GROWTH);
+struct lock HAK_LOCK_LINE hak__growth_lock = LOCK_INITIAL(LOCK_RANK_GROWTH);
 struct superslab_table hak__superslabs = {.parts_count = 1, .growth_due = PAGES_GROWTH_MIN};
 
 void hak__superslab_set_state(size_t index, enum superslab_state state, uint32_t claimed)
@@ -47,7 +47,7 @@ static void superslab_add_free(size_t index, uint64_t mask)
     struct superslab *superslab = superslab_at(index);
     HAK_ASSERT((superslab->free & mask) == 0);
     superslab->free |= mask;
-    hak__superslab_add_free(part, bits_count(mask), bits_count(mask & superslab->dirty));
+    (void)hak__superslab_add_free(part, bits_count(mask), bits_count(mask & superslab->dirty));
     if (part->dirty_free_slices >= part->dirty_free_noted + FREED_MUCH_SLICES) {
         part->dirty_free_noted = part->dirty_free_slices;
         superslab_note_freed_much();
@@ -61,7 +61,7 @@ void hak__superslab_mark_free(size_t index, uint64_t mask)
     hak__superslab_index_maps(index);
 }
 
-void hak__superslab_mark_taken(size_t index, uint64_t mask)
+bool hak__superslab_mark_taken(size_t index, uint64_t mask)
 {
     struct superslab_table *table = &hak__superslabs;
     struct superslab_part *part = superslab_part_of(index);
@@ -70,16 +70,17 @@ void hak__superslab_mark_taken(size_t index, uint64_t mask)
     superslab->free &= ~mask;
     superslab->aged &= ~mask;
     hak__superslab_index_maps(index);
-    hak__superslab_add_free(part, 0 - (size_t)bits_count(mask),
-                            0 - (size_t)bits_count(mask & superslab->dirty));
+    bool told = hak__superslab_add_free(part, 0 - (size_t)bits_count(mask),
+                                        0 - (size_t)bits_count(mask & superslab->dirty));
     if (part->dirty_free_slices < part->dirty_free_noted) {
         part->dirty_free_noted = part->dirty_free_slices;
     }
-    if (hak__superslab_bytes_touched() >= atomic_load_relaxed(&table->growth_due) &&
+    if (told && hak__superslab_bytes_touched() >= atomic_load_relaxed(&table->growth_due) &&
         !superslab_has_grown()) {
         atomic_store_relaxed(&table->grown, 1u);
     }
     superslab_check(superslab);
+    return told;
 }
 
 #define HUGE_SLICES ((uint32_t)(HUGE_PAGE_SIZE / SLICE_SIZE))
@@ -99,7 +100,7 @@ static void superslab_make_dirty(size_t index, uint64_t mask)
     uint64_t became_dirty = mask & ~superslab->dirty & superslab->free;
     superslab->dirty |= mask;
     if (became_dirty != 0) {
-        hak__superslab_add_free(superslab_part_of(index), 0, bits_count(became_dirty));
+        (void)hak__superslab_add_free(superslab_part_of(index), 0, bits_count(became_dirty));
         hak__superslab_index_maps(index);
     }
 }
@@ -206,11 +207,8 @@ static size_t superslab_find(const struct superslab_wish *wish)
  * a little lower. */
 static void superslab_mark_in_use(size_t index, uint64_t mask)
 {
-    const struct superslab_part *part = superslab_part_of(index);
-    size_t told = part->free_told;
-    hak__superslab_mark_taken(index, mask);
-    if (part->groups != NULL && part->free_told == told) {
-        return; /* the sums of all parts are what they were */
+    if (!hak__superslab_mark_taken(index, mask)) {
+        return;
     }
     size_t taken = hak__superslab_taken();
     hak__superslab_note_peak();

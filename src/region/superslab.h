@@ -249,26 +249,28 @@ HAK_HIDDEN bool hak__superslab_add_group(struct superslab_part *part);
 HAK_HIDDEN size_t hak__superslab_end(const struct superslab_part *part);
 
 struct superslab_table {
-    /* read by every slow path, and seldom written */
+    /* Read by every slow path, and seldom written. The rest is written when a part has grown, or
+     * has told the others what it has. */
     struct superslab_group *groups_end;
-    uint32_t parts_count;    /* written under GROWTH */
-    uint32_t groups_count;   /* groups that parts have; if there are several parts */
-    uint32_t freed_much;     /* see superslab_freed_much; relaxed */
-    uint32_t grown;          /* see superslab_has_grown; relaxed */
-    size_t count;            /* superslabs up to and including the highest one claimed so far */
-    size_t claimed_count;    /* superslabs in state CLAIMED; relaxed readers */
-    size_t released_count;   /* relaxed readers */
-    size_t claimed_slices;   /* this and those above are written under GROWTH */
+    uint32_t parts_count; /* written under GROWTH */
+    uint32_t freed_much;  /* see superslab_freed_much; relaxed */
+    uint32_t grown;       /* see superslab_has_grown; relaxed */
+    size_t split_count;   /* superslabs that are split; relaxed */
+    /* written under GROWTH; relaxed readers */
+    size_t claimed_slices __attribute__((aligned(HAK_CACHE_LINE)));
+    size_t claimed_count;    /* superslabs in state CLAIMED */
+    size_t released_count;   /* superslabs in state RELEASED */
     size_t inherited_slices; /* in fork's child: claimed at the fork */
+    size_t count;            /* superslabs up to and including the highest one claimed so far */
+    uint32_t groups_count;   /* groups that parts have; if there are several parts */
     /* of all parts, if there are several; else unused; relaxed */
-    size_t free_slices __attribute__((aligned(HAK_CACHE_LINE)));
+    size_t free_slices;
     size_t dirty_free_slices;
     size_t growth_due;  /* touched bytes at which `grown` is set; relaxed */
     size_t taken_most;  /* peak of slices in use since the last purge; relaxed */
     size_t whale_bytes; /* of live whales (large/whale_registry.c); relaxed */
     size_t peak_bytes;  /* the most bytes in slices in use and live whales; relaxed */
     uint64_t peak_ms;   /* when that was; 0: unknown; relaxed */
-    size_t split_count; /* superslabs that are split; relaxed */
 };
 HAK_HIDDEN extern struct superslab_table hak__superslabs;
 
@@ -333,8 +335,9 @@ HAK_INLINE bool superslab_has_slice(size_t slice)
            slice % SUPERSLAB_SLICES < atomic_load_relaxed(&superslab->claimed);
 }
 
-/* Changes the part's sums of free slices, which wrap. Under its REGION. */
-HAK_HIDDEN void hak__superslab_add_free(struct superslab_part *part, size_t free, size_t dirty);
+/* Changes the part's sums of free slices, which wrap. False: the sums of all parts are what they
+ * were. Under its REGION. */
+HAK_HIDDEN bool hak__superslab_add_free(struct superslab_part *part, size_t free, size_t dirty);
 /* Slices that are not free. A hint as well. Any thread. */
 HAK_HIDDEN size_t hak__superslab_taken(void);
 /* Copies the superslab's maps. False: a stopped thread has the lock. Any thread. */
@@ -345,7 +348,7 @@ HAK_HIDDEN void hak__superslab_set_state(size_t index, enum superslab_state stat
 
 /* Marks slices of one superslab free, and updates the sums and the index. Under REGION. */
 HAK_HIDDEN void hak__superslab_mark_free(size_t index, uint64_t mask);
-/* Marks them taken: no longer free, nor aged. Under REGION. */
-HAK_HIDDEN void hak__superslab_mark_taken(size_t index, uint64_t mask);
+/* Marks them taken: no longer free, nor aged. False: as above. Under REGION. */
+HAK_HIDDEN bool hak__superslab_mark_taken(size_t index, uint64_t mask);
 
 #endif

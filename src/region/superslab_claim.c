@@ -169,13 +169,13 @@ static bool part_reach(struct superslab_part *part)
 }
 
 /* Superslabs that a part with many claims beyond the one it needs, so that it takes GROWTH seldom:
- * an eighth of what this process has claimed in it. None if there is one part, or a limit on
+ * a quarter of what this process has claimed in it. None if there is one part, or a limit on
  * addresses. */
 static size_t part_ahead(const struct superslab_part *part)
 {
     size_t claimed = part->claimed_slices, inherited = part->inherited_slices;
     size_t own = claimed > inherited ? claimed - inherited : 0;
-    size_t ahead = own / SUPERSLAB_SLICES / (HAK_TINY_LIMITS ? 4 : 8);
+    size_t ahead = own / SUPERSLAB_SLICES / 4;
     if (part->groups == NULL || ahead == 0 || hak__os_addresses_are_limited() ||
         atomic_load_relaxed(&hak__knobs.limit) != UINT64_MAX ||
         atomic_load_relaxed(&hak__knobs.limit_hard) != UINT64_MAX) {

@@ -14,23 +14,27 @@ void hak__superslab_tables(struct superslab_group *groups_end)
 }
 
 /* Tells the sum of all parts what a part's has become, if that is much. */
-static void part_tell(size_t *all, size_t *told, size_t now)
+static bool part_tell(size_t *all, size_t *told, size_t now)
 {
-    if (now - *told + PART_UNTOLD > 2 * (size_t)PART_UNTOLD) {
+    bool much = now - *told + PART_UNTOLD > 2 * (size_t)PART_UNTOLD;
+    if (much) {
         atomic_add_relaxed(all, now - *told); /* it wraps if the part's sum fell */
         *told = now;
     }
+    return much;
 }
 
-void hak__superslab_add_free(struct superslab_part *part, size_t free, size_t dirty)
+bool hak__superslab_add_free(struct superslab_part *part, size_t free, size_t dirty)
 {
     struct superslab_table *table = &hak__superslabs;
     atomic_store_relaxed(&part->free_slices, part->free_slices + free);
     atomic_store_relaxed(&part->dirty_free_slices, part->dirty_free_slices + dirty);
-    if (HAK_UNLIKELY(part->groups != NULL)) { /* there are several parts */
-        part_tell(&table->free_slices, &part->free_told, part->free_slices);
-        part_tell(&table->dirty_free_slices, &part->dirty_free_told, part->dirty_free_slices);
+    if (HAK_LIKELY(part->groups == NULL)) { /* there is one part */
+        return true;
     }
+    bool told = part_tell(&table->free_slices, &part->free_told, part->free_slices);
+    return part_tell(&table->dirty_free_slices, &part->dirty_free_told, part->dirty_free_slices) ||
+           told;
 }
 
 /* Bytes of a part with a list for all groups that it can have. */

@@ -45,7 +45,7 @@ static struct slice_run run_take_free(struct superslab_part *part, size_t count)
     size_t first = run_find(part, count);
     for (size_t i = 0; first != INDEX_NONE && i < count; i++) {
         struct superslab *superslab = superslab_at(first + i);
-        hak__superslab_mark_taken(first + i, ~UINT64_C(0));
+        (void)hak__superslab_mark_taken(first + i, ~UINT64_C(0));
         run.zeroed = run.zeroed && superslab->dirty == 0;
         superslab->dirty = ~UINT64_C(0); /* slices in use are dirty */
     }

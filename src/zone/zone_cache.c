@@ -21,7 +21,7 @@ const struct zone_thread hak__zone_thread_none = {
 HAK_TLS struct zone_thread *hak__zone_thread =
     (struct zone_thread *)(uintptr_t)&hak__zone_thread_none;
 
-struct lock hak__zones_lock = LOCK_INITIAL(LOCK_RANK_ZONES);
+struct lock HAK_LOCK_LINE hak__zones_lock = LOCK_INITIAL(LOCK_RANK_ZONES);
 static struct zone_thread *zone_threads_free; /* these two under ZONES */
 static struct zone_cache *zone_caches_free;
 

@@ -38,11 +38,11 @@ for package in packages/*; do
     fi
 done
 export PATH=$scratch/tree/usr/bin:$PATH
-expect '.*libhakmem\.so\.0.*' "$(run_block "$(block 'Debian packages' sh 2)" 2>/dev/null)"
+expect '.*libhakmem\.so\.1.*' "$(run_block "$(block 'Debian packages' sh 2)" 2>/dev/null)"
 [[ $(command -v hakmem) == "$scratch/tree/usr/bin/hakmem" ]] || fail "the command is $(command -v hakmem)"
 hakmem record -o trace sort --version >/dev/null 2>/dev/null
 expect '.*calls.*' "$(hakmem replay trace --summary)"
-for file in tree/usr/share/doc/{libhakmem0,libhakmem-secure0,libhakmem-dev,hakmem}/copyright; do
+for file in tree/usr/share/doc/{libhakmem1,libhakmem-secure1,libhakmem-dev,hakmem}/copyright; do
     grep -q '^License: MIT$' "$file" && grep -q '^Permission is hereby granted' "$file" || fail "$file has no licence"
 done
 libraries=$(dirname "$(find tree -name libhakmem.a)")
@@ -57,13 +57,13 @@ readelf -S -W static | grep -q ' hakmem_text ' || fail "the archive's code has n
 for library in libhakmem libhakmem-secure; do
     bash "$TEST_ROOT/tools/check_library.sh" "$libraries/$library.so" || fail "the packaged $library"
 done
-expect '.*libhakmem-secure\.so\.0.*' "$(hakmem run --quiet --secure -- grep libhakmem /proc/self/maps)"
+expect '.*libhakmem-secure\.so\.1.*' "$(hakmem run --quiet --secure -- grep libhakmem /proc/self/maps)"
 echo "the unpacked packages work"
 
 # Stripped; a debugger finds the symbols by the build id.
-id=$(readelf -n "$libraries/libhakmem.so.0" | sed -n 's/.*Build ID: //p')
+id=$(readelf -n "$libraries/libhakmem.so.1" | sed -n 's/.*Build ID: //p')
 [[ -e tree/usr/lib/debug/.build-id/${id:0:2}/${id:2}.debug ]] || fail "no debug symbols of $id"
-for file in "$libraries"/libhakmem*.so.0 "$libraries"/hakmem/*.so tree/usr/libexec/hakmem/hakmem-*; do
+for file in "$libraries"/libhakmem*.so.1 "$libraries"/hakmem/*.so tree/usr/libexec/hakmem/hakmem-*; do
     if readelf -S -W "$file" | grep -qE ' \.(debug_info|symtab) '; then
         fail "$file is not stripped"
     fi
@@ -71,10 +71,10 @@ done
 depends() {
     dpkg-deb -f packages/"$1"_*.deb Depends
 }
-[[ $(depends libhakmem0) =~ ^libc6\ \(\>=\ [0-9.]+\)$ ]] || fail "libhakmem0 depends on $(depends libhakmem0)"
-[[ $(depends hakmem) == *'libhakmem0 (= '*python3*libc6* ]] || fail "hakmem depends on $(depends hakmem)"
-[[ $(depends libhakmem-dev) == 'libhakmem0 (= '*'libhakmem-secure0 (= '* ]] || fail "libhakmem-dev depends on $(depends libhakmem-dev)"
-dpkg-deb -I packages/libhakmem0_*.deb shlibs | grep -q '^libhakmem 0 libhakmem0' || fail "no shlibs"
+[[ $(depends libhakmem1) =~ ^libc6\ \(\>=\ [0-9.]+\)$ ]] || fail "libhakmem1 depends on $(depends libhakmem1)"
+[[ $(depends hakmem) == *'libhakmem1 (= '*python3*libc6* ]] || fail "hakmem depends on $(depends hakmem)"
+[[ $(depends libhakmem-dev) == 'libhakmem1 (= '*'libhakmem-secure1 (= '* ]] || fail "libhakmem-dev depends on $(depends libhakmem-dev)"
+dpkg-deb -I packages/libhakmem1_*.deb shlibs | grep -q '^libhakmem 1 libhakmem1' || fail "no shlibs"
 if command -v man >/dev/null; then
     for page in tree/usr/share/man/man?/*; do
         said=$(LC_ALL=C.UTF-8 MANROFFSEQ='' MANWIDTH=80 man --warnings -E UTF-8 -l -Tutf8 -Z "$page" 2>&1 >/dev/null)

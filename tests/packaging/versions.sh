@@ -9,8 +9,8 @@ program .
 # link_with SCRIPT PROGRAM: with a library that has hakmem's functions in the versions of the script.
 link_with() {
     printf 'int hak_owns(const void *p) { return p != 0; }\nconst char *hak_version(void) { return ""; }\n' >other.c
-    gcc -shared -fPIC other.c "${@:2:$#-2}" -Wl,-soname,libhakmem.so.0 -o libhakmem.so.0
-    gcc -I"$TEST_ROOT/include" program.c libhakmem.so.0 -o "${!#}"
+    gcc -shared -fPIC other.c "${@:2:$#-2}" -Wl,-soname,libhakmem.so.1 -o libhakmem.so.1
+    gcc -I"$TEST_ROOT/include" program.c libhakmem.so.1 -o "${!#}"
 }
 
 printf 'HAKMEM_9.9 { global: hak_*; };\n' >newer.map

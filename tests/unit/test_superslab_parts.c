@@ -103,7 +103,7 @@ static void see_claims(size_t index, size_t had, size_t claims)
 {
     (void)index;
     claims_most = claims > claims_most ? claims : claims_most;
-    REQUIRE_SIZE(claims, <=, 1 + had / (HAK_TINY_LIMITS ? 4 : 8));
+    REQUIRE_SIZE(claims, <=, 1 + had / 4);
 }
 
 /* A part that has many superslabs claims several at once, unless addresses are short. The first

@@ -39,7 +39,8 @@ def add_arguments(parser: Parser) -> None:
                         help=", ".join(WORKLOADS) + "; default: larson server")
     parser.add_argument("--threads", default="2,8,32", metavar="N,...", help="numbers of processors, default 2,8,32")
     parser.add_argument("--turns", type=int, default=100,
-                        help="turns of a thread that count, after as many that do not; default 100")
+                        help="turns of a thread that count, default 100")
+    parser.add_argument("--warm-up", type=int, metavar="TURNS", help="turns before these; default: as many")
     parser.add_argument("--turn-ns", type=int, default=1000,
                         help="what the clock says that a turn takes, default 1000")
     parser.add_argument("--library", action="append", metavar="FILE",
@@ -49,7 +50,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--picture", type=Path, metavar="FILE", help="a PNG: cost of an operation against processors")
 
 
-def run(as_json: bool, workloads: list[str], threads: str, turns: int, turn_ns: int,
+def run(as_json: bool, workloads: list[str], threads: str, turns: int, warm_up: int | None, turn_ns: int,
         library: list[str] | None, time: bool, picture: Path | None) -> int:
     """Counts cache lines, atomic operations and locks of an operation on N processors."""
     for name in workloads:
@@ -61,16 +62,17 @@ def run(as_json: bool, workloads: list[str], threads: str, turns: int, turn_ns: 
         raise Usage(f"--threads wants whole numbers, not '{threads}'") from None
     if time and picture is not None:
         raise Usage("--picture shows the model, so it does not go with --time")
-    if min(numbers) < 1 or max(numbers) > THREADS_MAX or turns < 1 or turn_ns < 0:
-        raise Usage(f"--threads goes from 1 to {THREADS_MAX}, --turns from 1 on, --turn-ns from 0 on")
+    warm_up = turns if warm_up is None else warm_up
+    if min(numbers) < 1 or max(numbers) > THREADS_MAX or min(turns, warm_up) < 1 or turn_ns < 0:
+        raise Usage(f"--threads goes from 1 to {THREADS_MAX}, --turns and --warm-up from 1 on, --turn-ns from 0 on")
     found = []
     libraries = [Path(file) for file in library or [str(BUILD / "libhakmem.so")]]
     for workload in workloads or ["larson", "server"]:
         for number in numbers:
             if time:
-                found += timed(libraries, workload, number, turns * TIME_FACTOR)
+                found += timed(libraries, workload, number, turns * TIME_FACTOR, warm_up * TIME_FACTOR)
             for file in [] if time else libraries:
-                found.append(counted(file, workload, number, turns, turn_ns))
+                found.append(counted(file, workload, number, turns, turn_ns, warm_up))
                 if not as_json:
                     print(line_of(found[-1]), flush=True)
     if time and not as_json:
@@ -95,14 +97,14 @@ def driver_command(library: Path, *words: str | int) -> tuple[list[str], dict[st
         "LC_ALL": "C", "LD_BIND_NOW": "1", "LD_PRELOAD": str(library.resolve())}  # fmt: skip
 
 
-def timed(libraries: list[Path], workload: str, threads: int, turns: int) -> list[dict[str, Any]]:
+def timed(libraries: list[Path], workload: str, threads: int, turns: int, warm_up: int) -> list[dict[str, Any]]:
     """The least nanoseconds of an operation that a thread needs with each library, by turns."""
     if workload in ("many", "swap"):
         raise Usage(f"--time cannot run {workload}: its threads share more than a queue with one sender")
     least = {library: float("inf") for library in libraries}
     for _ in range(TIME_RUNS):
         for library in libraries:
-            command, environment = driver_command(library, workload, threads, turns, turns, "time")
+            command, environment = driver_command(library, workload, threads, warm_up, turns, "time")
             done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
             if done.returncode != 0:
                 raise Problem(f"{workload} under {library.name} failed: {done.stderr.strip() or done.returncode}")
@@ -111,9 +113,11 @@ def timed(libraries: list[Path], workload: str, threads: int, turns: int) -> lis
             for library in libraries]
 
 
-def counted(library: Path, workload: str, threads: int, turns: int, turn_ns: int = 1000) -> dict[str, Any]:
+def counted(
+    library: Path, workload: str, threads: int, turns: int, turn_ns: int = 1000, warm_up: int | None = None
+) -> dict[str, Any]:
     """What the model says of one run."""
-    command, environment = driver_command(library, workload, threads, turns, turns, turn_ns)
+    command, environment = driver_command(library, workload, threads, warm_up or turns, turns, turn_ns)
     if shutil.which("valgrind") is None:
         raise Problem("scale needs valgrind; type: sudo apt-get install -y valgrind")
     locks = [f"{name}={offset}" for name, offset in locks_of(library).items()]
