@@ -133,6 +133,9 @@ static int child_start(char **command, bool is_load, pid_t *pid, uint64_t *start
     }
     (void)close(go[0]);
     (void)close(errors[1]);
+    if (!is_load) {
+        perf_open(*pid);
+    }
     *start_ns = measure_now_ns();
     (void)!write(go[1], "", 1);
     (void)close(go[1]);
@@ -360,6 +363,7 @@ static void run_print(FILE *out)
     (void)fprintf(out, ",\"voluntary_switches\":%ld,\"involuntary_switches\":%ld", usage->ru_nvcsw,
                   usage->ru_nivcsw);
     memory_print(out, (uint64_t)usage->ru_maxrss);
+    perf_print(out);
     (void)fputs("}\n", out);
     if (fflush(out) != 0) {
         measure_fail(1, "cannot write the result: %s.", strerror(errno));

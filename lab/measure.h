@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* measure.h: what the parts of the measuring process share: measure.c (processes, the JSON line),
  * measure_options.c (the command line), measure_memory.c (resident memory of the process tree),
+ * measure_perf.c (hardware counters),
  * measure_server.c (when a server is ready). All of it is the one thread's.
  */
 #ifndef LAB_MEASURE_H
@@ -87,5 +88,11 @@ void memory_print(FILE *out, uint64_t maxrss_kib);
 
 /* Whether the program, or anything it started, has a socket that accepts connections. */
 bool server_listens(pid_t program);
+
+/* ---- Hardware counters: user space, of the program and all it starts. ---- */
+
+/* Before the program's exec; they begin to count with it. */
+void perf_open(pid_t program);
+void perf_print(FILE *out);
 
 #endif

@@ -230,6 +230,21 @@ def check_limits(system: System) -> Iterator[Finding]:
         )
 
 
+def check_counters(system: System) -> Iterator[Finding]:
+    paranoid = system.text("proc/sys/kernel/perf_event_paranoid")
+    has_device = any((system.root / "sys/bus/event_source/devices").glob("cpu*"))
+    if not has_device:
+        yield Finding(
+            "counters", "note", "No hardware counters here (usual in virtual machines).",
+            "Instructions are counted with callgrind: --instructions.",
+        )
+    elif paranoid and int(paranoid) > 2:
+        yield Finding(
+            "counters", "note", "Hardware counters are closed to users.",
+            "Type: sudo sysctl kernel.perf_event_paranoid=2",
+        )
+
+
 def check_options_file(system: System) -> Iterator[Finding]:
     if system.text("etc/hakmem.conf"):
         yield Finding(
@@ -249,7 +264,7 @@ def check_valgrind(system: System) -> Iterator[Finding]:
 CHECKS: tuple[Check, ...] = (
     check_cores, check_busy, check_load, check_steal, check_quota, check_governor, check_turbo,
     check_throttling, check_power, check_clock, check_memory, check_swap, check_huge_pages,
-    check_aslr, check_limits, check_options_file, check_valgrind,
+    check_aslr, check_limits, check_counters, check_options_file, check_valgrind,
 )
 
 

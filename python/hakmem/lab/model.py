@@ -90,6 +90,7 @@ class Sample(_Record):
     rss_series: list[list[float]] = field(default_factory=list)  # [[ms, rss_kib], ...]
     load_1min: float = 0.0
     workload: dict[str, Any] | None = None  # the harness's line
+    perf: dict[str, float] | None = None  # hardware counters where the machine has them
     output_sha256: str = ""  # of what a program printed; "" of a bench
     rest: list[list[float]] = field(default_factory=list)
     """After the work: [[seconds, rss_kib, lazyfree_kib], ...]; empty where nothing rests."""

@@ -167,6 +167,7 @@ def shown_arms(summary: Summary) -> list[Arm]:
 class View:
     """What the tables of speed, memory and processor time do not share."""
 
+    anchor: str  # on the page
     heading: str
     best: str  # the word for the reference of a row
     bad: float  # beyond it a cell is red
@@ -185,6 +186,7 @@ class View:
 
 
 SPEED = View(
+    anchor="speed",
     heading="Speed, higher is better",
     best="fastest",
     bad=0.8,
@@ -196,6 +198,7 @@ SPEED = View(
 )
 
 MEMORY = View(
+    anchor="memory",
     heading="Peak memory, lower is better",
     best="leanest",
     bad=1.25,
@@ -207,6 +210,7 @@ MEMORY = View(
 )
 
 CPU = View(
+    anchor="cpu",
     heading="Processor time of programs, lower is better",
     best="thriftiest",
     bad=1.25,

@@ -32,6 +32,8 @@ def test_a_machine_without_faults(tmp_path: Path) -> None:
         "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
         "proc/sys/kernel/randomize_va_space": "2\n",
         "proc/sys/vm/overcommit_memory": "0\n",
+        "proc/sys/kernel/perf_event_paranoid": "2\n",
+        "sys/bus/event_source/devices/cpu/type": "4\n",
         "sys/fs/cgroup/cpu.max": "max 100000\n",
         "proc/cpuinfo": "flags : fpu tsc\n",
     })
