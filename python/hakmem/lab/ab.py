@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""`ab`: two settings or libraries, and one verdict."""
+"""`ab`: two settings or libraries, one verdict, and a record begun before the run."""
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import json
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -15,21 +18,25 @@ from rich.text import Text
 
 from ..words import Parser
 from . import arms as arm_list
-from . import doctor, runner, workloads
+from . import decision_record, doctor, machine, runner, store, workloads
 from .bench import only_session, prepared
 from .common_options import (
     add_force, add_json, add_new, add_program, add_results, add_seed, add_workload, whole,
 )  # fmt: skip
 from .compare import TIMEOUT_S, make_case, rehearse
+from .decision_record import Plan
 from .measure import arm_environment, clean_environment
 from .model import Arm, Case, Session
+from .places import results_directory
 from .problem import Problem, Usage
 from .progress import say
+from .schedule import with_again
 from .tables import plain_table
 from .verdict import ROUNDS, ROUNDS_MAX, Finding, Rules, Verdict, decide, evidence_of, rounds_wanted
 from .wording import interval, parse_percent, percent, signed_percent
 
 PLAIN = "default"
+AUTO = "auto"
 _IGNORED = re.compile(r"hakmem: HAKMEM_(\w+)=(.*) ignored: (.*)")
 SHORT_WORDS = {"INCONCLUSIVE": "unclear"}
 _COLOURS = {"GO": "bold green", "NO-GO": "bold red", "INCONCLUSIVE": "bold yellow"}
@@ -48,6 +55,10 @@ def add_arguments(parser: Parser) -> None:
         help="the smallest change of time that counts; 1%% when not given")
     add("--rounds", metavar="N", type=whole,
         help=f"samples of each arm; {ROUNDS} to {ROUNDS_MAX}, by the noise, when not given")
+    add("--title", metavar="TEXT", default="", help="title of the record")
+    add("--why", metavar="TEXT", default="", help="why b should be better, with a figure")
+    add("--record", metavar="FILE", default="",
+        help=f"a file for the record, or {AUTO}: the next number in docs/decisions")
     add_seed(parser)
     add_results(parser)
     add_new(parser)
@@ -57,13 +68,15 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(
-    a: str, b: str, program: list[str], suite: str, workload: str, min_effect: str, rounds: int | None,
-    seed: int | None, results: Path | None, new: bool, force: bool, as_json: bool,
+    a: str, b: str, program: list[str], suite: str, workload: str, min_effect: str, rounds: int | None, title: str,
+    why: str, record: str, seed: int | None, results: Path | None, new: bool, force: bool, as_json: bool,
 ) -> None:
     """Compares two settings or libraries: is b better than a? GO, NO-GO or INCONCLUSIVE.
 
     Runs the workloads, or your own program, on a, on b and on a again, interleaved.
     """
+    if record and not why:
+        raise Usage("a record needs --why: the reason, with a figure, why b should be better")
     rules = Rules(effect_min=parse_percent(min_effect))
     if rounds is not None and rounds < rules.samples_min:
         raise Usage(f"a verdict needs --rounds {rules.samples_min} or more")
@@ -76,23 +89,40 @@ def run(
     words += [word for name, value in options.items() if value for word in (name, value)]
     words += ["--rounds", str(rounds)] if rounds else []
     words += ["--", *program] if program else []
-    names = both[0].name, both[1].name
+    plan = Plan(
+        title or f"{both[1].name} against {both[0].name}", why or "Nothing was stated beforehand.",
+        words, *both, cases, rounds, rules, _key(cases, both, rounds, seed, rules),
+    )
+    path = _record_path(record, plan, results or results_directory())
     with only_session(force):
         findings = check_fitness(force)
-        if program:
-            rehearse(cases[0], both[0])
-        what = f"{len(cases)} workloads" if len(cases) > 1 else cases[0].name
-        number = rounds or f"{ROUNDS} to {ROUNDS_MAX}"
-        say(f"is {names[1]} better than {names[0]}? {number} rounds of {what}, three runs each")
+        session = _measure(plan, path, seed, results, new, findings)
+    verdict = decide(evidence_of(session, plan.a.name, plan.b.name), rules, *plan.names)
+    decision_record.complete(path, plan, session, verdict)
+    if not record:
+        path = path.rename(path.with_name(f"{session.id}.md"))
+    show(session, verdict, path, as_json)
 
-        def grow(session: Session) -> int:
-            return rounds_wanted(evidence_of(session, *names), rules)
 
-        session = runner.run_session(
-            cases, list(both), rounds or ROUNDS, seed, words, results=results, new=new, findings=findings,
-            grow=None if rounds else grow,
-        )
-    show(session, decide(evidence_of(session, *names), rules, *names), as_json)
+def _measure(
+    plan: Plan, path: Path, seed: int | None, results: Path | None, new: bool,
+    findings: list[dict[str, str]],
+) -> Session:
+    """The record's first part goes to disk before anything is measured."""
+    if plan.cases[0].kind == "program":
+        rehearse(plan.cases[0], plan.a)
+    decision_record.begin(path, plan)
+    what = f"{len(plan.cases)} workloads" if len(plan.cases) > 1 else plan.cases[0].name
+    rounds = f"{plan.rounds}" if plan.rounds else f"{ROUNDS} to {ROUNDS_MAX}"
+    say(f"is {plan.b.name} better than {plan.a.name}? {rounds} rounds of {what}, three runs each")
+
+    def grow(session: Session) -> int:
+        return rounds_wanted(evidence_of(session, *plan.names), plan.rules)
+
+    return runner.run_session(
+        plan.cases, [plan.a, plan.b], plan.rounds or ROUNDS, seed, plan.words, results=results,
+        new=new, findings=findings, grow=None if plan.rounds else grow,
+    )
 
 
 def parse_arms(a: str, b: str) -> tuple[Arm, Arm]:
@@ -165,13 +195,34 @@ def _cases(program: list[str] | None, suite: str, workload: str) -> list[Case]:
     return [one.case.without_rest for one in prepared(chosen)]
 
 
+def _key(
+    cases: Sequence[Case], both: Sequence[Arm], rounds: int | None, seed: int | None, rules: Rules
+) -> str:
+    """Tells the experiment: the session's key and the rules it is judged by."""
+    session = store.session_key(
+        "ab", cases, with_again(both), rounds or store.ROUNDS_GROW, seed, machine.describe()["id"]
+    )
+    text = session + json.dumps(dataclasses.asdict(rules), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+def _record_path(record: str, plan: Plan, results: Path) -> Path:
+    if not record:
+        return results / f"ab-{plan.key}.md"
+    if record != AUTO:
+        return Path(record)
+    begun = decision_record.find_begun(plan.key, decision_record.DIRECTORY)
+    return begun or decision_record.numbered_path(plan.title)
+
+
 # ---- The answer. ----
 
 
-def show(session: Session, verdict: Verdict, as_json: bool) -> None:
+def show(session: Session, verdict: Verdict, record: Path, as_json: bool) -> None:
     """The verdict first; then what it rests on."""
     if as_json:
-        print(json.dumps({"session": session.id, **verdict.to_json()}, indent=1))
+        head = {"session": session.id, "record": str(record)}
+        print(json.dumps({**head, **verdict.to_json()}, indent=1))
         return
     console = Console()
     text = Text(f"{verdict.word}: ", style=_COLOURS[verdict.word])
@@ -182,7 +233,7 @@ def show(session: Session, verdict: Verdict, as_json: bool) -> None:
     for case in verdict.cases:
         if case.reason:
             console.print(Text(f"{case.case}: {case.reason}"), soft_wrap=True)
-    say(f"all samples: {session.id}.jsonl")
+    say(f"the record: {record}")
 
 
 def result_table(verdict: Verdict) -> Table:

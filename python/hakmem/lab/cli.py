@@ -23,7 +23,7 @@ from .problem import Problem, Usage
 COMMANDS = {
     "bench": "measures workloads under several allocators: table, pictures, one HTML page",
     "compare": "measures your own program under several allocators",
-    "ab": "compares two settings or libraries, with a verdict",
+    "ab": "compares two settings or libraries, with a verdict and a record",
     "tune": "searches the settings that suit your own program",
     "peers": "installs and lists the other allocators",
     "doctor": "says what makes measurements on this machine unreliable",

@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: MIT
-"""ab.py: arms, refusals, verdicts."""
+"""ab.py and decision_record.py: arms, refusals, and records begun before the run."""
 
 import dataclasses
+import importlib.util
 import json
+import re
 import signal
+from pathlib import Path
 
 import pytest
 import synthetic
-from hakmem.lab import ab, arms, cli, doctor, runner
+from hakmem.lab import ab, arms, cli, decision_record, doctor, runner
+from hakmem.lab.decision_record import Plan
 from hakmem.lab.model import Arm, Case, Session
-from hakmem.lab.places import BUILD
-from hakmem.lab.problem import Usage
+from hakmem.lab.places import BUILD, ROOT
+from hakmem.lab.problem import Problem, Usage
+from hakmem.lab.verdict import Rules, decide, evidence_of
 
 BAD = [{"level": "bad", "sentence": "The machine burns.", "remedy": "Put it out."}]
 NEEDS_BUILD = pytest.mark.skipif(
@@ -91,10 +96,11 @@ def test_the_library_itself_accepts_options():
     ab.check_options(Arm("hakmem", str(BUILD / "libhakmem.so"), {"HAKMEM_PURGE_DELAY_MS": "0"}))
 
 
-def test_an_unfit_machine_is_refused(fabricated, monkeypatch, capsys):
+def test_an_unfit_machine_is_refused(fabricated, monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(doctor, "fit", lambda: (False, BAD))
     assert run("--b", "bin_bytes=1m") == 1
     assert "not fit for a verdict now: The machine burns." in capsys.readouterr().err
+    assert not list(tmp_path.rglob("*.md"))
     assert run("--b", "bin_bytes=1m", "--force") == 0
 
 
@@ -102,6 +108,7 @@ def test_an_unfit_machine_is_refused(fabricated, monkeypatch, capsys):
     "words,sentence",
     [
         (["--rounds", "8"], "a verdict needs --rounds 9"),
+        (["--record", "auto"], "a record needs --why"),
         (["--min-effect", "much"], "'much' is not a share"),
     ],
 )
@@ -124,6 +131,36 @@ def test_the_verdict_in_words(fabricated, capsys):
     assert max(map(len, output.splitlines()[1:])) <= 80
 
 
+def test_the_question_is_on_disk_before_the_run(fabricated, monkeypatch, tmp_path):
+    def look(*arguments, **options):
+        (record,) = (tmp_path / "data/hakmem/results").glob("ab-*.md")
+        text = record.read_text()
+        assert "Smallest effect that counts: 3.0 % of time" in text
+        assert text.count("Not measured yet.") == 5
+        return measured(*arguments, **options)
+
+    monkeypatch.setattr(runner, "run_session", look)
+    assert run("--b", "bin_bytes=1m", "--min-effect", "3%") == 0
+    assert not list((tmp_path / "data/hakmem/results").glob("ab-*.md"))
+
+
+def test_an_interrupted_run_keeps_what_was_fixed(fabricated, monkeypatch, tmp_path):
+    def stop(*_, **__):
+        raise Problem("stopped", 130)
+
+    record = tmp_path / "record.md"
+    words = ["--b", "bin_bytes=1m", "--why", "It halves the refills.", "--record", str(record)]
+    monkeypatch.setattr(runner, "run_session", stop)
+    assert run(*words) == 130
+    begun = record.read_text().split("## Machine")[0]
+    assert run(*words, "--min-effect", "5%") == 2  # other rules are another experiment
+    monkeypatch.setattr(runner, "run_session", measured)
+    assert run(*words) == 0
+    text = record.read_text()
+    assert text.startswith(begun) and "Not measured yet." not in text
+    assert run(*words) == 2  # what is complete is never written over
+
+
 @NEEDS_BUILD
 def test_a_program_from_end_to_end(monkeypatch, capsys):
     library = BUILD / "libhakmem.so"
@@ -135,7 +172,7 @@ def test_a_program_from_end_to_end(monkeypatch, capsys):
 
 
 @NEEDS_BUILD
-def test_a_noisy_machine_is_measured_longer(monkeypatch, capsys):
+def test_a_noisy_machine_is_measured_longer(monkeypatch, capsys, tmp_path):
     """Until no more rounds are asked for, unless it was told how many."""
     library = BUILD / "libhakmem.so"
     monkeypatch.setattr(arms, "our_arm", lambda: Arm("hakmem", str(library)))
@@ -152,6 +189,7 @@ def test_a_noisy_machine_is_measured_longer(monkeypatch, capsys):
     said = capsys.readouterr()
     assert json.loads(said.out)["cases"][0]["cost"]["rounds"] == 12
     assert "asks for 12 rounds instead of 9" in said.err
+    assert "12 rounds. Raw file" in Path(json.loads(said.out)["record"]).read_text()
     assert asked == [9, 12]
     assert run(*words, "--rounds", "10", "--", "true") == 0
     assert json.loads(capsys.readouterr().out)["cases"][0]["cost"]["rounds"] == 10
@@ -169,3 +207,55 @@ def test_a_polite_kill_is_an_interrupt(fabricated, monkeypatch, number):
         assert signal.getsignal(number) == signal.SIG_IGN
     finally:
         signal.signal(number, before)
+
+
+def plan(**changes) -> Plan:
+    values = dict(
+        title="Bins of a megabyte", why="Refills are 3 % of the instructions.",
+        words=["ab", "--b", "bin_bytes=1m"], a=Arm("hakmem"), b=Arm("hakmem bin_bytes=1m"),
+        cases=[Case("one", ["/one"]), Case("a | b", ["/two"])], rounds=25, rules=Rules(),
+        key="0123456789",
+    )  # fmt: skip
+    return Plan(**{**values, **changes})
+
+
+def completed(path: Path, factor: float, **changes) -> str:
+    one = plan(**changes)
+    decision_record.begin(path, one)
+    session = measured(one.cases, [one.a, one.b], 25, 1, [], factor=factor)
+    verdict = decide(evidence_of(session, *one.names), Rules(resamples=499), *one.names)
+    decision_record.complete(path, one, session, verdict)
+    return path.read_text()
+
+
+@pytest.mark.parametrize("factor,word", [(0.95, "GO"), (1.0, "INCONCLUSIVE"), (1.05, "NO-GO")])
+def test_a_record_is_whole(tmp_path, factor, word):
+    text = completed(tmp_path / "record.md", factor)
+    decision = text.split("## Decision\n\n")[1]
+    assert decision.startswith(f"{word}: ")
+    assert "| a \\| b | " in text
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert {row.replace("\\|", "").count("|") for row in rows} == {10}
+    assert "25 rounds. Raw file: 20261121T100000Z-ab-1m.jsonl" in text
+
+
+def test_records_get_the_next_number(tmp_path):
+    assert decision_record.numbered_path("First, of all!", tmp_path).name == "0001-first-of-all.md"
+    (tmp_path / "0007-other.md").write_text("")
+    assert decision_record.numbered_path("Second", tmp_path).name == "0008-second.md"
+    with pytest.raises(Usage, match="needs a --title"):
+        decision_record.numbered_path("...", tmp_path)
+
+
+def test_the_check_of_documents_accepts_a_record(tmp_path):
+    """The sections and the length of lines that tools/check_docs.py asks of an experiment."""
+    spec = importlib.util.spec_from_file_location("check_docs", ROOT / "tools/check_docs.py")
+    check_docs = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(check_docs)
+    folder = tmp_path / "docs/decisions"
+    folder.mkdir(parents=True)
+    text = completed(folder / "0001-bins.md", 0.95, why="Refills are 3 % of `the work`. " * 20)
+    assert check_docs.check_records(tmp_path) == []
+    long = [line for line in text.splitlines() if len(line) > check_docs.LINE_MAX]
+    assert all(line.startswith("|") for line in long)
+    assert not re.search(r"`the\n", text)
