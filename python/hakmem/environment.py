@@ -19,6 +19,7 @@ USAGES = {
     "compare": "[--load COMMAND] -- PROGRAM [ARGUMENT...]",
     "ab": "[--a NAME=VALUE] --b NAME=VALUE [-- PROGRAM [ARGUMENT...]]",
     "tune": "[--minutes N] [--goal time|memory|both] [--load COMMAND] -- PROGRAM [ARGUMENT...]",
+    "score": "[--json]",
     "peers": "install [NAME...] | list | add NAME LIBRARY | remove NAME...",
     "doctor": "[--json]",
 }
@@ -98,7 +99,7 @@ def run_lab(words):
     else:
         python = interpreter(name)
         build = place("build")
-        if name not in ("doctor", "peers"):
+        if name not in ("doctor", "peers", "score"):
             build_lab(build)
     # What workloads and peers need is installed by the laboratory itself.
     os.environ.update(LABORATORY_INSTALL=mode["install"], LABORATORY_ROOT=str(ROOT), LABORATORY_BUILD=str(build))

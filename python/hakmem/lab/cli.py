@@ -25,6 +25,7 @@ COMMANDS = {
     "compare": "measures your own program under several allocators",
     "ab": "compares two settings or libraries, with a verdict and a record",
     "tune": "searches the settings that suit your own program",
+    "score": "says where hakmem stands, from stored results",
     "peers": "installs and lists the other allocators",
     "doctor": "says what makes measurements on this machine unreliable",
 }

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: MIT
+"""scorecard.py and score.py: milestones and bars from sessions whose truth is known."""
+
+import dataclasses
+import io
+import json
+from pathlib import Path
+
+import pytest
+import synthetic
+from hakmem.lab import score
+from hakmem.lab.model import Session
+from hakmem.lab.problem import Problem
+from hakmem.lab.scorecard import highest, make_cards
+from hakmem.lab.store import Store
+from rich.console import Console
+
+PEERS = {"glibc": (2.0, 1.0), "mimalloc 3": (1.0, 1.5), "jemalloc": (0.8, 2.0)}
+BUILT = score.Built("", "", "fab0fab0")
+
+
+def measured(cost: float, memory: float = 1.0, names=("replace_400",), **changes) -> Session:
+    session = synthetic.session(
+        names, {"hakmem": (cost, memory), **PEERS}, spread=changes.pop("spread", 0.0), vary=False
+    )
+    return dataclasses.replace(session, **changes)
+
+
+@pytest.mark.parametrize(
+    ("cost", "memory", "reached"),
+    [
+        (2.5, 0.9, ""),  # 40 % of mimalloc 3
+        (1.9, 0.9, "M1"),  # 53 %
+        (1.2, 0.9, "M2"),  # 83 %
+        (0.9, 0.9, "M3"),  # faster than mimalloc 3, slower than jemalloc
+        (0.7, 1.1, "M4"),  # fastest of all, not the leanest
+        (0.7, 0.9, "M5"),
+    ],
+)
+def test_the_highest_milestone(cost: float, memory: float, reached: str):
+    (card,) = make_cards([measured(cost, memory)])
+    assert highest(card.scores) == reached
+    assert card.scores[0].milestone == reached
+    values = {milestone.name: milestone.reached for milestone in card.milestones}
+    assert list(values) == ["M1", "M2", "M3", "M4", "M5"]
+
+
+def test_milestones_are_geometric_means_and_name_the_worst():
+    quick = measured(0.5, names=["replace_400"])
+    slow = measured(1.6, names=["replace_20000"], id="other")
+    (card,) = make_cards([quick, slow])
+    # Against the fastest peer: 1.6 and 0.5, the mean of which is 0.894.
+    assert card.milestones[3].value == "89.4 % (89.4 to 89.4)"
+    assert card.milestones[3].worst == "worst replace_20000 0.50"
+    assert not card.milestones[3].reached and card.milestones[2].reached
+
+
+def test_the_latest_session_of_each_workload_and_machine_counts():
+    old = measured(2.5, names=["replace_400", "larson_1"], created="2026-01-01T00:00:00Z", id="old")
+    new = measured(0.7, created="2026-02-01T00:00:00Z", id="new")
+    elsewhere = measured(1.9, created="2026-03-01T00:00:00Z", machine={"id": "else"}, id="else")
+    cards = {card.machine["id"]: card for card in make_cards([new, elsewhere, old])}
+    assert {s.case: s.session for s in cards["fab0fab0"].scores} == {
+        "replace_400": "new", "larson_1": "old",
+    }  # fmt: skip
+    assert [s.session for s in cards["else"].scores] == ["else"]
+
+
+def test_too_few_runs_or_no_rival_do_not_count():
+    few = synthetic.session(["replace_400"], {"hakmem": (1, 1), **PEERS}, rounds=2)
+    no_rival = synthetic.session(["replace_400"], {"hakmem": (1, 1), "glibc": (2, 1)})
+    assert make_cards([few, no_rival]) == []
+
+
+def test_benchmark_bars_row_by_row():
+    names = ["random_mixed_400", "replace_400", "comprehensive_lifo_16", "startup"]
+    (card,) = make_cards([measured(0.75, 1.0, names)])
+    bars = {(bar.letter, bar.case): bar for bar in card.bars}
+    assert bars["c", "random_mixed_400"].value == pytest.approx(1 / 0.75)
+    assert bars["c", "random_mixed_400"].met and not bars["c", "random_mixed_400"].is_partial
+    replace = bars["c", "replace_400"]  # 1.07 times jemalloc, where 1.15 is wanted
+    assert (replace.against, replace.met, replace.certain) == ("jemalloc", False, True)
+    assert replace.is_partial and "3 of 5" in replace.meaning
+    assert bars["e", "comprehensive_lifo_16"].met
+    assert bars["d", "larson_16"].met is None
+    assert bars["f", "replace_400"].value == pytest.approx(1 / 1.5, rel=1e-3)
+    assert bars["f", "startup"].value == pytest.approx(0.0) and bars["f", "startup"].met
+
+
+def test_a_bar_within_the_interval_is_not_certain():
+    allocators = {"hakmem": (1.0, 1.0), "mimalloc 3": (1.0, 1.0)}
+    session = synthetic.session(["larson_1"], allocators, spread=0.02, vary=False)
+    (card,) = make_cards([session])
+    bar = next(bar for bar in card.bars if bar.case == "larson_1" and bar.letter == "d")
+    assert bar.low < 1 < bar.high and bar.certain is False
+
+
+def test_results_of_another_build_are_marked():
+    (card,) = make_cards([measured(0.7)])
+    one = card.scores[0]
+    assert score.staleness(one, BUILT).startswith("no library is built")
+    assert score.staleness(one, score.Built("x", one.library, "")) == ""
+    assert "another build" in score.staleness(one, score.Built(one.commit + "+", "f00", ""))
+    assert "commit abc" in score.staleness(one, score.Built("abc", "f00", ""))
+
+
+def shown(session: Session, width: int) -> str:
+    text = io.StringIO()
+    console = Console(file=text, width=width, no_color=True)
+    for part in score.card_parts(make_cards([session])[0], BUILT):
+        console.print(part)
+    return text.getvalue()
+
+
+def store(session: Session, directory: Path) -> Path:
+    samples, session.samples = session.samples, []
+    with Store.create(directory, "bench", "0123456789", session) as file:
+        for sample in samples:
+            file.add_sample(sample)
+        return file.path
+
+
+def test_the_command_reads_stored_sessions(tmp_path: Path, capsys, monkeypatch):
+    monkeypatch.setattr(score, "find_built", lambda: BUILT)
+    path = store(measured(0.7, 0.9), tmp_path)
+    (tmp_path / "20270101T000000Z-bench-damaged.jsonl").write_text("nonsense\n")
+    score.run(results=tmp_path, session=None, as_json=True)
+    output = capsys.readouterr()
+    (card,) = json.loads(output.out)
+    assert card["scores"][0]["milestone"] == "M5" and card["scores"][0]["stale"]
+    assert "is not part of a session" in output.err
+    score.run(results=None, session=path, as_json=False)
+    assert "reached" in capsys.readouterr().out
+
+
+def test_nothing_stored_is_one_sentence(tmp_path: Path):
+    with pytest.raises(Problem, match="type: ./hakmem peers install"):
+        score.run(results=tmp_path, session=None, as_json=False)
+    with pytest.raises(Problem, match="there is no folder"):
+        score.run(results=tmp_path / "none", session=None, as_json=False)
+
+
+def programs(cost: float, memory: float, peak: float = 1.0) -> Session:
+    """Two programs and a server, which is none of them."""
+    one = synthetic.session(
+        ["python", "z3", "redis_idle"],
+        {"hakmem": (cost, memory), "glibc": (1.0, peak), "mimalloc 3": (1.1, 2.0)},
+        spread=0.0, vary=False, kind="program",
+    )  # fmt: skip
+    one.cases[2] = dataclasses.replace(one.cases[2], load=["load"])
+    return one
+
+
+def test_programs_are_judged_by_processor_time_and_peak():
+    (card,) = make_cards([programs(0.97, 1.06)])
+    mean, worst, peak = card.program_bars
+    assert mean.case == "mean of 2 programs" and worst.case.startswith("worst, ")
+    assert mean.value == pytest.approx(0.97) and mean.met and worst.met
+    assert peak.value == pytest.approx(1.06, rel=1e-3) and not peak.met
+    assert [score.case for score in card.scores if score.cpu is None] == ["redis_idle"]
+    (slow,) = make_cards([programs(1.06, 1.0)])
+    assert [bar.met for bar in slow.program_bars] == [False, False, True]
+    assert make_cards([measured(0.7)])[0].program_bars == []
