@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 # hakmem_lab.cmake: lab/measure, the small process that runs and measures one program; lab/load, which loads a server;
-# lab/scale and lab/scale_model, which count the cache lines that many processors would exchange. hakmem_lab builds all that measuring needs.
+# lab/paths, which takes one path of the allocator at a time (./hakmem cost); lab/scale and lab/scale_model, which count
+# the cache lines that many processors would exchange. hakmem_lab builds all that measuring needs.
 
 add_custom_target(hakmem_lab)
 add_dependencies(hakmem_lab hakmem_libraries hakmem_secure)
@@ -29,6 +30,8 @@ file(GLOB measure_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/lab/measure*.
 hakmem_add_lab_program(measure "${measure_sources}")
 file(GLOB load_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/lab/load*.c")
 hakmem_add_lab_program(load "${load_sources}" m)
+file(GLOB path_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/lab/paths/*.c")
+hakmem_add_lab_program(paths "${path_sources}" hakmem_shared hakmem_no_builtin Threads::Threads)
 file(GLOB scale_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/lab/scale/*.c")
 hakmem_add_lab_program(scale "${scale_sources}" hakmem_no_builtin Threads::Threads ${CMAKE_DL_LIBS} -Wl,--export-dynamic)
 file(GLOB scale_model_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/lab/scale/*.cc")

@@ -4,7 +4,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
-LAB_COMMANDS = ("bench", "compare", "ab", "tune", "score", "peers", "doctor")
+LAB_COMMANDS = ("bench", "compare", "ab", "tune", "score", "peers", "doctor", "cost")
 
 QUESTIONS = ("--need", "--build", "--link", "--peer")  # of the launcher and of hakmem-run
 

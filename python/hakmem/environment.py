@@ -22,6 +22,7 @@ USAGES = {
     "score": "[--json]",
     "peers": "install [NAME...] | list | add NAME LIBRARY | remove NAME...",
     "doctor": "[--json]",
+    "cost": "[--json]",
 }
 
 

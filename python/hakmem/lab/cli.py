@@ -28,6 +28,7 @@ COMMANDS = {
     "score": "says where hakmem stands, from stored results",
     "peers": "installs and lists the other allocators",
     "doctor": "says what makes measurements on this machine unreliable",
+    "cost": "holds the predicted cost of each path against the measured one",
 }
 INNER = ("scale",)  # python -m hakmem.lab NAME, for who works on hakmem itself
 STATUS_FAILED, STATUS_USAGE, STATUS_INTERRUPTED = 1, 2, 130

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: MIT
+"""What a path really costs: lab/paths run by itself, under callgrind and under lackey.
+
+By itself: the library's counters say that the path was taken, getrusage counts page faults, the
+time stamp counter times. callgrind counts instructions and locked instructions of each batch
+alone, exactly, whatever else the machine does; the median batch stands for all, since every 64th
+slow operation ticks, which is a path of its own. lackey prints every load and store, so that the
+cache lines of one operation can be counted; the driver's own data and the stack are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .problem import Problem
+
+MEASURED = "paths_measured"
+"""The driver's function that runs a batch (lab/paths/paths_modes.c)."""
+
+LINE_BYTES = 64
+STACK_BYTES = 8 << 20
+LIMIT_S = 600.0
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Of one operation; None where valgrind is missing."""
+
+    counters: dict[str, float]
+    syscalls: float
+    faults: float
+    instructions: float | None = None
+    atomics: float | None = None
+    lines: float | None = None
+    functions: dict[str, float] | None = None
+
+
+class Driver:
+    """lab/paths, and the environment each of its paths needs."""
+
+    def __init__(self, program: Path) -> None:
+        if not program.exists():
+            raise Problem(f"{program} is not there; type: ./hakmem build --all")
+        self.program = program
+        listed = json.loads(self._run([str(program), "--list"], {}))
+        self.environments: dict[str, dict[str, str]] = {
+            entry["path"]: entry["environment"] for entry in listed
+        }
+
+    def check(self, path: str, rounds: int) -> dict[str, Any]:
+        return self._mode([], "check", path, rounds)
+
+    def time(self, path: str, rounds: int) -> dict[str, Any]:
+        return self._mode([], "time", path, rounds)
+
+    def machine(self) -> dict[str, float]:
+        """The constants of the machine model, as far as they can be measured here."""
+        return json.loads(self._run([str(self.program), "machine"], {}))
+
+    def callgrind(self, path: str, rounds: int, folder: Path) -> dict[str, dict[str, float]]:
+        """Instructions (Ir) and locked instructions (Ge) of an operation of the median batch, by
+        function."""
+        out = folder / f"{path}.callgrind"
+        said = self._mode(
+            ["valgrind", "-q", "--tool=callgrind", f"--callgrind-out-file={out}",
+             f"--toggle-collect={MEASURED}", f"--dump-after={MEASURED}", "--combine-dumps=yes",
+             "--collect-bus=yes", "--compress-strings=no", "--compress-pos=no"],
+            "run", path, rounds,
+        )
+        with out.open() as lines:
+            batches = self_costs(lines)
+        operations = said["operations"] / len(batches)
+        return {
+            name: {event: cost / operations for event, cost in costs.items()}
+            for name, costs in median_batch(batches).items()
+        }
+
+    def lackey(self, path: str, rounds: int, folder: Path) -> list[int]:
+        """How many cache lines each operation touched."""
+        out = folder / f"{path}.lackey"
+        said = self._mode(
+            ["valgrind", "-q", "--tool=lackey", "--trace-mem=yes", f"--log-file={out}"],
+            "run", path, rounds,
+        )
+        try:
+            with out.open("rb") as lines:
+                return touched_lines(lines, said)
+        finally:
+            out.unlink()
+
+    def _mode(self, prefix: Sequence[str], mode: str, path: str, rounds: int) -> dict[str, Any]:
+        words = [*prefix, str(self.program), mode, path, str(rounds)]
+        return json.loads(self._run(words, self.environments[path]))
+
+    def _run(self, words: Sequence[str], extra: dict[str, str]) -> str:
+        """A bare environment: neither the caller's options nor its size shall matter."""
+        environment = {"PATH": "/usr/bin:/bin:/usr/local/bin", "LC_ALL": "C", "LD_BIND_NOW": "1"}
+        name = Path(words[0]).name
+        try:
+            done = subprocess.run(
+                words, env=environment | extra, capture_output=True, text=True, check=False,
+                stdin=subprocess.DEVNULL, timeout=LIMIT_S,
+            )
+        except OSError as error:
+            raise Problem(f"{name} cannot be run: {error.strerror}") from error
+        except subprocess.TimeoutExpired as error:
+            raise Problem(f"{name} did not end within {LIMIT_S:.0f} s") from error
+        if done.returncode != 0:
+            said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+            raise Problem(f"{name} failed with status {done.returncode}: {said}")
+        return done.stdout
+
+
+def has_valgrind() -> bool:
+    return shutil.which("valgrind") is not None
+
+
+def count(
+    driver: Driver, path: str, rounds: int, rounds_traced: int, folder: Path | None
+) -> Counts:
+    """All but time. Without a folder for valgrind's files: what the driver can say alone."""
+    checked = driver.check(path, rounds)
+    operations = checked["operations"]
+    counts = Counts(
+        counters={name: value / operations for name, value in checked["counters"].items()},
+        syscalls=sum(checked["calls"].values()) / operations,
+        faults=checked["faults"] / operations,
+    )
+    if folder is None:
+        return counts
+    functions = driver.callgrind(path, rounds, folder)
+    return Counts(
+        counts.counters, counts.syscalls, counts.faults,
+        instructions=sum(costs.get("Ir", 0.0) for costs in functions.values()),
+        atomics=sum(costs.get("Ge", 0.0) for costs in functions.values()),
+        lines=statistics.median(driver.lackey(path, rounds_traced, folder)),
+        functions={name: costs["Ir"] for name, costs in functions.items() if costs.get("Ir")},
+    )
+
+
+def self_costs(lines: Iterable[str]) -> list[dict[str, dict[str, int]]]:
+    """Of a callgrind file, by batch: what each function itself cost, but for the driver's own.
+
+    A cost line is a position and numbers in the order of `events`; the one behind `calls=` says
+    what the called function cost and would count it twice. Each batch is a part of the file; the
+    last part, of the program's end, is empty.
+    """
+    batches: list[dict[str, dict[str, int]]] = []
+    events: list[str] = []
+    function = ""
+    is_call = False
+    for line in lines:
+        key, equals, value = line.strip().partition("=")
+        if line.startswith("part:"):
+            batches.append({})
+        elif line.startswith("events:"):
+            events = line.split()[1:]
+        elif equals:
+            function = value if key == "fn" else function
+            is_call = key == "calls"
+        elif line[:1].isdigit():
+            if not is_call and function != MEASURED:
+                entry = batches[-1].setdefault(function, dict.fromkeys(events, 0))
+                # trailing zeros may be left out
+                for event, number in zip(events, line.split()[1:], strict=False):
+                    entry[event] += int(number)
+            is_call = False
+    batches = [batch for batch in batches if batch]
+    if not batches:
+        raise Problem("valgrind wrote no costs")
+    return batches
+
+
+def median_batch(batches: Sequence[dict[str, dict[str, int]]]) -> dict[str, dict[str, int]]:
+    """By instructions; of two in the middle the lower one."""
+
+    def instructions(batch: dict[str, dict[str, int]]) -> int:
+        return sum(costs["Ir"] for costs in batch.values())
+
+    return sorted(batches, key=instructions)[(len(batches) - 1) // 2]
+
+
+def touched_lines(trace: Iterable[bytes], said: dict[str, Any]) -> list[int]:
+    """Distinct cache lines of each operation in a trace of lackey, without driver and stack.
+
+    A data access is " L 1ffe,8" (S: store, M: both), an instruction starts with I. The driver
+    stores to the first mark before each operation and to the second after the last of a batch.
+    """
+    image_low, image_high = said["image"]
+    stack_low, stack_high = said["stack"] - STACK_BYTES, said["stack"] + STACK_BYTES
+    touched: list[set[int]] = []
+    current: set[int] | None = None
+    for line in trace:
+        if not line.startswith(b" "):
+            continue
+        place, _, size = line[3:].partition(b",")
+        address = int(place, 16)
+        if address == said["mark_operation"]:
+            current = set()
+            touched.append(current)
+        elif address == said["mark_end"]:
+            current = None
+        elif current is not None and not (
+            image_low <= address < image_high or stack_low <= address < stack_high
+        ):
+            last = address + int(size) - 1
+            current.update(range(address // LINE_BYTES, last // LINE_BYTES + 1))
+    if not touched:
+        raise Problem("valgrind's trace shows no operation")
+    return [len(lines) for lines in touched]

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: MIT
+"""cost: the arithmetic of the model, the readers of valgrind's files, and the driver itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import subprocess
+from pathlib import Path as FilePath
+
+import pytest
+
+from hakmem.lab import cli, cost, cost_measure, cost_model
+from hakmem.lab.cost_measure import Driver
+from hakmem.lab.cost_model import Machine, Model, Part, Path
+from hakmem.lab.problem import Problem
+
+MACHINE = Machine(
+    instructions_per_cycle=4, near_cycles=5, l2_cycles=10, far_cycles=100, atomic_cycles=20,
+    bytes_per_cycle=32, syscall_ns=200, map_ns=1000, fault_ns=500,
+)
+TOLERANCE = {
+    "instructions": 0.25, "lines": 0.25, "atomics": 0.1, "syscalls": 0.1, "faults": 0.1,
+    "cycles": 2, "machine": 1.5,
+}
+PARTS = {
+    "first": Part("r", instructions=40, lines=("a", "b"), atomics=1),
+    "second": Part("r", instructions=10, lines=("b", "c")),
+    "step": Part("r", instructions=2, lines_each=1),
+    "store": Part("r", stored_each=1, repeated=7),
+    "guarded": Part("r", instructions=10, atomics=1, locked=2),
+    "map": Part("r", syscalls=1, maps=1, faults=2),
+}
+
+TRIES = 20
+"""A driver that is off the processor for 50 ms ticks early, and so takes another path than it
+should. It is started again; one that never takes the path fails all the same."""
+
+needs_driver = pytest.mark.skipif(not cost.DRIVER.exists(), reason="lab/paths is not built")
+needs_valgrind = pytest.mark.skipif(shutil.which("valgrind") is None, reason="no valgrind")
+
+
+def model_of(**paths: Path) -> Model:
+    return Model(MACHINE, TOLERANCE, PARTS, paths)
+
+
+def predict(**fields) -> dict[str, float]:
+    path = Path(name="p", title="t", counters={}, **fields)
+    return cost_model.predict(model_of(p=path), MACHINE, path, cycles_per_ns=2.0)
+
+
+# ---- The model. ----
+
+
+def test_parts_add_up_and_shared_lines_count_once():
+    total = predict(parts={"first": 1, "second": 2})
+    assert total["instructions"] == 60
+    assert total["lines"] == 3  # a, b, c
+    assert total["atomics"] == 1
+    assert total["cycles"] == 60 / 4 + 20
+
+
+def test_locks_are_plain_stores_until_there_is_a_second_thread():
+    assert predict(parts={"guarded": 3})["atomics"] == 3
+    total = predict(parts={"guarded": 3}, threads=2)
+    assert total["atomics"] == 9
+    assert total["cycles"] == 30 / 4 + 9 * 20
+
+
+def test_steps_of_a_walk_wait_for_each_other_and_stores_for_nobody():
+    assert predict(parts={"step": 8})["cycles"] == 16 / 4 + 8 * 5
+    stores = predict(parts={"store": 3})
+    assert (stores["lines"], stores["cycles"]) == (3, 0)
+    assert stores["instructions"] == 21  # as valgrind counts them
+
+
+def test_the_kernel_costs_nanoseconds():
+    total = predict(parts={"map": 1}, bytes=64)
+    assert (total["syscalls"], total["faults"]) == (1, 2)
+    assert total["cycles"] == 64 / 32 + (200 + 1000 + 2 * 500) * 2.0
+
+
+@pytest.mark.parametrize(
+    ("quantity", "predicted", "measured", "wrong"),
+    [
+        ("instructions", 100, 125, False), ("instructions", 100, 126, True),
+        ("instructions", 4, 10, False), ("instructions", 4, 11, True),  # never below 6
+        ("lines", 4, 6, False), ("lines", 4, 7, True),
+        ("atomics", 2, 2.05, False), ("atomics", 2, 3, True),
+        ("syscalls", 0, 1, True), ("faults", 1, 1.09, False),
+        ("cycles", 50, 100, False), ("cycles", 50, 101, True), ("cycles", 50, 24, True),
+    ],
+)
+def test_what_contradicts_a_belief(quantity, predicted, measured, wrong):
+    assert cost_model.is_wrong(quantity, predicted, measured, TOLERANCE[quantity]) is wrong
+
+
+def test_the_measured_machine_replaces_the_believed_one_where_it_is_known():
+    here = cost_model.measured_machine(
+        MACHINE, {"atomic_cycles": 31.0, "far_cycles": 0.0, "cycles_per_ns": 2.6}
+    )
+    assert here == dataclasses.replace(MACHINE, atomic_cycles=31.0)
+    beliefs = cost_model.judge_machine(model_of(), here)
+    assert list(beliefs) == ["atomic_cycles"] and beliefs["atomic_cycles"].is_wrong
+
+
+def test_the_beliefs_are_whole():
+    model = cost_model.load(cost.MODEL)
+    used = {name for path in model.paths.values() for name in path.parts}
+    assert used == set(model.parts)
+    assert all(part.reason for part in model.parts.values())
+    assert set(model.tolerance) == {*cost_model.QUANTITIES, "machine"}
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (lambda text: text + "]", "is not a cost model"),
+        (lambda text: text.replace("near_cycles = 4", "neer_cycles = 4"), "is not a cost model"),
+        (lambda text: text.replace("{ malloc_hit = 1 }", "{ no_part = 1 }", 1), "no_part"),
+    ],
+)
+def test_a_broken_model_is_one_sentence(tmp_path, edit, said):
+    file = tmp_path / "model.toml"
+    file.write_text(edit(cost.MODEL.read_text()))
+    with pytest.raises(Problem, match=said):
+        cost_model.load(file)
+    with pytest.raises(Problem, match="cannot be read"):
+        cost_model.load(tmp_path / "none.toml")
+
+
+# ---- Valgrind's files. ----
+
+CALLGRIND = """\
+# callgrind format
+part: 1
+events: Ir Ge
+fl=a.c
+fn=paths_measured
+10 100 0
+cfn=malloc
+calls=2 5
+11 60 4
++1 7
+fn=malloc
+5 20
+6 12 1
+fn=slow
+9 28 3
+totals: 160 4
+part: 2
+events: Ir Ge
+fn=paths_measured
+10 100 0
+cfn=malloc
+calls=2 5
+11 33 0
+fn=malloc
+5 33
+totals: 133 0
+part: 3
+desc: Trigger: Program termination
+events: Ir Ge
+totals: 0
+"""
+
+
+def test_callgrind_costs_are_the_functions_own():
+    assert cost_measure.self_costs(CALLGRIND.splitlines()) == [
+        {"malloc": {"Ir": 32, "Ge": 1}, "slow": {"Ir": 28, "Ge": 3}},
+        {"malloc": {"Ir": 33, "Ge": 0}},
+    ]
+    with pytest.raises(Problem):
+        cost_measure.self_costs([])
+
+
+def test_lines_are_counted_between_the_marks():
+    said = {"mark_operation": 0x5000, "mark_end": 0x5008, "image": [0x4000, 0x6000],
+            "stack": 0x1FFF000000}
+    trace = b"""\
+I  7000,3
+ L 9000,8
+ S 5000,8
+ L 9000,8
+ S 9008,8
+ M 90fc,8
+ L 4100,8
+ S 1ffeffff00,8
+ S 5000,8
+ S 5008,8
+ L a000,8
+"""
+    # 0x9000 and 0x9008 share a line, 0x90fc crosses into the next
+    assert cost_measure.touched_lines(trace.splitlines(), said) == [3, 0]
+    with pytest.raises(Problem):
+        cost_measure.touched_lines([], said)
+
+
+# ---- The driver and the command. ----
+
+
+@needs_driver
+def test_the_driver_knows_the_paths_of_the_model():
+    assert set(Driver(cost.DRIVER).environments) == set(cost_model.load(cost.MODEL).paths)
+
+
+@needs_driver
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [(["run", "no_such_path", "5"], 2), (["run", "malloc_hit", "0"], 2), (["run"], 2),
+     (["run", "malloc_hit", "5"], 2)],  # the last: the environment is not set
+)
+def test_the_driver_refuses_with_a_sentence(words, status):
+    done = subprocess.run([cost.DRIVER, *words], capture_output=True, text=True, env={})
+    assert done.returncode == status
+    assert done.stderr.startswith("paths: ") and done.stderr.count("\n") == 1
+
+
+@needs_driver
+def test_every_path_is_taken_as_often_as_claimed():
+    driver, model = Driver(cost.DRIVER), cost_model.load(cost.MODEL)
+    for name, path in model.paths.items():
+        for tries in range(TRIES):
+            try:
+                counts = cost_measure.count(driver, name, 16, 3, folder=None)
+                strays = cost_model.stray_counters(path.counters, counts.counters)
+            except Problem:
+                if tries == TRIES - 1:
+                    raise
+                continue
+            if strays == {}:
+                break
+        assert strays == {}, name
+
+
+def test_bad_input_is_one_sentence(monkeypatch, capsys):
+    assert cli.main(["cost", "--paths", "nothing_*"]) == 2
+    assert "no path is called 'nothing_*'" in capsys.readouterr().err
+    monkeypatch.setattr(cost, "DRIVER", FilePath("/nonexistent/paths"))
+    assert cli.main(["cost"]) == 1
+    said = capsys.readouterr().err
+    assert "type: ./hakmem build" in said and said.count("\n") == 1
