@@ -163,9 +163,6 @@ _Noreturn static void help_print(void)
         dprintf(STDOUT_FILENO, "  %-14s %s: %s (default %s)\n", argument->name, argument->meaning,
                 range, value);
     }
-    for (size_t i = 0; i < workload->flag_count; i++) {
-        dprintf(STDOUT_FILENO, "  %-14s %s\n", workload->flags[i].name, workload->flags[i].meaning);
-    }
     dprintf(
         STDOUT_FILENO,
         "  --threads N    threads that run it at once: 1 to %d\n"
@@ -216,12 +213,6 @@ static void option_read(char **argv, int *at)
 {
     const char *text = argv[*at];
     const char *value;
-    for (size_t i = 0; i < bench.workload->flag_count; i++) {
-        if (strcmp(text, bench.workload->flags[i].name) == 0) {
-            bench.workload->flags[i].is_set = true;
-            return;
-        }
-    }
     if (strcmp(text, "--smoke") == 0) {
         bench.is_smoke = true;
     } else if (strcmp(text, "--latency") == 0) {

@@ -72,20 +72,11 @@ struct bench_argument {
     bool is_given;
 };
 
-/* One option without a value, such as --sized. */
-struct bench_flag {
-    const char *name;
-    const char *meaning;
-    bool is_set;
-};
-
 struct bench_workload {
     const char *name;
     const char *summary; /* one sentence for --help */
     struct bench_argument *arguments;
     size_t argument_count;
-    struct bench_flag *flags; /* may be NULL */
-    size_t flag_count;
 };
 
 /* Reads the command line into the tables, answers --help, checks --expect; may end there. */

@@ -216,11 +216,6 @@ static void line_put_arguments(void)
         line_put("%s\"%s\":%s", comma, workload->arguments[i].name, value);
         comma = ",";
     }
-    for (size_t i = 0; i < workload->flag_count; i++) {
-        line_put("%s\"%s\":%s", comma, workload->flags[i].name + 2,
-                 workload->flags[i].is_set ? "true" : "false");
-        comma = ",";
-    }
     line_put("}");
 }
 

@@ -12,16 +12,12 @@
  *
  * Does not show: threads that free each other's objects while both run, objects that are read
  * again, sizes that depend on lifetime. With few ROUNDS it measures the creation of threads as
- * much as the allocator. --sized frees through C23's free_sized where the allocator has it
- * ("freed_by" in the result says).
+ * much as the allocator.
  */
 #include "harness.h"
 
 #include <semaphore.h>
 #include <stdatomic.h>
-
-/* C23; absent from glibc 2.36, hence weak: NULL unless an allocator brings it. */
-extern void free_sized(void *block, size_t size) __attribute__((weak));
 
 enum { SLEEP, MIN, MAX, BLOCKS, ROUNDS, SEED, THREADS, ARGUMENT_COUNT };
 
@@ -71,17 +67,11 @@ static struct bench_argument arguments[ARGUMENT_COUNT] = {
                  .max = BENCH_THREADS_MAX},
 };
 
-static struct bench_flag flags[] = {
-    {.name = "--sized", .meaning = "free with free_sized, where the allocator has it"},
-};
-
 static const struct bench_workload workload = {
     .name = "larson",
     .summary = "Threads replace random blocks, then leave them to a successor and end.",
     .arguments = arguments,
     .argument_count = ARGUMENT_COUNT,
-    .flags = flags,
-    .flag_count = sizeof flags / sizeof flags[0],
 };
 
 /* What a thread leaves to its successor. One thread at a time owns it; pthread_create, and at the
@@ -89,7 +79,6 @@ static const struct bench_workload workload = {
 struct lane {
     struct bench_thread *record;
     unsigned char **blocks;
-    uint32_t *sizes; /* only with --sized, else NULL */
     uint32_t random;
     uint64_t thread_count;
     pthread_t predecessor; /* to be joined, if thread_count > 1 */
@@ -103,27 +92,11 @@ static struct {
 static pthread_barrier_t start_ready;
 static pthread_barrier_t start_go;
 
-BENCH_INLINE void block_free(unsigned char *block, uint32_t size, bool is_sized,
-                             struct bench_latency *latency)
-{
-    uint64_t start_ns = latency == NULL ? 0 : bench_now_ns();
-    if (is_sized) {
-        free_sized(block, size);
-    } else {
-        free(block);
-    }
-    if (latency != NULL) {
-        bench_histogram_record(&latency->release, bench_now_ns() - start_ns);
-    }
-}
-
-/* `is_sized` and the absence of `latency` are literals in every call, so that each caller gets its
- * own loop. */
-BENCH_INLINE uint64_t blocks_replace(struct lane *lane, uint64_t step_count, bool is_sized,
+/* The absence of `latency` is a literal in every call, so that each caller gets its own loop. */
+BENCH_INLINE uint64_t blocks_replace(struct lane *lane, uint64_t step_count,
                                      struct bench_latency *latency)
 {
     unsigned char **blocks = lane->blocks;
-    uint32_t *sizes = lane->sizes;
     uint32_t block_count = (uint32_t)arguments[BLOCKS].value;
     uint32_t size_min = (uint32_t)arguments[MIN].value;
     uint32_t size_range = (uint32_t)arguments[MAX].value - size_min;
@@ -133,13 +106,10 @@ BENCH_INLINE uint64_t blocks_replace(struct lane *lane, uint64_t step_count, boo
         uint32_t victim = bench_random_below(&state, block_count);
         uint32_t size = size_min + bench_random_below(&state, size_range);
         unsigned char *block;
-        block_free(blocks[victim], is_sized ? sizes[victim] : 0, is_sized, latency);
+        bench_free(latency, blocks[victim]);
         block = bench_malloc(latency, size);
         block[0] = (unsigned char)size;
         blocks[victim] = block;
-        if (is_sized) {
-            sizes[victim] = size;
-        }
         step++;
     }
     lane->random = state;
@@ -150,12 +120,8 @@ static uint64_t lane_replace(struct lane *lane)
 {
     struct bench_latency *latency = lane->record->latency;
     uint64_t step_count = arguments[BLOCKS].value * arguments[ROUNDS].value;
-    if (lane->sizes != NULL) {
-        return latency == NULL ? blocks_replace(lane, step_count, true, NULL)
-                               : blocks_replace(lane, step_count, true, latency);
-    }
-    return latency == NULL ? blocks_replace(lane, step_count, false, NULL)
-                           : blocks_replace(lane, step_count, false, latency);
+    return latency == NULL ? blocks_replace(lane, step_count, NULL)
+                           : blocks_replace(lane, step_count, latency);
 }
 
 /* One thread's life. It joins its predecessor when it is done itself: that one has long ended, so
@@ -184,7 +150,7 @@ static void *lane_thread(void *argument)
 }
 
 /* The main thread's part before the clock: allocate, shuffle, replace four times. */
-static void lane_fill(struct lane *lane, struct bench_thread *record, bool is_sized)
+static void lane_fill(struct lane *lane, struct bench_thread *record)
 {
     uint32_t block_count = (uint32_t)arguments[BLOCKS].value;
     uint32_t size_min = (uint32_t)arguments[MIN].value;
@@ -192,7 +158,6 @@ static void lane_fill(struct lane *lane, struct bench_thread *record, bool is_si
     *lane = (struct lane){.record = record, .random = record->seed};
     (void)sem_init(&lane->done, 0, 0);
     lane->blocks = bench_map(block_count * sizeof *lane->blocks);
-    lane->sizes = is_sized ? bench_map(block_count * sizeof *lane->sizes) : NULL;
     for (uint32_t i = 0; i < block_count; i++) {
         uint32_t size = size_min + bench_random_below(&lane->random, size_range);
         uint32_t other = bench_random_below(&lane->random, i + 1);
@@ -200,16 +165,8 @@ static void lane_fill(struct lane *lane, struct bench_thread *record, bool is_si
         block[0] = (unsigned char)size;
         lane->blocks[i] = lane->blocks[other];
         lane->blocks[other] = block;
-        if (is_sized) {
-            lane->sizes[i] = lane->sizes[other];
-            lane->sizes[other] = size;
-        }
     }
-    if (is_sized) {
-        (void)blocks_replace(lane, UINT64_C(4) * block_count, true, NULL);
-    } else {
-        (void)blocks_replace(lane, UINT64_C(4) * block_count, false, NULL);
-    }
+    (void)blocks_replace(lane, UINT64_C(4) * block_count, NULL);
 }
 
 static void lane_drain(struct lane *lane)
@@ -247,17 +204,15 @@ int main(int argc, char **argv)
 {
     struct bench_thread *records;
     struct lane *lanes;
-    bool is_sized;
     uint64_t created_count = 0;
     bench_start(&workload, argc, argv);
     if (arguments[MIN].value >= arguments[MAX].value) {
         bench_fail_usage("MAX must be greater than MIN.");
     }
-    is_sized = flags[0].is_set && free_sized != NULL;
     records = bench_threads_reset();
     lanes = bench_map(bench_thread_count() * sizeof *lanes);
     for (unsigned i = 0; i < bench_thread_count(); i++) {
-        lane_fill(&lanes[i], &records[i], is_sized);
+        lane_fill(&lanes[i], &records[i]);
     }
     lanes_run(lanes);
     for (unsigned i = 0; i < bench_thread_count(); i++) {
@@ -265,7 +220,6 @@ int main(int argc, char **argv)
         created_count += lanes[i].thread_count;
     }
     bench_note("threads_created", NULL, created_count);
-    bench_note("freed_by", is_sized ? "free_sized" : "free", 0);
     bench_report();
     return 0;
 }

@@ -14,10 +14,6 @@ endif()
 foreach(name IN LISTS HAKMEM_BENCHES)
     add_dependencies(hakmem_lab bench_${name})
 endforeach()
-foreach(source IN LISTS replication_sources)
-    get_filename_component(name ${source} NAME_WE)
-    add_dependencies(hakmem_lab replication_${name})
-endforeach()
 
 # hakmem_add_lab_program(NAME SOURCES LIBRARY...): lab/NAME, unless this is a tree without its sources.
 function(hakmem_add_lab_program name sources)

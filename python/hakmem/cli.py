@@ -9,7 +9,7 @@ if sys.version_info < (3, 9):  # what is above and here, an older one reads, too
 import importlib.util
 from pathlib import Path
 
-LAB_COMMANDS = ("bench", "compare", "ab", "tune", "replicate", "score", "peers", "doctor", "cost")
+LAB_COMMANDS = ("bench", "compare", "ab", "tune", "score", "peers", "doctor", "cost")
 
 QUESTIONS = ("--need", "--build", "--link", "--peer")  # of the launcher and of hakmem-run
 

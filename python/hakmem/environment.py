@@ -19,7 +19,6 @@ USAGES = {
     "compare": "[--load COMMAND] -- PROGRAM [ARGUMENT...]",
     "ab": "[--a NAME=VALUE] --b NAME=VALUE [-- PROGRAM [ARGUMENT...]]",
     "tune": "[--minutes N] [--goal time|memory|both] [--load COMMAND] -- PROGRAM [ARGUMENT...]",
-    "replicate": "[NAME|all] [--rounds N] [--record]",
     "score": "[--json]",
     "peers": "install [NAME...] | list | add NAME LIBRARY | remove NAME...",
     "doctor": "[--json]",

@@ -16,10 +16,6 @@ def words_of_the_tree():
     for path in tests.glob("attach/*.py"):
         yield from re.findall(r"^def case_([a-z0-9_]*)", path.read_text(), re.M)
     yield from re.findall("[a-z0-9_]+", (ROOT / "cmake/hakmem_tests.cmake").read_text())
-    listed = (ROOT / "bench/replications/replications.toml").read_text()
-    variants = {word for line in re.findall("^variants = (.*)", listed, re.M) for word in re.findall("[a-z0-9_]+", line)}
-    for path in (ROOT / "bench/replications").glob("*.c"):
-        yield from (f"replication_{path.stem}_{variant}" for variant in variants)
     bugs = re.findall(r"^BUG\((?:tags_)?(\w+),", (tests / "secure/bugs.cc").read_text(), re.M)
     yield from (*bugs, *(f"tags_{bug}" for bug in bugs))
 

@@ -48,7 +48,7 @@ calls() {
 }
 
 # Help does not make it.
-for words in 'bench --help' 'compare -h' 'ab --help' 'tune --help' 'replicate --help' 'peers --help' 'peers add --help' 'doctor --help' 'score -h' 'cost -h'; do
+for words in 'bench --help' 'compare -h' 'ab --help' 'tune --help' 'peers --help' 'peers add --help' 'doctor --help' 'score -h' 'cost -h'; do
     try "$place/hakmem" $words
     [[ $status == 0 && $output == "Usage: ./hakmem ${words%% *}"*'short help'* && -z $errors ]] ||
         fail "$words: $status '$output' '$errors'"

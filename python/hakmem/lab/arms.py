@@ -150,7 +150,7 @@ def find_arms(spec: str | None) -> list[Arm]:
     """The arms of a list such as "hakmem,mimalloc3,/path/lib.so,hakmem:purge_delay_ms=0".
 
     A word is a short or full name, a path of a library (it has a slash), "default" (also without a
-    spec: ours, the scorecard's peers, the user's own, glibc) or "all". Settings follow a colon:
+    spec: ours, the usual peers, the user's own, glibc) or "all". Settings follow a colon:
     key=value is one of hakmem's options, profile=FILE those of a file, VARIABLE=value any variable.
     A comma inside a value is written as backslash comma.
     """

@@ -8,7 +8,7 @@ import fcntl
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +53,6 @@ def add_arguments(parser: Parser) -> None:
     add_results(parser)
     add_output(parser)
     add_json(parser, "print the summary as JSON")
-    add("--markdown", dest="as_markdown", action="store_true",
-        help="print the tables of suite secure or bugs as Markdown")
     add_new(parser)
     add("--list", dest="listing", action="store_true", help="list workloads, run nothing")
     add_force_beside_others(parser)
@@ -63,12 +61,10 @@ def add_arguments(parser: Parser) -> None:
 def run(
     suite: str, alloc: str, workload: str, trace: list[Path] | None, runs: int | None, seed: int | None,
     seconds: float, split: str, rest: bool, instructions: bool, results: Path | None, output: Path | None,
-    as_json: bool, as_markdown: bool, new: bool, listing: bool, force: bool,
+    as_json: bool, new: bool, listing: bool, force: bool,
 ) -> None:
     """Measures workloads under several allocators and shows who is best at what."""
     known = workloads.read_workloads()
-    if as_markdown and suite not in secure.SUITES:
-        raise Usage(f"--markdown is for the suites {', '.join(secure.SUITES)}")
     if suite == servers.SUITE:
         if trace or instructions:
             raise Usage("suite servers has neither --trace nor --instructions")
@@ -87,7 +83,7 @@ def run(
             raise Usage(f"suite {suite} has neither --trace nor --instructions")
         run_secure(
             known, suite, alloc, workload, split, runs, seed, results, new, force,
-            output=output, as_json=as_json, as_markdown=as_markdown,
+            output=output, as_json=as_json,
         )  # fmt: skip
         return
     words = command_words(suite, alloc, workload, split, runs, trace or ())
@@ -259,9 +255,9 @@ def run_servers(
                 ready, arms, runs or ROUNDS[servers.SUITE], seed, words, results=results, new=new,
                 findings=findings, shows=True, server_runner=server_runner,
             )
-    from . import servers_page
+    from . import servers_tables
 
-    servers_page.show(session, output, as_json)
+    servers_tables.show(session, output, as_json)
     store.mark_shown(session, results)
     if not session.samples:
         raise Problem("no run has ended well; the reasons are above")
@@ -289,38 +285,41 @@ def show_list(chosen: Sequence[Workload], as_json: bool) -> None:
     Console().print(table)
 
 
-def show_session(
-    session: Session, output: Path | None, as_json: bool, as_markdown: bool = False,
-    is_secure: bool = False,
-) -> None:  # fmt: skip
-    """The tables on standard output, as text, JSON or Markdown; files in `output`, by default in
-    the cache folder."""
+def show_session(session: Session, output: Path | None, as_json: bool, is_secure: bool = False) -> None:
+    """Tables or JSON on standard output; page, pictures and JSON in `output`, by default in the cache folder."""
     # Here, as they take a second to load.
     from . import page, plots, secure_tables, tables
-    from .secure_report import report_of
     from .summary import summarise
 
     summary = summarise(session)
-    report = report_of(session) if is_secure else None
-    directory = output or cache_directory() / "reports" / session.id
     data = describe(session, summary.to_json())
-    data |= {"secure": report.to_json()} if report else {}
+    if is_secure:
+        data["secure"] = secure_tables.report_of(session)
+        parts = secure_tables.secure_parts(session, summary, data["secure"])
+    else:
+        parts = [tables.session_table(session, summary)]
+    write_results(session, data, parts, output, as_json, lambda directory: page.write_page(
+        session, directory, plots.write_plots(session, directory, summary) if summary.rows else [],
+        [*parts, page.details_table(summary)],
+    ))
+
+
+def write_results(
+    session: Session, data: dict[str, Any], parts: Sequence[Any], output: Path | None, as_json: bool,
+    write_page: Callable[[Path], Path],
+) -> None:
+    """The parts, or the data as JSON, on standard output; then the files."""
+    directory = output or cache_directory() / "reports" / session.id
     text = json.dumps(data, indent=1)
     if as_json:
         print(text)
-    elif report and as_markdown:
-        print(secure_tables.markdown(summary, report), end="")
-    elif report:
-        Console().print(secure_tables.secure_table(session, summary, report))
     else:
-        Console().print(tables.session_table(session, summary))
+        console = Console()
+        for part in parts:
+            console.print(part)
     with writing_to(directory):
         (directory / "results.json").write_text(text + "\n", encoding="utf-8")
-        if report:
-            markdown = secure_tables.markdown(summary, report)
-            (directory / "secure.md").write_text(markdown, encoding="utf-8")
-        pictures = plots.write_plots(session, directory, summary) if summary.rows else []
-        path = page.write_page(session, directory, pictures, summary, secure=report)
+        path = write_page(directory)
     say(f"page, pictures and JSON: {path}")
 
 

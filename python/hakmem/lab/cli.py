@@ -25,13 +25,12 @@ COMMANDS = {
     "compare": "measures your own program under several allocators",
     "ab": "compares two settings or libraries, with a verdict and a record",
     "tune": "searches the settings that suit your own program",
-    "replicate": "tries the experiments of hakmem's predecessor again: tables, pictures, records",
     "score": "says where hakmem stands, from stored results",
     "peers": "installs and lists the other allocators",
     "doctor": "says what makes measurements on this machine unreliable",
     "cost": "holds the predicted cost of each path against the measured one",
 }
-INNER = ("recording", "scale", "simulate")  # python -m hakmem.lab NAME, for who works on hakmem itself
+INNER = ("scale",)  # python -m hakmem.lab NAME, for who works on hakmem itself
 STATUS_FAILED, STATUS_USAGE, STATUS_INTERRUPTED = 1, 2, 130
 
 

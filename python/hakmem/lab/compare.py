@@ -3,32 +3,30 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from ..words import Parser
 from . import doctor, runner, store
-from .bench import advise_peers, check_output, only_session, writing_to
+from .bench import advise_peers, check_output, only_session, write_results
 from .common_options import (
     add_alloc, add_force_beside_others, add_json, add_new, add_output, add_program, add_rest, add_results, at_least,
 )  # fmt: skip
 from .comparison import Change, Comparison, baseline_of, compare_arms
 from .measure import measure
 from .model import Arm, Case, Session
-from .places import cache_directory
 from .problem import Problem, Usage
 from .program import find_program, obstacle, short_name, split_command
 from .progress import duration_text, say
 from .summary import summarise
-from .tables import Fitting, counted, machine_line, plain_table
+from .tables import Fitting, counted, machine_line, plain_table, session_table
+from .wording import duration, mebibytes
 from .workloads import REST_S
 
 RUNS = 9
@@ -134,20 +132,12 @@ def show(session: Session, output: Path | None, as_json: bool) -> Comparison:
 
     summary = summarise(session)
     comparison = compare_arms(session, summary)
-    directory = output or cache_directory() / "reports" / session.id
-    text = json.dumps({"session": session.id, **comparison.to_json()}, indent=1)
-    if as_json:
-        print(text)
-    else:
-        console = Console()
-        for part in report_parts(session, comparison):
-            console.print(part)
-    lead = " ".join([comparison.answer, *comparison.notes])
-    with writing_to(directory):
-        (directory / "results.json").write_text(text + "\n", encoding="utf-8")
-        pictures = plots.write_plots(session, directory, summary)
-        path = page.write_page(session, directory, pictures, summary, lead)
-    say(f"page, pictures and JSON: {path}")
+    data = {"session": session.id, **comparison.to_json()}
+    parts = report_parts(session, comparison)
+    write_results(session, data, parts, output, as_json, lambda directory: page.write_page(
+        session, directory, plots.write_plots(session, directory, summary),
+        [*parts, session_table(session, summary), page.details_table(summary)],
+    ))
     return comparison
 
 
@@ -173,8 +163,6 @@ def result_table(comparison: Comparison) -> Fitting:
 
 
 def _table(comparison: Comparison, gap: str, without: Sequence[str]) -> Table:
-    from .page import duration, mebibytes
-
     table = plain_table()
     seconds = sorted({second for r in comparison.results for second, _ in r.cell.rest_kib})
     rests = {f"after {second:g}": f"MiB after {second:g} s" for second in seconds}

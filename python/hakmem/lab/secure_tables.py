@@ -1,114 +1,84 @@
 # SPDX-License-Identifier: MIT
-"""The tables of secure_report.py for the terminal and as Markdown, and the result in words."""
+"""What a session says about hardened allocators: what comes of each bug, and what they cost over hakmem and glibc."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
-from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from .arms import OURS_SECURE
-from .bugs import (
-    ENDED,
-    FAILED,
-    HARM,
-    NOTHING,
-    REPORT,
-    VERDICTS,
-    WARNING,
-    BugCell,
-    BugTotal,
-)
+from .arms import OURS, OURS_SECURE, SYSTEM
+from .bugs import ENDED, FAILED, HARM, NOTHING, REPORT, VERDICTS, WARNING, BugCell, bug_rows, bug_total
 from .model import Arm, Session
-from .overhead import CaseCost, Costs, MeanCost
-from .secure_report import Report
-from .summary import Ratio, Summary
-from .tables import (
-    Blocks,
-    Layout,
-    arms_table,
-    case_name,
-    counted,
-    failure_text,
-    number,
-    plain_table,
-    shown_arms,
-    title_text,
-)
+from .summary import Summary, geometric_mean, memory_against, speed_against
+from .tables import Blocks, Layout, arms_table, case_name, counted, number, plain_table, session_table, shown_arms, title_text
 
-STYLES = {
-    REPORT: "green", WARNING: "green", ENDED: "", NOTHING: "dim", HARM: "bold red",
-    FAILED: "yellow",
-}  # fmt: skip
-TOTALS: list[tuple[str, Callable[[BugTotal], int]]] = [
-    ("always noticed", lambda total: total.noticed),
-    ("always stopped", lambda total: total.stopped),
-    ("harm in a run", lambda total: total.harmed),
-]
-"""The rows below the bugs."""
-HEADING_BUGS = "Bugs, and what comes of them"
-HEADING_COSTS = "What it costs: time and peak memory, geometric means, lower is better"
+REFERENCES = (OURS, SYSTEM)
+STYLES = {REPORT: "green", WARNING: "green", ENDED: "", NOTHING: "dim", HARM: "bold red", FAILED: "yellow"}
+TOTALS = {"noticed": "always noticed", "stopped": "always stopped", "harmed": "harm in a run"}
 
 
-@dataclass(frozen=True)
-class View:
-    """What the tables of time and of memory do not share."""
-
-    what: str
-    ratios: Callable[[CaseCost], dict[str, Ratio]]
-    mean: Callable[[MeanCost], float | None]
-    worst: Callable[[MeanCost], tuple[float | None, str]]
-
-
-VIEWS = (
-    View("Time", lambda row: row.time, lambda m: m.time, lambda m: (m.slowest, m.slowest_case)),
-    View(
-        "Peak memory", lambda row: row.memory, lambda m: m.memory,
-        lambda m: (m.fattest, m.fattest_case),
-    ),
-)  # fmt: skip
+def report_of(session: Session) -> dict[str, Any]:
+    """Bugs, how many of them each allocator notices, and costs, as data."""
+    rows = bug_rows(session)
+    names = [arm.name for arm in session.arms if not arm.again_of]
+    return {
+        "bugs": [dataclasses.asdict(row) for row in rows],
+        "totals": {name: dataclasses.asdict(bug_total(rows, name)) for name in names} if rows else {},
+        "costs": {reference: costs_over(session, reference) for reference in REFERENCES
+                  if reference in names and session.cases},
+    }
 
 
-def secure_table(session: Session, summary: Summary, report: Report) -> Group:
+def costs_over(session: Session, reference: str) -> dict[str, dict[str, Any]]:
+    """Of each allocator: means of time and peak memory, and the worst cases, over those that both have run."""
+    costs = {}
+    for arm in session.arms:
+        if arm.again_of:
+            continue
+        cases = [case.name for case in session.cases
+                 if session.of(case.name, arm.name) and session.of(case.name, reference)]
+        # The speed of the reference against an arm is the time of the arm against the reference.
+        time = {case: speed_against(session, case, reference, arm.name).value for case in cases}
+        memory = {case: memory_against(session, case, arm.name, reference).value for case in cases}
+        costs[arm.name] = {"cases": len(cases)}
+        for what, of in (("time", time), ("memory", memory)):
+            worst = max(of, key=of.__getitem__, default="")
+            costs[arm.name] |= {what: geometric_mean(of.values()), f"most_{what}": of.get(worst), f"{what}_case": worst}
+    return costs
+
+
+def secure_parts(session: Session, summary: Summary, report: dict[str, Any]) -> list[Any]:
     """Everything a reader of the terminal sees."""
-    parts: list[Any] = [title_text(session, summary)]
-    if report.bugs:
-        parts += [Text(), *_bug_table(report, shown_arms(summary))]
-    if report.costs:
-        parts += [Text(), *_mean_table(report, shown_arms(summary))]
-        parts += [Text(), *_case_tables(report.costs[0], shown_arms(summary))]
-    if summary.failures:
-        parts += [Text(), failure_text(summary)]
-    parts += [Text(), Text(sentence(session, report))]
-    return Group(*parts)
+    arms = shown_arms(summary)
+    parts: list[Any] = [session_table(session, summary) if session.cases else title_text(session, summary)]
+    if session.bugs:
+        parts += [Text(), *_bug_table(session, report, arms)]
+    if report["costs"]:
+        parts += [Text(), *_cost_table(session, report["costs"], arms)]
+    return [*parts, Text(), Text(sentence(session, report))]
 
 
-# ---- The terminal. ----
+def _bug_table(session: Session, report: dict[str, Any], arms: Sequence[Arm]) -> list[Any]:
+    rows = bug_rows(session)
 
-
-def _bug_table(report: Report, arms: Sequence[Arm]) -> list[Any]:
     def make(block: Sequence[Arm], layout: Layout) -> Table:
         table = arms_table(block, layout)
         table.columns[0].header, table.columns[0].vertical = "bug", "top"
-        for row in report.bugs:
+        for row in rows:
             cells = [_bug_text(row.cells.get(arm.name)) for arm in block]
             table.add_row(case_name(row.case, layout.case_max), *cells)
         table.add_section()
-        for name, count in TOTALS:
-            figures = [str(count(report.totals[arm.name])) for arm in block]
-            table.add_row(f"{name}, of {len(report.bugs)}", *figures)
+        for key, name in TOTALS.items():
+            table.add_row(f"{name}, of {len(rows)}", *(str(report["totals"][arm.name][key]) for arm in block))
         return table
 
-    used = [verdict for verdict in VERDICTS if any(
-        verdict in cell.counts for row in report.bugs for cell in row.cells.values()
-    )]  # fmt: skip
-    legend = [Text(f"{verdict}: {VERDICTS[verdict]}") for verdict in used]
-    return [Text(HEADING_BUGS, style="bold"), Blocks(make, arms), *legend]
+    used = {verdict for row in rows for cell in row.cells.values() for verdict in cell.counts}
+    legend = [Text(f"{verdict}: {text}") for verdict, text in VERDICTS.items() if verdict in used]
+    return [Text("Bugs, and what comes of them", style="bold"), Blocks(make, arms), *legend]
 
 
 def _bug_text(cell: BugCell | None) -> Text:
@@ -121,153 +91,41 @@ def _bug_text(cell: BugCell | None) -> Text:
     return Text("\n").join(lines)
 
 
-def _mean_table(report: Report, arms: Sequence[Arm]) -> list[Any]:
-    head, rows = mean_rows(report, arms, has_worst=False)
+def _cost_table(session: Session, costs: dict[str, dict[str, Any]], arms: Sequence[Arm]) -> list[Any]:
+    """Means over each reference; the worst cases over the first one."""
+    first, over = next(iter(costs.items()))
     table = plain_table()
-    table.add_column(head[0], overflow="fold", vertical="bottom")
-    for name in head[1:]:
-        table.add_column(name.replace(", ", "\n"), justify="right", no_wrap=True)
-    for arm, row in zip(arms, rows, strict=True):
-        table.add_row(*row, style="bold" if arm.is_ours else "")
-    return [Text(HEADING_COSTS, style="bold"), table]
-
-
-def _case_tables(costs: Costs, arms: Sequence[Arm]) -> list[Any]:
-    parts: list[Any] = []
-    for view in VIEWS:
-        heading = f"{view.what} of each case: 1.00 is {costs.reference}, lower is better"
-        parts += [Text(), Text(heading, style="bold"), _case_table(costs, arms, view)]
-    return parts[1:]
-
-
-def _case_table(costs: Costs, arms: Sequence[Arm], view: View) -> Blocks:
-    def make(block: Sequence[Arm], layout: Layout) -> Table:
-        table = arms_table(block, layout)
-        for row in costs.rows:
-            cells = [figure(view.ratios(row).get(arm.name)) for arm in block]
-            table.add_row(case_name(row.case, layout.case_max), *cells)
-        if len(costs.rows) > 1:
-            table.add_section()
-            means = [costs.means[arm.name] for arm in block]
-            table.add_row("geometric mean", *(figure(view.mean(m)) for m in means), style="bold")
-            table.add_row("worst row", *(figure(view.worst(m)[0]) for m in means))
-        return table
-
-    return Blocks(make, [arm for arm in arms if arm.name != costs.reference])
-
-
-def figure(value: Ratio | float | None) -> str:
-    if value is None:
-        return "-"
-    return number(value.value if isinstance(value, Ratio) else value)
-
-
-def mean_rows(
-    report: Report, arms: Sequence[Arm], has_worst: bool = True
-) -> tuple[list[str], list[list[str]]]:
-    """The head and the rows of the table of means. The worst cases are against the first
-    reference."""
-    first = report.costs[0]
-    head = ["allocator"]
-    for view in VIEWS:
-        head += [f"{view.what.lower()}, {costs.reference} = 1" for costs in report.costs]
-    if has_worst:
-        head += [f"most {view.what.lower()}, {first.reference} = 1" for view in VIEWS]
-    head += ["cases"]
-    rows = []
+    table.add_column("allocator", overflow="fold", vertical="bottom")
+    heads = [f"{what}\n{reference} = 1" for what in ("time", "memory") for reference in costs]
+    for head in (*heads, "most time", "most memory", "cases"):
+        table.add_column(head, justify="right", overflow="fold")
     for arm in arms:
-        means = [costs.means[arm.name] for costs in report.costs]
-        row = [arm.name, *(figure(view.mean(mean)) for view in VIEWS for mean in means)]
-        if has_worst:
-            worst = [view.worst(first.means[arm.name]) for view in VIEWS]
-            row += [f"{figure(value)} {case}".strip() for value, case in worst]
-        rows.append([*row, f"{first.means[arm.name].cases}/{len(first.rows)}"])
-    return head, rows
+        row = over[arm.name]
+        means = [_figure(costs[reference][arm.name][what]) for what in ("time", "memory") for reference in costs]
+        most = [f"{_figure(row[f'most_{what}'])} {row[f'{what}_case']}" for what in ("time", "memory")]
+        table.add_row(arm.name, *means, *most, f"{row['cases']}/{len(session.cases)}",
+                      style="bold" if arm.is_ours else "")
+    heading = f"Costs: geometric means of time and peak memory, lower is better; the most is over {first}"
+    return [Text(heading, style="bold"), table]
 
 
-# ---- A sentence. ----
+def _figure(value: float | None) -> str:
+    return "-" if value is None else number(value)
 
 
-def sentence(session: Session, report: Report) -> str:
+def sentence(session: Session, report: dict[str, Any]) -> str:
     """The result of the secure form, or else of the first arm."""
     names = [arm.name for arm in session.arms]
     arm = OURS_SECURE if OURS_SECURE in names else names[0]
     parts = []
-    total = report.totals.get(arm)
+    total = report["totals"].get(arm)
     if total:
-        harm = f"{total.harmed} do" if total.harmed != 1 else "one does"
-        harm = "none does" if not total.harmed else harm
-        parts.append(
-            f"Of {counted(total.bugs, 'bug')}, {arm} notices {total.noticed} and stops "
-            f"{total.stopped} in every run; {harm} harm."
-        )
-    for costs in report.costs:
-        mean = costs.means[arm]
-        if costs.reference != arm and mean.time is not None and mean.memory is not None:
-            parts.append(
-                f"{'It' if parts else arm} takes {number(mean.time)} times the time and "
-                f"{number(mean.memory)} times the peak memory of {costs.reference} "
-                f"({_means_of(mean)})."
-            )
+        parts.append(f"Of {counted(total['bugs'], 'bug')}, {arm} notices {total['noticed']} and stops "
+                     f"{total['stopped']} in every run; {total['harmed'] or 'none'} did harm.")
+    for reference, costs in report["costs"].items():
+        cost = costs[arm]
+        if reference != arm and cost["time"] is not None:
+            parts.append(f"{'It' if parts else arm} takes {number(cost['time'])} times the time and "
+                         f"{number(cost['memory'])} times the peak memory of {reference} "
+                         f"({counted(cost['cases'], 'case')}).")
     return " ".join(parts) or f"No run of {arm} has ended well."
-
-
-def _means_of(mean: MeanCost) -> str:
-    return "one case" if mean.cases == 1 else f"geometric means of {mean.cases} cases"
-
-
-# ---- Markdown. ----
-
-
-def markdown(summary: Summary, report: Report) -> str:
-    """The tables, as documents have them."""
-    arms = shown_arms(summary)
-    parts = []
-    if report.bugs:
-        parts.append(_markdown_bugs(report, arms))
-    if report.costs:
-        parts.append(_markdown_rows(*mean_rows(report, arms)))
-        parts.append(_markdown_cases(report.costs[0], arms))
-    return "\n".join(parts)
-
-
-def _markdown_bugs(report: Report, arms: Sequence[Arm]) -> str:
-    rows = [
-        [f"`{row.case}`: {row.title}", *(_markdown_cell(row.cells.get(arm.name)) for arm in arms)]
-        for row in report.bugs
-    ]
-    for name, count in TOTALS:
-        figures = [str(count(report.totals[arm.name])) for arm in arms]
-        rows.append([f"**{name}, of {len(report.bugs)}**", *figures])
-    return _markdown_rows(["bug", *(arm.name for arm in arms)], rows)
-
-
-def _markdown_cell(cell: BugCell | None) -> str:
-    if cell is None:
-        return "-"
-    words = []
-    for verdict in cell.verdicts:
-        share = f" {cell.counts[verdict]} of {cell.runs}" if len(cell.counts) > 1 else ""
-        words.append(f"**{verdict}**{share}" if verdict == HARM else verdict + share)
-    return ", ".join(words)
-
-
-def _markdown_cases(costs: Costs, arms: Sequence[Arm]) -> str:
-    """Time and memory of a case in one cell."""
-    shown = [arm.name for arm in arms if arm.name != costs.reference]
-    head = f"time / memory, {costs.reference} = 1"
-    rows = [
-        [f"`{row.case}`",
-         *(f"{figure(row.time.get(arm))} / {figure(row.memory.get(arm))}" for arm in shown)]
-        for row in costs.rows
-    ]  # fmt: skip
-    return _markdown_rows([head, *shown], rows)
-
-
-def _markdown_rows(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    rule = ["---:" if at and _is_figure(rows, at) else "---" for at in range(len(head))]
-    return "".join(f"| {' | '.join(line)} |\n" for line in [head, rule, *rows])
-
-
-def _is_figure(rows: Sequence[Sequence[str]], column: int) -> bool:
-    return all(re.fullmatch(r"-|[\d./ ]+", row[column]) for row in rows)

@@ -216,24 +216,9 @@ def load(path: Path) -> Session:
     return session
 
 
-def list_sessions(directory: Path | None = None, command: str | None = None) -> list[Path]:
-    """The files of the sessions (of one command), newest last."""
-    directory = directory or results_directory()
-    return sorted(directory.glob(f"*-{command or '*'}-*.jsonl"))
-
-
-def latest(
-    command: str | None = None, directory: Path | None = None, complete: bool = False
-) -> Session | None:
-    """The newest session that has samples; of one command; only complete ones if asked."""
-    for path in reversed(list_sessions(directory, command)):
-        try:
-            session = load(path)
-        except Problem:
-            continue  # what is damaged, or just being made, is not the latest
-        if session.samples and (session.is_complete or not complete):
-            return session
-    return None
+def list_sessions(directory: Path, command: str) -> list[Path]:
+    """The files of the command's sessions, newest last."""
+    return sorted(directory.glob(f"*-{command}-*.jsonl"))
 
 
 def _head(data: dict[str, Any]) -> Session:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .measure import clean_environment
-from .places import cache_directory
+from .places import ROOT, cache_directory
 from .problem import Problem
 
 UNPRELOADABLE = re.compile(r"[\s:$]")

@@ -44,6 +44,25 @@ def interval(finding: Finding) -> str:
     return f"{signed_percent(low)} to {signed_percent(high)}"
 
 
+def duration(value_ns: float | None) -> str:
+    """Three digits and a unit; "-" of nothing."""
+    if value_ns is None:
+        return "-"
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        if value_ns >= size:
+            return f"{three_digits(value_ns / size)} {unit}"
+    return f"{three_digits(value_ns)} ns"
+
+
+def three_digits(value: float) -> str:
+    """Of 1.234 "1.23", of 12.34 "12.3"; of more than three digits all before the point."""
+    return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:,.0f}"
+
+
+def mebibytes(value_kib: float | None) -> str:
+    return "-" if value_kib is None else three_digits(value_kib / 1024)
+
+
 def sentence(verdict: Verdict, a: str, b: str) -> str:
     """Why the verdict is what it is."""
     if verdict.word == "GO":

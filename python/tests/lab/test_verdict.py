@@ -64,6 +64,17 @@ def test_words_and_sentences(cases, word, parts):
     assert all(part in result.sentence for part in parts), result.sentence
 
 
+@pytest.mark.parametrize("facts,word,least", [
+    ({}, INCONCLUSIVE, 29),
+    ({"cost": 1.02}, NO_GO, 29),
+    ({"cost": 0.95, "memory": 1.05}, NO_GO, 30),
+])
+def test_verdicts_are_seldom_wrong(facts, word, least):
+    """Of thirty comparisons with known answers, drawn anew, as long as their noise asks for."""
+    words = [verdict.decide([evidence(seed=n, noise=0.01, rounds=50, **facts)], RULES).word for n in range(30)]
+    assert words.count(word) >= least, words
+
+
 def test_an_effect_below_the_smallest_does_not_count():
     assert word(evidence(cost=0.98)) == GO
     assert word(evidence(cost=0.98), rules=dataclasses.replace(RULES, effect_min=0.03)) != GO

@@ -3,62 +3,42 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from matplotlib import pyplot
 from matplotlib.ticker import FuncFormatter, NullFormatter
-from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
 from . import page, plots
-from .bench import describe, writing_to
+from .bench import describe, write_results
 from .model import Arm, Session
-from .places import cache_directory
-from .progress import say
 from .servers import BURST, SHARE
 from .servers_report import FIGURES, Report, View, headline, latencies_of, report_of
 from .summary import Ratio, summarise
-from .tables import failure_text, number, percent, title_text
+from .tables import failure_text, number, percent, plain_table, title_text
+from .wording import three_digits
 
-BAD = 1.05
-METHOD = [
-    f"Each server is loaded with {SHARE:.0%} of the rate that the slowest allocator reaches, at "
-    "moments that are drawn before; a latency counts from the drawn moment, so a server that stops "
-    "for a while is not asked less.",
-    f"The phases are warm, steady, a burst of {BURST} times the rate on more connections, quiet, "
-    "and steady again. Latencies are those of the steady phases.",
-    "Memory is the proportional set size of all processes of the server, processor time theirs "
-    "and their ended children's, both over all phases.",
-]
+METHOD = f"""Each server is loaded with {SHARE:.0%} of the rate that the slowest allocator reaches, at moments that are
+drawn before; a latency counts from the drawn moment. The phases are warm, steady, a burst of {BURST} times the rate on
+more connections, quiet, and steady again; latencies are those of the steady phases. Memory is the proportional set size
+of all processes of the server, processor time theirs and their ended children's, both over all phases."""
 
 
 def show(session: Session, output: Path | None, as_json: bool) -> None:
     """Tables or JSON on standard output; the page, pictures and JSON in `output`."""
     summary, report = summarise(session), report_of(session)
-    directory = output or cache_directory() / "reports" / session.id
     data = {**describe(session, summary.to_json()), "servers": report.to_json()}
-    text = json.dumps(data, indent=1)
-    if as_json:
-        print(text)
-    else:
-        parts: list[Any] = [title_text(session, summary)]
-        for view in report.views:
-            parts += [Text(), _table(view, report)]
-        parts += [Text(), failure_text(summary)] if summary.failures else []
-        Console().print(Group(*parts, Text(), Text(headline(report))))
-    with writing_to(directory):
-        (directory / "results.json").write_text(text + "\n", encoding="utf-8")
-        pictures = write_pictures(session, report, directory)
-        path = page.write_page(
-            session, directory, pictures, summary, headline(report),
-            views=[_view(view, report) for view in report.views], details=_details(report),
-            method=METHOD,
-        )  # fmt: skip
-    say(f"page, pictures and JSON: {path}")
+    parts: list[Any] = [title_text(session, summary)]
+    for view in report.views:
+        parts += [Text(), _table(view, report)]
+    parts += [Text(), failure_text(summary)] if summary.failures else []
+    parts += [Text(), Text(headline(report))]
+    write_results(session, data, parts, output, as_json, lambda directory: page.write_page(
+        session, directory, write_pictures(session, report, directory), [*parts, _details(report), Text(METHOD)],
+    ))
 
 
 def _table(view: View, report: Report) -> Table:
@@ -91,39 +71,18 @@ def _totals(view: View, report: Report) -> list[tuple[str, list[str]]]:
     ]
 
 
-def _view(view: View, report: Report) -> dict[str, Any]:
-    """In the form of the page's tables of ratios."""
-    return {
-        "anchor": view.key,
-        "heading": f"{view.heading}: lower is better",
-        "note": "1.00 is the best other allocator of the row.",
-        "rows": [
-            page.ratio_row(line, [_cell(line.ratios.get(arm.name), arm) for arm in report.arms], line.noise)
-            for line in view.lines
-        ],
-        "totals": _totals(view, report),
-    }
-
-
-def _cell(ratio: Ratio | None, arm: Arm) -> dict[str, str]:
-    value = ratio.value if ratio else BAD
-    return page.ratio_cell(ratio, arm, "bad" if value > BAD else "best" if value <= 1 else "")
-
-
-def _details(report: Report) -> dict[str, Any]:
+def _details(report: Report) -> Table:
     """Medians in units."""
-    names = ["server", "allocator"]
-    names += [f"{one.heading}, {one.unit}" if one.unit else one.heading for one in FIGURES]
-    rows = []
+    table = plain_table()
+    for name in ("server", "allocator"):
+        table.add_column(name)
+    for one in FIGURES:
+        table.add_column(f"{one.heading}, {one.unit}" if one.unit else one.heading, justify="right")
     for case, arms in report.medians.items():
         for arm in report.arms:
-            if arm.name not in arms:
-                continue
-            words = [{"text": word, "value": word} for word in (case, arm.name)]
-            values = [arms[arm.name][figure.key] for figure in FIGURES]
-            figures = [{"text": page.three_digits(value), "value": value} for value in values]
-            rows.append({"ours": arm.is_ours, "cells": [*words, *figures]})
-    return {"names": names, "rows": rows}
+            if arm.name in arms:
+                table.add_row(case, arm.name, *(three_digits(arms[arm.name][figure.key]) for figure in FIGURES))
+    return table
 
 
 # ---- Pictures. ----
@@ -146,8 +105,7 @@ def _picture(session: Session, case: str, arms: Sequence[Arm]) -> Any:
     colours = plots.colours_of(arms)
     title = next(one.title for one in session.cases if one.name == case)
     figure, (memory, latency) = pyplot.subplots(1, 2, figsize=(11, 3.6))
-    figure.subplots_adjust(left=0.06, right=0.985, top=0.8, bottom=0.14, wspace=0.16)
-    figure.text(0.01, 0.93, f"{case}: {title}", fontsize=12, weight="bold")
+    figure.suptitle(f"{case}: {title}", x=0.01, ha="left")
     for arm in sorted(arms, key=lambda arm: arm.is_ours):
         samples = session.of(case, arm.name)
         if not samples:
@@ -175,8 +133,6 @@ def _picture(session: Session, case: str, arms: Sequence[Arm]) -> Any:
     for axis in (latency.xaxis, latency.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axis.set_minor_formatter(NullFormatter())
-    for axes in (memory, latency):
-        axes.grid(color=plots.GRID, linewidth=0.6)
     latency.legend(fontsize=8, frameon=False, loc="lower left")
     return figure
 
