@@ -252,17 +252,17 @@ struct superslab_table {
     /* Read by every slow path, and seldom written. The rest is written when a part has grown, or
      * has told the others what it has. */
     struct superslab_group *groups_end;
-    uint32_t parts_count; /* written under GROWTH */
-    uint32_t freed_much;  /* see superslab_freed_much; relaxed */
-    uint32_t grown;       /* see superslab_has_grown; relaxed */
-    size_t split_count;   /* superslabs that are split; relaxed */
+    uint32_t parts_count;  /* written under GROWTH */
+    uint32_t freed_much;   /* see superslab_freed_much; relaxed */
+    uint32_t grown;        /* see superslab_has_grown; relaxed */
+    uint32_t groups_count; /* groups that parts have, if there are several; written under GROWTH */
+    size_t split_count;    /* superslabs that are split; relaxed */
     /* written under GROWTH; relaxed readers */
     size_t claimed_slices __attribute__((aligned(HAK_CACHE_LINE)));
     size_t claimed_count;    /* superslabs in state CLAIMED */
     size_t released_count;   /* superslabs in state RELEASED */
     size_t inherited_slices; /* in fork's child: claimed at the fork */
     size_t count;            /* superslabs up to and including the highest one claimed so far */
-    uint32_t groups_count;   /* groups that parts have; if there are several parts */
     /* of all parts, if there are several; else unused; relaxed */
     size_t free_slices;
     size_t dirty_free_slices;

@@ -194,7 +194,10 @@ def draw(results: Sequence[dict[str, Any]], file: Path) -> None:
             chosen = [one for one in results if (one["workload"], one["library"]) == (name, library)]
             points = [(one["threads"], cost(one)) for one in chosen]
             axes.plot(*zip(*points, strict=True), marker="o", label=library)
-        axes.set(title=name, xlabel="processors", ylabel="cycles an operation, model", xscale="log", yscale="log")
+        numbers = sorted({one["threads"] for one in results})
+        axes.set(title=name, xlabel="processors", ylabel="cycles an operation, model", xscale="log", ylim=(0, None))
+        axes.set_xticks(numbers, map(str, numbers))
+        axes.minorticks_off()
         axes.legend()
     try:
         figure.savefig(file)
