@@ -248,6 +248,7 @@ HAK_HIDDEN bool hak__superslab_add_group(struct superslab_part *part);
 /* If there are several parts: the end of the part's groups, in slices. Under GROWTH. */
 HAK_HIDDEN size_t hak__superslab_end(const struct superslab_part *part);
 
+/* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): words often written have other lines */
 struct superslab_table {
     /* Read by every slow path, and seldom written. The rest is written when a part has grown, or
      * has told the others what it has. */
