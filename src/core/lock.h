@@ -70,7 +70,7 @@ struct lock {
     uint32_t shared_since_ms; /* since when threads wait in vain; 0: unknown. Relaxed: a hint */
 };
 
-/* For a lock of the process: no word that others read or write has part in its cache line. */
+/* A lock that all threads take shares its cache line with nothing. */
 #define HAK_LOCK_LINE __attribute__((section(".data.locks"), aligned(HAK_CACHE_LINE)))
 
 #define LOCK_INITIAL(lock_rank)                                                                    \
