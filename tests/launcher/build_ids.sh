@@ -89,6 +89,7 @@ shows 'blocks  prog\+0x' env "PATH=$scratch/bin:$PATH" $profile kept.profile # w
 
 # --- no build id: the same inode, which nobody has touched ---
 cp bare run/bare
+sleep 1 # a profile says the second in which it was written
 $sampled -o bare.profile -- run/bare >/dev/null || fail "profile of run/bare"
 shows 'own_function \(.*program\.c:7\)' $profile bare.profile
 cp --remove-destination bare_other run/bare

@@ -127,7 +127,9 @@ def is_unchanged(module, binary, files):
     """Whether a file without a recorded id is what was mapped: the same inode, which nobody has touched since."""
     about = os.fstat(binary.file.fileno())
     is_same = module.inode == about.st_ino != 0 and (module.device == about.st_dev or os.major(module.device) == 0)
-    return is_same and (files.mappings is not None or 0 < about.st_ctime <= files.recorded + 1)
+    written = files.alive[1]  # knows parts of a second, if the file with the addresses is the original
+    moment = written if 0 <= written - files.recorded < 1 else files.recorded
+    return is_same and (files.mappings is not None or 0 < about.st_ctime <= moment)
 
 
 def mappings_of(module, files):

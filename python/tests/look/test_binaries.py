@@ -86,9 +86,17 @@ class Search(Base):
         about = os.stat(self.path)
         known = {"device": about.st_dev, "inode": about.st_ino}
         now = int(about.st_ctime)
-        self.assertIsNotNone(binaries.find(self.module(**known), self.files(recorded=now)))
+        self.assertIsNotNone(binaries.find(self.module(**known), self.files(recorded=now + 1)))
+        same_second = {"recorded": now, "alive": (0.0, about.st_ctime)}
+        self.assertIsNotNone(binaries.find(self.module(**known), self.files(**same_second)))
         unknown = "its build id is not known, so its file may be another one now"
+        later = about.st_ctime
+        while later == about.st_ctime:  # the clock of files ticks every few milliseconds
+            os.utime(self.path, ns=(0, 0))
+            later = os.stat(self.path).st_ctime
+        self.assertEqual(self.why(self.module(**known), self.files(**same_second)), unknown)
         self.assertEqual(self.why(self.module(**known), self.files(recorded=now - 10)), unknown)
+        now = int(later) + 1
         self.assertEqual(self.why(self.module(**known), self.files()), unknown)
         self.assertEqual(self.why(self.module(**known | {"inode": about.st_ino + 1}), self.files(recorded=now)), unknown)
         self.assertEqual(self.why(self.module(), self.files(recorded=now)), unknown)
