@@ -28,8 +28,8 @@ itself can set options, too, and change some of them later: [configuration.md](c
 
 - Sizes are in bytes. The suffixes k, m, g and t mean KiB, MiB, GiB and TiB: `64m`, `64M` and `64MiB` are equal.
 - Times are in milliseconds and take no suffix.
-- If a name is unknown or a value is not allowed, hakmem writes one line to standard error and ignores the option. In
-  that case the launcher does not start the program.
+- If a name is unknown or a value is not allowed, hakmem writes one line to standard error and ignores the option.
+  The launcher refuses a wrong `--set` or profile file.
 - Setuid programs ignore all options but those of their own string `hakmem_options`.
 
 ## Options and profiles
@@ -46,9 +46,8 @@ overrides the profile.
 The last column says when `hak_option_set` may change the option: at any time, or only at start. `unless learning`
 means: at any time, but with `HAKMEM_LEARN` the learner sets it, and `hak_option_set` returns EBUSY.
 
-With `HAKMEM_CACHE_BYTES_TOTAL=0`, the limit is at least 32 MiB. hakmem reads the limits of a container only if the
-process may use more than two CPUs, because reading takes ten microseconds at each start. In a small container with many
-threads, set the option.
+With `HAKMEM_CACHE_BYTES_TOTAL=0`, the limit is at least 32 MiB. hakmem reads a container's limits only in cgroup
+version 2, and if the process may use more than two CPUs. Set the option in other small containers with many threads.
 
 ## When to change an option
 
@@ -258,8 +257,8 @@ def shown(kind, place, profile, knobs, settings):
     """The value of an option in a profile, as a user would write it."""
     if kind == "INPUT":
         return re.search(r'#define HAK_CONFIG_FILE "(.*)"', (ROOT / "src/core/limits.h").read_text()).group(1)
-    if kind in ("PROFILE", "STATS", "PATH"):
-        return {"PROFILE": profile, "STATS": "none", "PATH": "not set"}[kind]
+    if kind in ("PROFILE", "STATS", "PATH", "DUMP"):
+        return {"PROFILE": profile, "STATS": "none", "DUMP": "none", "PATH": "not set"}[kind]
     values = knobs if place.startswith("hak__knobs.") else settings
     value = values.get(place.rpartition(".")[2], 0)
     if value == NEVER:

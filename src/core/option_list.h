@@ -64,7 +64,8 @@
       "Set 1000 to find rare memory errors in production, and 1 to check a short run. See "        \
       "docs/guard.md.")                                                                            \
     X(SWITCH, abort_on_foreign, ANY, hak__knobs.abort_on_foreign,                                  \
-      "1: freeing memory that hakmem did not allocate ends the process; 0: hakmem reports it.",    \
+      "1: freeing memory that hakmem did not allocate ends the process (the secure form's "        \
+      "default); 0: hakmem reports it.",                                                           \
       "Set 1 to find the wrong call to free. With 0, hakmem names the first ten pointers.")        \
     X(SWITCH, abort_on_size, ANY, hak__knobs.abort_on_size,                                        \
       "1: in the secure form, a sized free or delete with another size than that of the request "  \
@@ -81,7 +82,8 @@
       "must have a single thread.")                                                                \
     X(SWITCH, observe, START, hak__settings.observe,                                               \
       "1: a background thread lets ./hakmem top and stat look into the process; 0: none.",         \
-      "Set 1 for a process that a tool may not attach to, such as one in a container.")            \
+      "Set 1 if tools may not attach, as in containers. Keep 0 if the program must have a "        \
+      "single thread.")                                                                            \
     X(STATS, stats, START, hak__settings.stats,                                                    \
       "Report that the process writes when it exits: none, summary, full, json or prometheus.",    \
       "text is another name for full, 1 for summary.")                                             \
