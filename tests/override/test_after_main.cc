@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* test_after_main.cc: the end of a process: atexit and at_quick_exit handlers, static and library
- * destructors that allocate and free, threads that go on allocating while the process exits. The
- * argument is the number of runs of each kind (default 20).
+ * destructors that allocate and free, threads that go on allocating while the process exits.
  *
  * ctest: no-qemu
  */
@@ -175,23 +174,15 @@ const char *const kinds[] = {
 int main(int argc, char **argv)
 {
     prove_served();
-    if (argc == 3 && strcmp(argv[1], "end") == 0) {
+    if (argc > 1) {
         alarm(240);
-        end(argv[2]);
+        end(argv[1]);
         return 0;
     }
-    size_t runs_count = count_from_argument(argc, argv, 20);
-    char self[TEST_PATH_SIZE];
-    own_path(self);
+    const char *const none = nullptr; /* of variables */
     for (const char *kind : kinds) {
-        for (size_t i = 0; i < runs_count; i++) {
-            pid_t child = fork();
-            CHECK(child >= 0);
-            if (child == 0) {
-                execl(self, self, "end", kind, static_cast<char *>(nullptr));
-                _exit(126);
-            }
-            wait_for_success(child, kind);
+        for (size_t i = 0; i < 20; i++) {
+            run_again(kind, &none);
         }
     }
     return 0;

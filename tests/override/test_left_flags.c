@@ -6,7 +6,6 @@
  */
 #include "override.h"
 
-#include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
 
@@ -142,26 +141,6 @@ static void run_realloc(size_t size)
     }
 }
 
-/* Small blocks share pages, so what is left on them stays until all blocks of the slab are free. */
-static void run_small(void)
-{
-    enum { COUNT = 64 };
-    static char *blocks[COUNT];
-    for (size_t i = 0; i < COUNT; i++) {
-        blocks[i] = aligned_alloc(PAGE, opaque_size(2 * PAGE));
-        CHECK(blocks[i] != NULL);
-        memset(blocks[i], 1, 2 * PAGE);
-        CHECK(mprotect(blocks[i] + PAGE, PAGE, PROT_NONE) == 0);
-        CHECK(mprotect(blocks[i] + PAGE, PAGE, PROT_READ | PROT_WRITE) == 0);
-        CHECK(mlock(blocks[i], PAGE) == 0 || errno == ENOMEM || errno == EPERM);
-        munlock(blocks[i], PAGE);
-    }
-    for (size_t i = 0; i < COUNT; i++) {
-        check_block((unsigned char *)blocks[i], 2 * PAGE);
-        give_back(blocks[i]);
-    }
-}
-
 static char *handled;
 
 /* mprotect is called in handlers, such as those of collectors. */
@@ -239,7 +218,6 @@ int main(void)
         run_realloc(sizes[i]);
         run_undone(sizes[i]);
     }
-    run_small();
     run_signals();
     return 0;
 }

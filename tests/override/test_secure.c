@@ -24,6 +24,13 @@ static bool has_value(const char *name, const char *wanted)
     return hak_option_get(name, value, sizeof value) == 0 && strcmp(value, wanted) == 0;
 }
 
+static void write_file(const char *path, const char *text, mode_t mode)
+{
+    int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    CHECK(file >= 0 && write(file, text, strlen(text)) == (ssize_t)strlen(text));
+    CHECK(fchmod(file, mode) == 0 && close(file) == 0);
+}
+
 static void copy_file(const char *from, const char *to)
 {
     static char buffer[1 << 16];
@@ -96,11 +103,8 @@ int main(int argc, char **argv)
     snprintf(report, sizeof report, "%s/report", directory);
     snprintf(config, sizeof config, "%s/config", directory);
     copy_file(self, copy);
-    int options = open(config, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    CHECK(options >= 0 && write(options, "limit=5t\n", 9) == 9 && close(options) == 0);
-    CHECK(chmod(config, 0644) == 0);
-    int file = open(report, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    CHECK(file >= 0 && fchmod(file, 0666) == 0 && close(file) == 0);
+    write_file(config, "limit=5t\n", 0644);
+    write_file(report, "", 0666);
     bool printed_plain, printed_secure;
     int plain = run_copy(copy, report, config, &printed_plain);
     CHECK(truncate(report, 0) == 0);

@@ -9,7 +9,6 @@
 #include "override.h"
 
 #include <limits.h>
-#include <pthread.h>
 
 enum { THREADS_COUNT = 10000, COST_MAX = 12 << 10, ADDRESSES_MAX = 16 << 10 };
 
@@ -77,9 +76,7 @@ static int run(void)
     cost.resident = (resident_now() - cost.resident) / THREADS_COUNT;
     cost.addresses = (addresses_now() - cost.addresses) / THREADS_COUNT;
     pthread_barrier_wait(&barrier);
-    for (size_t i = 0; i < THREADS_COUNT; i++) {
-        CHECK(pthread_join(threads[i], NULL) == 0);
-    }
+    join_all(threads, THREADS_COUNT);
     CHECK(write(1, &cost, sizeof cost) == (ssize_t)sizeof cost);
     return 0;
 }
