@@ -47,12 +47,22 @@ static void *short_life(void *argument)
     return parcels[0];
 }
 
+/* Costs no heap and no struct for good. */
+static void *only_free(void *block)
+{
+    hak_free(block);
+    REQUIRE(hide(hak_malloc(hide_size(SIZE_MAX))) == NULL);
+    return NULL;
+}
+
 static void churn(size_t count, uint64_t seed)
 {
     for (size_t done = 0; done < count; done += TOGETHER) {
         pthread_t threads[TOGETHER];
         for (size_t i = 0; i < TOGETHER; i++) {
-            threads[i] = thread_start(short_life, (void *)(uintptr_t)(seed + done + i));
+            threads[i] = i == 0 && done % 32 == 0
+                             ? thread_start(only_free, hak_malloc(tier_sizes[done / 32 % 12]))
+                             : thread_start(short_life, (void *)(uintptr_t)(seed + done + i));
         }
         for (size_t i = 0; i < TOGETHER; i++) {
             void *left;
@@ -73,11 +83,6 @@ TEST(nothing_is_left)
     struct hak_stats after = stats_now();
     size_t untrimmed_after = rss_bytes();
     hak_trim(0);
-    print_message("%zu threads: rss %zu -> %zu KiB, trimmed %zu -> %zu KiB\n", threads_total,
-                  untrimmed / KIB, untrimmed_after / KIB, rss / KIB, rss_bytes() / KIB);
-    print_message("cached %zu -> %zu KiB\n", before.bytes_cached / KIB, after.bytes_cached / KIB);
-    print_message("heaps %zu -> %zu, mappings %zu -> %zu\n", before.heaps_count, after.heaps_count,
-                  mappings, mappings_count());
     REQUIRE_SIZE(after.heaps_count, <=, TOGETHER + 1);
     REQUIRE_SIZE(after.heaps_count, <=, heaps_most());
     REQUIRE_SIZE(after.heaps_parked_count, <=, TOGETHER);
@@ -94,38 +99,6 @@ TEST(nothing_is_left)
                      untrimmed + after.bytes_cached + 4 * MIB);
         REQUIRE_SIZE(mappings_count(), <=, mappings + 10);
     }
-}
-
-/* Threads that do nothing with memory, or only free another's, or only fail, cost no heap for good.
- */
-static void *only_free(void *argument)
-{
-    hak_free(argument);
-    return NULL;
-}
-
-static void *only_fail(void *argument)
-{
-    REQUIRE(hide(hak_malloc(hide_size(SIZE_MAX))) == NULL);
-    return argument;
-}
-
-TEST(threads_that_only_free)
-{
-    struct hak_stats before = stats_now();
-    for (size_t i = 0; i < 300; i++) {
-        void *block = hak_malloc(tier_sizes[i % COUNT_OF(tier_sizes)]);
-        assert_non_null(block);
-        pthread_t thread = thread_start(only_free, block);
-        thread_join(thread);
-        thread = thread_start(only_fail, NULL);
-        thread_join(thread);
-    }
-    struct hak_stats after = stats_now();
-    REQUIRE_SIZE(after.heaps_count, <=, before.heaps_count + 1);
-    REQUIRE_SIZE(after.threads_count, <=, 1); /* this one's */
-    REQUIRE_SIZE(after.objects_in_use_count, ==, before.objects_in_use_count);
-    REQUIRE_SIZE(after.bytes_in_use, ==, before.bytes_in_use);
 }
 
 int main(int count, char **arguments)
