@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* test_control.c: threads set options, read figures, trim and list names while others allocate, and
- * the process forks meanwhile; and the learner turns the knobs (HAKMEM_LEARN). No block is damaged,
- * no call fails, and under ThreadSanitizer no access races.
+ * the process forks meanwhile; the learner turns the knobs (HAKMEM_LEARN); and blocks are guarded
+ * (HAKMEM_GUARD). No block is damaged, no call fails, and under ThreadSanitizer no access races.
  *
  * ctest: no-qemu
  */
@@ -156,9 +156,54 @@ TEST(learning)
     REQUIRE_EXIT(&end, NULL);
 }
 
+/* Threads free the guarded blocks of other threads, also of ended ones, and read what those wrote.
+ */
+static struct parcel *shared_parcels[SLOTS];
+
+static void *exchange(void *argument)
+{
+    uint64_t random = (uintptr_t)argument;
+    for (size_t i = 0; i < 10 * ROUNDS; i++) {
+        struct parcel *parcel = parcel_create(random_below(&random, 250), random);
+        struct parcel **place = &shared_parcels[random_below(&random, SLOTS)];
+        parcel_free(__atomic_exchange_n(place, parcel, __ATOMIC_ACQ_REL));
+    }
+    return NULL;
+}
+
+static void guard(void *argument)
+{
+    pthread_t threads[WORKERS];
+    /* The first block that is to be guarded maps the slots. Threads that come meanwhile go on
+     * without. */
+    for (size_t i = 0; i < 10; i++) {
+        hak_free(hide(hak_malloc(100)));
+    }
+    for (size_t i = 0; i < WORKERS; i++) {
+        threads[i] = thread_start(exchange, (void *)(i + 1));
+    }
+    JOIN_ALL(threads, WORKERS);
+    FREE_ALL(shared_parcels, SLOTS);
+    size_t guarded = report_number("guarded");
+    REQUIRE_SIZE(guarded, >=, 10 * ROUNDS);
+    REQUIRE_SIZE(guarded, <=, WORKERS * 10 * ROUNDS + 1000);
+}
+
+static void set_guard(void *argument)
+{
+    REQUIRE(setenv("HAKMEM_GUARD", "1", 1) == 0);
+}
+
+TEST(guarded_blocks)
+{
+    struct child_end end;
+    child_exec("guard", set_guard, NULL, &end);
+    REQUIRE_EXIT(&end, NULL);
+}
+
 int main(int argc, char **arguments)
 {
-    const struct child_case cases[] = {{"learn", learn, NULL}};
+    const struct child_case cases[] = {{"learn", learn, NULL}, {"guard", guard, NULL}};
     child_main(argc, arguments, cases, COUNT_OF(cases));
     return tests_run(NULL, NULL);
 }

@@ -56,8 +56,6 @@ TEST(owner_sleeps)
     blocks_free();
     hak_trim(0);
     size_t kept = rss_bytes() - before;
-    print_message("of %d KiB freed for a sleeping thread %zu KiB are left\n",
-                  OBJECTS * BLOCK / 1024, kept / KIB);
     if (!SUPPORT_SANITIZED) {
         REQUIRE_SIZE(kept, <=, 512 * KIB);
     }
@@ -83,8 +81,6 @@ TEST(freer_sleeps)
     meet();
     hak_trim(0);
     size_t kept = rss_bytes() - before;
-    print_message("of %d KiB a sleeping thread freed %zu KiB are left\n", OBJECTS * BLOCK / 1024,
-                  kept / KIB);
     if (!SUPPORT_SANITIZED) {
         REQUIRE_SIZE(kept, <=, 256 * 32 * KIB + 512 * KIB);
     }

@@ -41,13 +41,6 @@ static void *allocate_and_thin(void *argument)
     return NULL;
 }
 
-static size_t mapped_bytes(void)
-{
-    struct hak_stats stats;
-    hak_stats_get(&stats);
-    return stats.bytes_mapped;
-}
-
 static void run_destroy(struct run *run)
 {
     for (size_t i = 0; i < PARCELS; i++) {
@@ -65,11 +58,9 @@ static void load_moves(size_t size)
     while (__atomic_load_n(&first.shared_left, __ATOMIC_ACQUIRE) != 1) {
         usleep(1000);
     }
-    size_t before = mapped_bytes();
+    size_t before = stats_now().bytes_mapped;
     thread_join(thread_start(allocate, &second));
-    size_t after = mapped_bytes();
-    print_message("%zu bytes: %zu KiB, and %zu more after as many again\n", size, before / KIB,
-                  (after - before) / KIB);
+    size_t after = stats_now().bytes_mapped;
     /* an eighth is in use still; what is in the bins of the first is not lent */
     REQUIRE_SIZE(after - before, <=, PARCELS * size / 4 + 4 * MIB);
     __atomic_store_n(&first.shared_left, 2, __ATOMIC_RELEASE);

@@ -61,8 +61,9 @@ static void some_operations(void)
     }
 }
 
-static void threads_run(size_t count)
+TEST(2000_threads)
 {
+    const size_t count = SUPPORT_SLOW ? 500 : 2000;
     pthread_t *threads = support_map(count * sizeof *threads);
     hak_trim(0);
     struct hak_stats before = stats_now();
@@ -93,11 +94,6 @@ static void threads_run(size_t count)
         REQUIRE_SIZE(rss_bytes(), <=, rss_before + 4 * MIB + count * 12 * KIB);
     }
     REQUIRE_SIZE(stats_now().bytes_in_use, ==, before.bytes_in_use);
-}
-
-TEST(2000_threads)
-{
-    threads_run(SUPPORT_SLOW ? 500 : 2000);
 }
 
 int main(int argc, char **argv)

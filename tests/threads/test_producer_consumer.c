@@ -76,8 +76,6 @@ static void pipeline_run(size_t producers, size_t consumers, size_t smallest, si
     JOIN_ALL(threads, producers + consumers);
     queue_destroy(run.queue);
     REQUIRE_SIZE(run.shared_freed, ==, producers * run.parcels_each);
-    print_message("%zu to %zu, %zu to %zu bytes: live %zu KiB, peak %zu KiB\n", producers,
-                  consumers, smallest, largest, live / KIB, (run.shared_rss_max - before) / KIB);
     if (!SUPPORT_SANITIZED) {
         REQUIRE_SIZE(run.shared_rss_max, >=, live / 2);
         REQUIRE_SIZE(run.shared_rss_max, <=,

@@ -149,19 +149,10 @@ static void run(const char *name, char *delay)
     print_message("%s", end.text);
 }
 
-TEST(trim)
+TEST(release)
 {
     run("trim", "never");
-}
-
-/* The other thread's own purge passes come into the way of the trims. */
-TEST(trim_beside_passes)
-{
-    run("trim", "2");
-}
-
-TEST(free_of_one_block)
-{
+    run("trim", "2"); /* the other thread's own purge passes come into the way of the trims */
     run("whale", "1000");
 }
 
