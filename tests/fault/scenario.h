@@ -413,35 +413,13 @@ static inline void scenario_all_plans(void *argument)
     scenario_vary(run, FAULT_MEMORY_SET, memory_count, NULL, each_its_own, false);
 }
 
-/* In two processes at a time. */
 static inline void scenario_require_all(const struct scenario *scenarios, size_t count)
 {
-    enum { LANES = 2 };
-    pid_t lanes[LANES];
-    fflush(NULL);
-    for (size_t lane = 0; lane < LANES; lane++) {
-        lanes[lane] = fork();
-        REQUIRE(lanes[lane] >= 0);
-        if (lanes[lane] != 0) {
-            continue;
-        }
-        scenario_counts = __real_mmap(NULL, sizeof *scenario_counts, PROT_READ | PROT_WRITE,
-                                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-        REQUIRE(scenario_counts != MAP_FAILED);
-        for (size_t i = lane; i < count; i += LANES) {
-            struct child_end end;
-            child_fork(scenario_all_plans, (void *)(uintptr_t)&scenarios[i], &end);
-            if (!WIFEXITED(end.status) || WEXITSTATUS(end.status) != 0 || end.length != 0) {
-                support_fail("%s: status %#x\n%s", scenarios[i].name, (unsigned)end.status,
-                             end.text);
-            }
-        }
-        _exit(0);
-    }
-    for (size_t lane = 0; lane < LANES; lane++) {
-        int status;
-        assert_int_equal(waitpid(lanes[lane], &status, 0), lanes[lane]);
-        assert_int_equal(status, 0);
+    scenario_counts = __real_mmap(NULL, sizeof *scenario_counts, PROT_READ | PROT_WRITE,
+                                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(scenario_counts != MAP_FAILED);
+    for (size_t i = 0; i < count; i++) {
+        REQUIRE_LIFE(scenario_all_plans, (void *)(uintptr_t)&scenarios[i], NULL);
     }
 }
 

@@ -36,9 +36,7 @@ static void play_first_whale(void)
     try_calloc(0, 3 * MIB);
     try_aligned(1, 8 * MIB, 5 * MIB);
     try_malloc(2, 3);
-    for (size_t i = 0; i < 3; i++) {
-        drop(i);
-    }
+    drop_all();
 }
 
 /* Questions before the first allocation. */

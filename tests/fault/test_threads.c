@@ -109,9 +109,7 @@ static void play_in_child(void *argument)
                                  : held_blocks[100 + i].size + 1);
         drop(100 + i);
     }
-    for (size_t i = 0; i < 3; i++) {
-        drop(i); /* the parent's */
-    }
+    drop_all();
     hak_trim(0);
 }
 
