@@ -230,17 +230,34 @@ static inline void wait_for_success(pid_t child, const char *what)
     }
 }
 
-/* From /proc/self/statm, without allocating. */
+/* All that is left in the file, as a string; closes it. */
+static inline size_t read_to_end(int file, char *text, size_t size)
+{
+    size_t length = 0;
+    ssize_t got;
+    while ((got = read(file, text + length, size - 1 - length)) > 0) {
+        length += (size_t)got;
+    }
+    CHECK(got == 0 && length < size - 1);
+    text[length] = '\0';
+    close(file);
+    return length;
+}
+
+/* A "Key:  number kB" line of a file in /proc/self, in bytes, without allocating. */
+static inline size_t proc_bytes(const char *path, const char *key)
+{
+    char text[8192];
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    CHECK(file >= 0);
+    read_to_end(file, text, sizeof text);
+    const char *line = strstr(text, key);
+    return line == NULL ? 0 : strtoul(line + strlen(key), NULL, 10) << 10;
+}
+
 static inline size_t resident_bytes(void)
 {
-    char text[128] = {0};
-    int file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-    CHECK(file >= 0);
-    CHECK(read(file, text, sizeof text - 1) > 0);
-    close(file);
-    const char *second = strchr(text, ' ');
-    CHECK(second != NULL);
-    return strtoul(second, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
+    return proc_bytes("/proc/self/smaps_rollup", "\nRss:");
 }
 
 static inline int threads_count(pid_t process)
@@ -331,20 +348,6 @@ static inline void close_ends(const struct again *again)
             close(again->ends[i]);
         }
     }
-}
-
-/* All that is left in the file, as a string; closes it. */
-static inline size_t read_to_end(int file, char *text, size_t size)
-{
-    size_t length = 0;
-    ssize_t got;
-    while ((got = read(file, text + length, size - 1 - length)) > 0) {
-        length += (size_t)got;
-    }
-    CHECK(got == 0 && length < size - 1);
-    text[length] = '\0';
-    close(file);
-    return length;
 }
 
 static inline size_t count_words(const char *text, const char *words)

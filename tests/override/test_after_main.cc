@@ -124,11 +124,6 @@ void *end_process_later(void *)
     return nullptr;
 }
 
-void quick_handler()
-{
-    free_kept_blocks();
-}
-
 /* Ends the process in the way `kind` names; returns for "return". */
 void end(const std::string &kind)
 {
@@ -137,37 +132,31 @@ void end(const std::string &kind)
     }
     CHECK(atexit(free_kept_blocks) == 0);
     pthread_t thread;
-    if (kind == "exit") {
-        exit(0);
-    } else if (kind == "exit-with-threads") {
-        start_threads();
-        exit(0);
-    } else if (kind == "return-with-threads") {
-        start_threads();
-    } else if (kind == "exit-from-thread") {
-        start_threads();
-        CHECK(pthread_create(&thread, nullptr, exit_from_thread, nullptr) == 0);
-        pthread_join(thread, nullptr);
-    } else if (kind == "main-ends-first") {
+    if (kind == "main ends first") {
         /* The main thread's cache is given up while the process lives on. */
         may_have_threads_at_exit = false;
         CHECK(pthread_create(&thread, nullptr, end_process_later, nullptr) == 0);
         pthread_exit(nullptr);
-    } else if (kind == "quick-exit") {
+    }
+    if (kind != "return" && kind != "exit") {
         start_threads();
-        CHECK(at_quick_exit(quick_handler) == 0);
+    }
+    if (kind.rfind("exit", 0) == 0) {
+        exit(0);
+    } else if (kind == "a thread exits") {
+        CHECK(pthread_create(&thread, nullptr, exit_from_thread, nullptr) == 0);
+        pthread_join(thread, nullptr);
+    } else if (kind == "quick_exit") {
+        CHECK(at_quick_exit(free_kept_blocks) == 0);
         quick_exit(0);
     } else if (kind == "_exit") {
-        start_threads();
         _exit(0);
-    } else {
-        CHECK(kind == "return");
     }
 }
 
 const char *const kinds[] = {
-    "return",           "return-with-threads", "exit",       "exit-with-threads",
-    "exit-from-thread", "main-ends-first",     "quick-exit", "_exit"};
+    "return",         "return beside threads", "exit",       "exit beside threads",
+    "a thread exits", "main ends first",       "quick_exit", "_exit"};
 
 } // namespace
 

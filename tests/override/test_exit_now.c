@@ -267,8 +267,6 @@ static void test_whole_report(void)
     static char text[1 << 20];
     char self[TEST_PATH_SIZE];
     int ends[2], waiting = 0;
-    size_t length = 0;
-    ssize_t got;
     own_path(self);
     CHECK(pipe(ends) == 0 && fcntl(ends[1], F_SETPIPE_SZ, PIPE) == PIPE);
     memset(text, '.', FILLED);
@@ -289,12 +287,9 @@ static void test_whole_report(void)
         usleep(1000);
     }
     usleep(20000); /* the others come */
-    while ((got = read(ends[0], text + length, sizeof text - 1 - length)) > 0) {
-        length += (size_t)got;
-    }
+    size_t length = read_to_end(ends[0], text, sizeof text);
     wait_for_status(child);
     alarm(0);
-    close(ends[0]);
     CHECK(length > 0 && text[length - 1] == '\n');
     CHECK_EQUAL(count_words(text, "resident memory (RSS)"), 1);
     CHECK_EQUAL(count_words(text, " heap_map_file "), 1); /* near the end */
@@ -314,18 +309,14 @@ static void test_forked_children(void)
  * not. */
 static void test_busy_handlers(void)
 {
-    size_t reports = 0;
-    enum { ROUNDS = 20 };
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < 20; i++) {
         struct again program = start("busy", true, false);
         usleep((useconds_t)(500 * (i % 5)));
         CHECK(kill(program.process, SIGUSR1) == 0);
         struct outcome outcome = finish(program);
         CHECK(outcome.reports <= 1 && outcome.profiles <= 1 && outcome.maps <= 1);
         CHECK_EQUAL(outcome.reports + outcome.profiles + outcome.maps + outcome.sentences, 3);
-        reports += outcome.reports;
     }
-    dprintf(2, "busy: %zu of %d reported\n", reports, ROUNDS);
 }
 
 int main(int argc, char **argv)

@@ -24,14 +24,6 @@ extern char **environ;
 
 /* --- hakmem's functions, which a preloaded program does not refer to ------------------------- */
 
-#pragma weak hak_profile_start
-#pragma weak hak_profile_stop
-#pragma weak hak_profile_write
-#pragma weak hak_observe_start
-#pragma weak hak_observe_stop
-#pragma weak hak_report
-#pragma weak hak_heap_map
-
 static int (*profile_start)(size_t);
 static void (*profile_stop)(void);
 static void (*profile_write)(hak_report_sink *, void *);
@@ -40,14 +32,7 @@ static int (*observe_stop)(void);
 static void (*report)(enum hak_report_format, hak_report_sink *, void *);
 static void (*heap_map)(hak_report_sink *, void *);
 
-#define FIND(pointer, name)                                                                        \
-    do {                                                                                           \
-        (pointer) = (name);                                                                        \
-        if ((pointer) == NULL) {                                                                   \
-            (pointer) = (__typeof__(pointer))(uintptr_t)dlsym(RTLD_DEFAULT, #name);                \
-        }                                                                                          \
-        CHECK((pointer) != NULL);                                                                  \
-    } while (0)
+#define FIND(pointer, name) ((pointer) = (__typeof__(pointer))find_in(RTLD_DEFAULT, #name))
 
 static void find_functions(void)
 {

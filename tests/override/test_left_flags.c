@@ -44,20 +44,6 @@ static bool leave(enum left left, char *start, size_t size)
     }
 }
 
-/* Kilobytes of memory that the process has locked. */
-static size_t locked_kib(void)
-{
-    static char text[8192];
-    int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
-    CHECK(file >= 0);
-    ssize_t length = read(file, text, sizeof text - 1);
-    close(file);
-    CHECK(length > 0);
-    text[length] = '\0';
-    const char *line = strstr(text, "VmLck:");
-    return line == NULL ? 0 : strtoul(line + 6, NULL, 10);
-}
-
 /* The whole block can be written, and a child sees it. */
 static void check_block(unsigned char *block, size_t size)
 {
@@ -103,7 +89,7 @@ static void run(enum left left, size_t size, bool one_page)
         memset(next, 3, size);
         give_back(next);
         if (left == LOCKED && !is_secure()) {
-            CHECK_EQUAL(locked_kib(), 0);
+            CHECK_EQUAL(proc_bytes("/proc/self/status", "VmLck:"), 0);
         }
     }
 }

@@ -26,9 +26,6 @@
 enum { REPLY_OFFSET = 4096, ROUNDS = 20, THREADS = 8, ASKS = 200, PATH_SIZE = 64 };
 enum { WAIT_MS = 120000 }; /* until something hangs */
 
-#pragma weak hak_observe_start
-#pragma weak hak_observe_stop
-
 /* The fields of src/observe/observer.h that a reader needs. */
 struct page {
     char magic[8];
@@ -46,13 +43,8 @@ static int (*observe_stop)(void);
 /* Under LD_PRELOAD the program refers to nothing of the library. */
 static void find_functions(void)
 {
-    observe_start = hak_observe_start;
-    observe_stop = hak_observe_stop;
-    if (observe_start == NULL) {
-        observe_start = (int (*)(void))(uintptr_t)dlsym(RTLD_DEFAULT, "hak_observe_start");
-        observe_stop = (int (*)(void))(uintptr_t)dlsym(RTLD_DEFAULT, "hak_observe_stop");
-    }
-    CHECK(observe_start != NULL && observe_stop != NULL);
+    observe_start = (int (*)(void))find_in(RTLD_DEFAULT, "hak_observe_start");
+    observe_stop = (int (*)(void))find_in(RTLD_DEFAULT, "hak_observe_stop");
 }
 
 static void name_file(char path[PATH_SIZE], pid_t process)

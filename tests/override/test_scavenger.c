@@ -241,13 +241,6 @@ static void run_pressed(const char *number)
     idle_after_churn();
 }
 
-/* Without the option there is no thread, and an idle program keeps what it had. */
-static void run_without(void)
-{
-    prove_served();
-    CHECK_EQUAL(threads_count(getpid()), 1);
-}
-
 static void run_self(const char *part, const char *scavenger, int delay_ms)
 {
     char delay[16];
@@ -271,7 +264,8 @@ int main(int count, char **arguments)
     } else if (strcmp(arguments[1], "pressed") == 0) {
         run_pressed(arguments[2]);
     } else {
-        run_without();
+        prove_served();
+        CHECK_EQUAL(threads_count(getpid()), 1); /* without the option */
     }
     return 0;
 }
