@@ -153,7 +153,7 @@ TEST(learning)
 {
     struct child_end end;
     child_exec("learn", set_learn, NULL, &end);
-    REQUIRE_EXIT(&end, NULL);
+    REQUIRE_EXIT(&end, "^");
 }
 
 /* Threads free the guarded blocks of other threads, also of ended ones, and read what those wrote.
@@ -198,7 +198,7 @@ TEST(guarded_blocks)
 {
     struct child_end end;
     child_exec("guard", set_guard, NULL, &end);
-    REQUIRE_EXIT(&end, NULL);
+    REQUIRE_EXIT(&end, "^");
 }
 
 int main(int argc, char **arguments)
