@@ -335,7 +335,7 @@ if(NOT CMAKE_CROSSCOMPILING)
     endforeach()
     hakmem_register(overflow_sampled secure "args=23" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>;HAKMEM_SAMPLE_BYTES=1"
         $<TARGET_FILE:secure_overflow_sizes>)
-    foreach(name filter_kills purge_lies deepbind deepbind_cxx tls_destructors)
+    foreach(name filters deepbind deepbind_cxx tls_destructors)
         if(TARGET override_${name})
             hakmem_register(${name} secure "" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>" $<TARGET_FILE:override_${name}>)
         endif()

@@ -30,91 +30,61 @@
 #define FAULT_GUARD_REMOVE 103
 #define FAULT_DONTUNMAP 4 /* MREMAP_DONTUNMAP, of Linux 5.7 */
 
-/* A caller of mmap is told apart by what it wants: an address or any. */
-enum fault_call {
-    FAULT_MMAP,
-    FAULT_MMAP_AT,
-    FAULT_MUNMAP,
-    FAULT_MREMAP,
-    FAULT_PURGE,
-    FAULT_HUGE,
-    FAULT_SMALL,
-    FAULT_POPULATE,
-    FAULT_MINCORE,
-    FAULT_OPEN,
-    FAULT_CLOSE,
-    FAULT_WRITE,
-    FAULT_SYSINFO,
-    FAULT_GETAFFINITY,
-    FAULT_CLOCK,
-    FAULT_WAIT,
-    FAULT_WAKE,
-    FAULT_YIELD,
-    FAULT_GETPID,
-    FAULT_OPENAT,
-    FAULT_READ,
-    FAULT_READLINK,
-    FAULT_STAT,
-    FAULT_NAME,
-    FAULT_LEAVE,
-    FAULT_FCNTL,
-    FAULT_FSTAT,
-    FAULT_SIGMASK,
-    FAULT_RESERVE,
-    FAULT_UNLINK,
-    FAULT_GUARD, /* closes and opens the pages of guarded blocks, in one way or the other */
-    FAULT_CALLS
-};
-
 /* No errnos, but other bad news: the mapping is elsewhere (a kernel before 4.17); half is written;
  * mremap fails after it has unmapped its target (a kernel before 6.17), and another thread takes
  * the addresses at once. */
 enum { FAULT_ELSEWHERE = -1, FAULT_HALF = -2, FAULT_GONE = -3, FAULT_TAKEN = -4 };
 
+/* The calls, with their errors, of which the first is the likeliest. What a seccomp filter answers
+ * (EPERM, ENOSYS) is included. A caller of mmap is told apart by what it wants: an address or any.
+ * ONCE: no kernel refuses it for ever with these. A wake fails only where all futexes do
+ * (fault_plans_futex of test_threads.c), yields and getpid cannot. GUARD closes and opens the pages
+ * of guarded blocks, in one way or the other, LEAVE is close_range. */
+#define FAULT_KINDS(EVER, ONCE)                                                                    \
+    EVER(MMAP, ENOMEM, EAGAIN, EPERM)                                                              \
+    EVER(MMAP_AT, ENOMEM, EEXIST, EAGAIN, EPERM, FAULT_ELSEWHERE)                                  \
+    EVER(MUNMAP, ENOMEM, EPERM)                                                                    \
+    EVER(MREMAP, ENOMEM, EAGAIN, EFAULT, ENOSYS, FAULT_GONE, FAULT_TAKEN)                          \
+    EVER(PURGE, EINVAL, EAGAIN, ENOMEM, EPERM)                                                     \
+    EVER(HUGE, EINVAL, ENOMEM, EAGAIN)                                                             \
+    EVER(SMALL, EINVAL, ENOMEM, EAGAIN)                                                            \
+    EVER(POPULATE, EINVAL, ENOMEM, EFAULT, EPERM)                                                  \
+    EVER(MINCORE, EAGAIN, ENOMEM, ENOSYS)                                                          \
+    EVER(OPEN, EACCES, ENOENT, EMFILE, ENOSPC, EROFS, EINTR)                                       \
+    EVER(CLOSE, EIO, EINTR)                                                                        \
+    EVER(WRITE, EIO, ENOSPC, EAGAIN, EPIPE, EBADF, FAULT_HALF)                                     \
+    EVER(SYSINFO, EFAULT, EPERM, ENOSYS)                                                           \
+    EVER(GETAFFINITY, EINVAL, EPERM, ENOSYS)                                                       \
+    EVER(CLOCK, EINVAL, EPERM, ENOSYS)                                                             \
+    ONCE(WAIT, EINTR, EAGAIN, EPERM, ENOSYS)                                                       \
+    ONCE(WAKE, 0)                                                                                  \
+    ONCE(YIELD, 0)                                                                                 \
+    ONCE(GETPID, 0)                                                                                \
+    EVER(OPENAT, ENOENT, EACCES, EMFILE, ENFILE, EPERM, ENOSYS)                                    \
+    EVER(READ, EIO, EINTR, EISDIR, EPERM)                                                          \
+    EVER(READLINK, ENOENT, EACCES, EPERM, ENOSYS)                                                  \
+    EVER(STAT, ENOENT, EACCES, EPERM, ENOSYS)                                                      \
+    EVER(NAME, EINVAL, EPERM, ENOSYS)                                                              \
+    EVER(FCNTL, EMFILE, EINVAL, EPERM, ENOSYS)                                                     \
+    EVER(FSTAT, EBADF, EIO, EPERM, ENOSYS)                                                         \
+    EVER(SIGMASK, EINVAL, EPERM, ENOSYS)                                                           \
+    EVER(RESERVE, ENOSPC, EFBIG, EOPNOTSUPP, EPERM, ENOSYS)                                        \
+    EVER(UNLINK, EPERM, ENOENT, EACCES)                                                            \
+    EVER(GUARD, ENOMEM, EINVAL, EACCES, EPERM)                                                     \
+    EVER(LEAVE, ENOSYS, EINVAL, EPERM, ENOMEM, EMFILE)
+
+#define FAULT_CALL(call, ...) FAULT_##call,
+enum fault_call { FAULT_KINDS(FAULT_CALL, FAULT_CALL) FAULT_CALLS };
+
 enum { FAULT_ERRORS_MAX = 6 };
 
-struct fault_kind {
+#define FAULT_EVER(call, ...) {#call, {__VA_ARGS__}, false},
+#define FAULT_ONCE(call, ...) {#call, {__VA_ARGS__}, true},
+static const struct fault_kind {
     const char *name;
     int errors[FAULT_ERRORS_MAX]; /* 0 at the end */
-    bool once_only;               /* no kernel refuses it for ever with these */
-};
-
-/* The first of each is the likeliest. What a seccomp filter answers (EPERM, ENOSYS) is included. A
- * wake fails only where all futexes do (fault_plans_futex of test_threads.c), yields and getpid
- * cannot. */
-static const struct fault_kind fault_kinds[FAULT_CALLS] = {
-    [FAULT_MMAP] = {"mmap", {ENOMEM, EAGAIN, EPERM}, false},
-    [FAULT_MMAP_AT] = {"mmap_at", {ENOMEM, EEXIST, EAGAIN, EPERM, FAULT_ELSEWHERE}, false},
-    [FAULT_MUNMAP] = {"munmap", {ENOMEM, EPERM}, false},
-    [FAULT_MREMAP] = {"mremap", {ENOMEM, EAGAIN, EFAULT, ENOSYS, FAULT_GONE, FAULT_TAKEN}, false},
-    [FAULT_PURGE] = {"madvise_dontneed", {EINVAL, EAGAIN, ENOMEM, EPERM}, false},
-    [FAULT_HUGE] = {"madvise_hugepage", {EINVAL, ENOMEM, EAGAIN}, false},
-    [FAULT_SMALL] = {"madvise_nohugepage", {EINVAL, ENOMEM, EAGAIN}, false},
-    [FAULT_POPULATE] = {"madvise_populate", {EINVAL, ENOMEM, EFAULT, EPERM}, false},
-    [FAULT_MINCORE] = {"mincore", {EAGAIN, ENOMEM, ENOSYS}, false},
-    [FAULT_OPEN] = {"open", {EACCES, ENOENT, EMFILE, ENOSPC, EROFS, EINTR}, false},
-    [FAULT_CLOSE] = {"close", {EIO, EINTR}, false},
-    [FAULT_WRITE] = {"write", {EIO, ENOSPC, EAGAIN, EPIPE, EBADF, FAULT_HALF}, false},
-    [FAULT_SYSINFO] = {"sysinfo", {EFAULT, EPERM, ENOSYS}, false},
-    [FAULT_GETAFFINITY] = {"sched_getaffinity", {EINVAL, EPERM, ENOSYS}, false},
-    [FAULT_CLOCK] = {"clock_gettime", {EINVAL, EPERM, ENOSYS}, false},
-    [FAULT_WAIT] = {"futex_wait", {EINTR, EAGAIN, EPERM, ENOSYS}, true},
-    [FAULT_WAKE] = {"futex_wake", {0}, true},
-    [FAULT_YIELD] = {"sched_yield", {0}, true},
-    [FAULT_GETPID] = {"getpid", {0}, true},
-    [FAULT_OPENAT] = {"openat", {ENOENT, EACCES, EMFILE, ENFILE, EPERM, ENOSYS}, false},
-    [FAULT_READ] = {"read", {EIO, EINTR, EISDIR, EPERM}, false},
-    [FAULT_READLINK] = {"readlinkat", {ENOENT, EACCES, EPERM, ENOSYS}, false},
-    [FAULT_STAT] = {"newfstatat", {ENOENT, EACCES, EPERM, ENOSYS}, false},
-    [FAULT_NAME] = {"prctl", {EINVAL, EPERM, ENOSYS}, false},
-    [FAULT_FCNTL] = {"fcntl", {EMFILE, EINVAL, EPERM, ENOSYS}, false},
-    [FAULT_FSTAT] = {"fstat", {EBADF, EIO, EPERM, ENOSYS}, false},
-    [FAULT_SIGMASK] = {"rt_sigprocmask", {EINVAL, EPERM, ENOSYS}, false},
-    [FAULT_RESERVE] = {"fallocate", {ENOSPC, EFBIG, EOPNOTSUPP, EPERM, ENOSYS}, false},
-    [FAULT_UNLINK] = {"unlinkat", {EPERM, ENOENT, EACCES}, false},
-    [FAULT_GUARD] = {"mprotect", {ENOMEM, EINVAL, EACCES, EPERM}, false},
-    [FAULT_LEAVE] = {"close_range", {ENOSYS, EINVAL, EPERM, ENOMEM, EMFILE}, false},
-};
+    bool once_only;
+} fault_kinds[FAULT_CALLS] = {FAULT_KINDS(FAULT_EVER, FAULT_ONCE)};
 
 #define FAULT_SET(call) (1u << (call))
 #define FAULT_ALL (UINT32_MAX >> (32 - FAULT_CALLS))
@@ -130,24 +100,6 @@ struct fault_plan {
     uint32_t odds;  /* not 0: instead one in so many fails, with any errno of its */
 };
 
-/* Where calls came from, to know how many were made to fail. */
-enum { FAULT_SITES_MAX = 128 };
-struct fault_site {
-    uintptr_t address; /* 0: none */
-    uint32_t errors;   /* bit i: with fault_kinds[].errors[i] */
-    uint32_t call;
-};
-
-/* Shared by all processes of a test. */
-struct fault_totals {
-    uint64_t runs;
-    uint64_t runs_with_failures; /* an allocation got NULL */
-    uint64_t occurrences;
-    uint64_t fired[FAULT_CALLS];
-    struct fault_site sites[FAULT_SITES_MAX];
-};
-
-static struct fault_totals *fault_totals;
 static struct fault_plan fault_plan;
 static bool fault_counting;
 static uint64_t fault_counts[FAULT_CALLS];
@@ -191,15 +143,6 @@ int __wrap_close(int);
 long __wrap_syscall(long, ...);
 unsigned long __wrap_getauxval(unsigned long);
 
-static inline void fault_start_totals(void)
-{
-    if (fault_totals == NULL) {
-        fault_totals = __real_mmap(NULL, sizeof *fault_totals, PROT_READ | PROT_WRITE,
-                                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-        REQUIRE(fault_totals != MAP_FAILED);
-    }
-}
-
 static inline void fault_arm(struct fault_plan plan, uint64_t seed)
 {
     memset(fault_counts, 0, sizeof fault_counts);
@@ -213,31 +156,6 @@ static inline void fault_arm(struct fault_plan plan, uint64_t seed)
 static inline void fault_disarm(void)
 {
     __atomic_store_n(&fault_counting, false, __ATOMIC_SEQ_CST);
-}
-
-static inline void fault_note(enum fault_call call, int error, uintptr_t address)
-{
-    __atomic_fetch_add(&fault_fired_count, 1, __ATOMIC_RELAXED);
-    if (fault_totals == NULL) {
-        return;
-    }
-    __atomic_fetch_add(&fault_totals->fired[call], 1, __ATOMIC_RELAXED);
-    uint32_t bit = 0;
-    while (fault_kinds[call].errors[bit] != error && bit < FAULT_ERRORS_MAX - 1) {
-        bit++;
-    }
-    for (size_t i = 0; i < FAULT_SITES_MAX; i++) {
-        struct fault_site *site = &fault_totals->sites[i];
-        uintptr_t none = 0;
-        __atomic_compare_exchange_n(&site->address, &none, address, false, __ATOMIC_RELAXED,
-                                    __ATOMIC_RELAXED);
-        if (site->address == address) {
-            site->call = call;
-            __atomic_fetch_or(&site->errors, 1u << bit, __ATOMIC_RELAXED);
-            return;
-        }
-    }
-    support_fail("more call sites than there is room for\n");
 }
 
 static inline int fault_random_error(enum fault_call call)
@@ -289,7 +207,7 @@ static inline int fault_strikes(enum fault_call call, void *site)
         error = 0;
     }
     if (error != 0) {
-        fault_note(call, error, (uintptr_t)site);
+        __atomic_fetch_add(&fault_fired_count, 1, __ATOMIC_RELAXED);
     }
     return error;
 }
@@ -341,9 +259,8 @@ int __wrap_munmap(void *address, size_t size)
 }
 
 /* The last foreign mapping that FAULT_TAKEN left, which is as the library's own are but for what is
- * in it, and the bytes of all. */
+ * in it. */
 static void *fault_foreign;
-static int64_t fault_foreign_bytes;
 
 static inline void fault_lose_place(int error, void *place, size_t size)
 {
@@ -353,7 +270,6 @@ static inline void fault_lose_place(int error, void *place, size_t size)
         fault_foreign = __real_mmap(place, size, PROT_READ | PROT_WRITE,
                                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
         REQUIRE(fault_foreign == place);
-        fault_foreign_bytes += (int64_t)size;
     }
 }
 

@@ -190,9 +190,6 @@ struct rest {
     size_t objects_in_use;
     size_t bytes_in_use;
     size_t region_bytes_taken;
-    size_t metadata_of_heaps;
-    size_t address_space;
-    int64_t ledger;
 };
 
 /* Bytes of the window that /proc/self/maps knows. */
@@ -233,12 +230,8 @@ static inline struct rest rest_now(void)
     REQUIRE(hak__lock_own.held == 0);
     rest_check_mapped(0);
     struct hak_stats stats = stats_now();
-    return (struct rest){stats.objects_in_use_count,
-                         stats.bytes_in_use,
-                         hak__superslab_bytes_claimed() - hak__superslab_bytes_free(),
-                         hak__metadata_bytes(),
-                         address_space_bytes(),
-                         fault_ledger};
+    return (struct rest){stats.objects_in_use_count, stats.bytes_in_use,
+                         hak__superslab_bytes_claimed() - hak__superslab_bytes_free()};
 }
 
 /* As before, all that was allocated since is freed: nothing is lost. */
@@ -248,18 +241,6 @@ static inline void rest_check(const struct rest *before)
     REQUIRE_SIZE(now.objects_in_use, ==, before->objects_in_use);
     REQUIRE_SIZE(now.bytes_in_use, ==, before->bytes_in_use);
     REQUIRE_SIZE(now.region_bytes_taken, <=, before->region_bytes_taken);
-}
-
-/* What the library has mapped is what the process has more: the ledger does not lie. In a process
- * that started no thread since. */
-static inline void rest_check_address_space(const struct rest *before)
-{
-    int64_t grown = (int64_t)address_space_bytes() - (int64_t)before->address_space;
-    int64_t mapped = fault_ledger - before->ledger + fault_foreign_bytes;
-    if (grown != mapped) {
-        support_fail("the address space grew by %lld bytes, of which %lld are known\n",
-                     (long long)grown, (long long)mapped);
-    }
 }
 
 /* --- afterwards --- */
@@ -326,11 +307,6 @@ struct scenario_counts {
 };
 static struct scenario_counts *scenario_counts;
 
-/* Every occurrence up to so many fails in turn, then the first of each call site, and so many more
- * of the rest: fewer where nothing but the answers is checked. */
-static uint32_t scenario_first_max = HAK_LEVEL == 0 ? 1 : SUPPORT_SLOW ? 2 : 4;
-static uint32_t scenario_sample_max = HAK_LEVEL == 0 || SUPPORT_SLOW ? 1 : 4;
-
 static inline void scenario_play(void *argument)
 {
     struct scenario_run *run = argument;
@@ -349,9 +325,6 @@ static inline void scenario_play(void *argument)
     scenario_counts->failures = held_failures;
     drop_all();
     rest_check(&run->before);
-    if (!scenario->has_threads) {
-        rest_check_address_space(&run->before);
-    }
     recover();
     drop_all();
     rest_check(&run->before);
@@ -368,10 +341,6 @@ static inline bool scenario_try(struct scenario_run *run)
                      run->plan.calls, run->plan.nth, run->plan.on ? " and all after it" : "",
                      run->plan.error, (unsigned)end.status, end.text);
     }
-    __atomic_fetch_add(&fault_totals->runs, 1, __ATOMIC_RELAXED);
-    if (scenario_counts->failures != 0) {
-        __atomic_fetch_add(&fault_totals->runs_with_failures, 1, __ATOMIC_RELAXED);
-    }
     return scenario_counts->fired != 0;
 }
 
@@ -385,18 +354,10 @@ static inline bool scenario_is_first(const uint64_t *firsts, uint64_t nth)
     return false;
 }
 
-/* Where all errnos are tried, and all calls fail from then on: the first occurrences, those of a
- * site, then now and then. In between the call fails with the likeliest. */
-static inline bool is_turning_point(const uint64_t *firsts, uint64_t nth)
-{
-    return nth == 1 || nth % 4 == 0 || scenario_is_first(firsts, nth);
-}
-
 static inline void scenario_vary_one(struct scenario_run *run, uint32_t calls, uint64_t nth,
                                      const int *errors, bool everything, bool once_only)
 {
     size_t errors_count = 1;
-    __atomic_fetch_add(&fault_totals->occurrences, 1, __ATOMIC_RELAXED);
     while (everything && errors_count < FAULT_ERRORS_MAX && errors[errors_count] != 0) {
         errors_count++;
     }
@@ -412,28 +373,17 @@ static inline void scenario_vary_one(struct scenario_run *run, uint32_t calls, u
     }
 }
 
-/* `firsts` are the first occurrences of call sites, or NULL. */
+/* The first occurrence of each call site (`firsts`, or NULL) fails in all ways, and now and then
+ * another one in the likeliest: more where more is checked than the answers. */
 static inline void scenario_vary(struct scenario_run run, uint32_t calls, uint64_t count,
                                  const uint64_t *firsts, const int *errors, bool once_only)
 {
-    uint64_t left = count > scenario_first_max ? count - scenario_first_max : 0;
-    uint64_t step = left / (scenario_sample_max + 1) + 1, next = 1;
+    uint64_t step = count / (HAK_LEVEL == 0 ? 2 : 4) + 1;
     for (uint64_t nth = 1; nth <= count; nth++) {
-        if (nth == next || scenario_is_first(firsts, nth)) {
-            scenario_vary_one(&run, calls, nth, errors, is_turning_point(firsts, nth), once_only);
+        bool first = nth == 1 || scenario_is_first(firsts, nth);
+        if (first || nth % step == 0) {
+            scenario_vary_one(&run, calls, nth, errors, first, once_only);
         }
-        if (nth == next) {
-            next += nth < scenario_first_max ? 1 : step;
-        }
-    }
-}
-
-/* It does not grow any more: the address space is watched. */
-static __attribute__((noinline)) void touch_stack(void)
-{
-    volatile char stack[256 * 1024];
-    for (size_t i = 0; i < sizeof stack; i += 1024) {
-        stack[i] = 0;
     }
 }
 
@@ -441,7 +391,6 @@ static inline void scenario_all_plans(void *argument)
 {
     struct scenario_run run = {.scenario = argument};
     alarm(0);
-    touch_stack();
     if (run.scenario->prepare != NULL) {
         run.scenario->prepare();
     }
@@ -462,74 +411,15 @@ static inline void scenario_all_plans(void *argument)
     /* the kernel refuses everything */
     static const int each_its_own[FAULT_ERRORS_MAX] = {0};
     scenario_vary(run, FAULT_MEMORY_SET, memory_count, NULL, each_its_own, false);
-    char text[512];
-    size_t length = 0;
-    for (uint32_t call = 0; call < FAULT_CALLS; call++) {
-        if (counts[call] != 0) {
-            length += (size_t)snprintf(text + length, sizeof text - length, " %s %llu",
-                                       fault_kinds[call].name, (unsigned long long)counts[call]);
-        }
-    }
-    printf("fault: %s:%s\n", run.scenario->name, text);
-    fflush(stdout);
 }
 
-/* In two processes at a time. */
 static inline void scenario_require_all(const struct scenario *scenarios, size_t count)
 {
-    enum { LANES = 2 };
-    pid_t lanes[LANES];
-    fault_start_totals();
-    fflush(NULL);
-    for (size_t lane = 0; lane < LANES; lane++) {
-        lanes[lane] = fork();
-        REQUIRE(lanes[lane] >= 0);
-        if (lanes[lane] != 0) {
-            continue;
-        }
-        scenario_counts = __real_mmap(NULL, sizeof *scenario_counts, PROT_READ | PROT_WRITE,
-                                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-        REQUIRE(scenario_counts != MAP_FAILED);
-        for (size_t i = lane; i < count; i += LANES) {
-            struct child_end end;
-            child_fork(scenario_all_plans, (void *)(uintptr_t)&scenarios[i], &end);
-            if (!WIFEXITED(end.status) || WEXITSTATUS(end.status) != 0 || end.length != 0) {
-                support_fail("%s: status %#x\n%s", scenarios[i].name, (unsigned)end.status,
-                             end.text);
-            }
-        }
-        _exit(0);
-    }
-    for (size_t lane = 0; lane < LANES; lane++) {
-        int status;
-        assert_int_equal(waitpid(lanes[lane], &status, 0), lanes[lane]);
-        assert_int_equal(status, 0);
-    }
-}
-
-/* The figures of all scenarios. */
-static inline void scenario_report(void)
-{
-    uint64_t fired = 0, pairs = 0, sites = 0;
-    for (size_t i = 0; i < FAULT_SITES_MAX && fault_totals->sites[i].address != 0; i++) {
-        sites++;
-        pairs += (uint64_t)bits_count(fault_totals->sites[i].errors);
-    }
-    for (uint32_t call = 0; call < FAULT_CALLS; call++) {
-        fired += fault_totals->fired[call];
-    }
-    printf("fault: %llu call sites, %llu of site x error, %llu occurrences of a call, %llu runs "
-           "(%llu with NULL), %llu calls failed\n",
-           (unsigned long long)sites, (unsigned long long)pairs,
-           (unsigned long long)fault_totals->occurrences, (unsigned long long)fault_totals->runs,
-           (unsigned long long)fault_totals->runs_with_failures, (unsigned long long)fired);
-}
-
-/* --thorough: every occurrence. */
-static inline void scenario_arguments(int count, char **arguments)
-{
-    if (count == 2 && strcmp(arguments[1], "--thorough") == 0) {
-        scenario_first_max = UINT32_MAX;
+    scenario_counts = __real_mmap(NULL, sizeof *scenario_counts, PROT_READ | PROT_WRITE,
+                                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(scenario_counts != MAP_FAILED);
+    for (size_t i = 0; i < count; i++) {
+        REQUIRE_LIFE(scenario_all_plans, (void *)(uintptr_t)&scenarios[i], NULL);
     }
 }
 

@@ -9,12 +9,6 @@
 
 enum { SIZE_MIB = 8 };
 
-static int start(void **state)
-{
-    fault_start_totals();
-    return unit_start(state);
-}
-
 TEST(unmapped_later)
 {
     void *places[3];
@@ -250,5 +244,5 @@ TEST(mapped_elsewhere)
 int main(void)
 {
     support_small_pages();
-    return tests_run(start, NULL);
+    return tests_run(unit_start, NULL);
 }

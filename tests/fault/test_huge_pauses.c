@@ -56,15 +56,6 @@ static uint64_t calls(enum os_call call)
     return atomic_load_relaxed(&hak__os_calls[call]);
 }
 
-/* Of the huge pages those of `mask` are resident, and no others. */
-static void require_resident(uint32_t mask)
-{
-    for (uint32_t i = 0; i < SIZE / HUGE_PAGE_SIZE; i++) {
-        assert_int_equal(hak__os_resident(range + i * HUGE_PAGE_SIZE, HUGE_PAGE_SIZE),
-                         (mask >> i & 1) * HUGE_PAGE_SIZE);
-    }
-}
-
 /* Nothing is asked of the kernel but small pages, whatever the machine prefers. */
 static void require_pause(void)
 {
@@ -73,7 +64,7 @@ static void require_pause(void)
     assert_int_equal(calls(OS_CALL_SMALL) - small, 1);
     assert_int_equal(hak__huge_ask_untouched(range, HUGE_PAGE_SIZE), -EAGAIN);
     assert_int_equal(calls(OS_CALL_HUGE) - asked, 0);
-    require_resident(0);
+    assert_int_equal(hak__os_resident(range, HUGE_PAGE_SIZE), 0);
 }
 
 static void require_slow(uint32_t pause_ms)
@@ -100,27 +91,6 @@ PAUSES_TEST(pauses_double)
     assert_true(hak__huge_is_quick());
     fault_clock_ms++;
     require_slow(HUGE_PAUSE_MS_MIN);
-}
-
-PAUSES_TEST(the_first_is_made_resident)
-{
-    range[5] = 'x'; /* what is there stays */
-    hak__huge_page_us_max = quick;
-    assert_int_equal(hak__huge_ask(range, SIZE, 0), 0);
-    assert_int_equal(range[5], 'x');
-    require_resident(1);
-}
-
-/* What is resident takes no time, and says nothing of how long the next one would take. */
-PAUSES_TEST(resident_ones_say_nothing)
-{
-    require_slow(HUGE_PAUSE_MS_MIN);
-    range[0] = 'x';
-    REQUIRE(hak__os_populate(range, HUGE_PAGE_SIZE) == 0);
-    uint64_t timed = calls(OS_CALL_POPULATE);
-    hak__huge_page_us_max = quick;
-    assert_int_equal(hak__huge_ask(range, SIZE, 0), -EAGAIN);
-    assert_int_equal(calls(OS_CALL_POPULATE) - timed, 0);
 }
 
 /* The calling thread asks for a superslab's huge page; its next slow operation ends `us` after this
@@ -158,7 +128,7 @@ PAUSES_TEST(the_first_touch_is_watched)
     watch(1);
     assert_true(hak__huge_is_quick());
     assert_int_equal(calls(OS_CALL_POPULATE), timed);
-    require_resident(0);
+    assert_int_equal(hak__os_resident(range, HUGE_PAGE_SIZE), 0);
     fault_clock_us = 0;
 }
 

@@ -47,25 +47,25 @@ static int do_remap(void)
     return result == -ENOMEM && fault_plan.error < 0 ? -fault_plan.error : result;
 }
 
-static int do_purge(void)
-{
-    return hak__os_purge(page_of_mine, 4096);
-}
+#define DO(name, answer)                                                                           \
+    static int do_##name(void)                                                                     \
+    {                                                                                              \
+        return (answer);                                                                           \
+    }
 
-static int do_huge(void)
-{
-    return hak__os_huge(page_of_mine, 4096);
-}
-
-static int do_small(void)
-{
-    return hak__os_small(page_of_mine, 4096);
-}
-
-static int do_populate(void)
-{
-    return hak__os_populate(page_of_mine, 4096);
-}
+DO(purge, hak__os_purge(page_of_mine, 4096))
+DO(huge, hak__os_huge(page_of_mine, 4096))
+DO(small, hak__os_small(page_of_mine, 4096))
+DO(populate, hak__os_populate(page_of_mine, 4096))
+DO(ram_size, hak__os_ram_size() < 64 * MIB)
+DO(processors, hak__os_processors() == 0)
+DO(process_id, hak__os_process_id() != (uint32_t)getpid())
+DO(sleep, (hak__os_sleep_ms(1), 0))
+DO(name, (hak__os_name_thread("named"), 0))
+DO(clock, (hak__os_clock_ms(), 0))
+DO(wait, (hak__os_wait_ms(&word, word + 1, 1), 0))
+DO(wake, (hak__os_wake(&word), 0))
+DO(write_error, (hak__os_write_error("", 0), 0))
 
 /* Those that cannot fail say something harmless. */
 static int do_resident(void)
@@ -118,18 +118,6 @@ static int do_write(void)
     return 0;
 }
 
-static int do_ram_size(void)
-{
-    REQUIRE(hak__os_ram_size() >= 64 * MIB);
-    return 0;
-}
-
-static int do_processors(void)
-{
-    REQUIRE(hak__os_processors() >= 1);
-    return 0;
-}
-
 static int do_read_file(void)
 {
     char text[64] = {0};
@@ -148,18 +136,6 @@ static int do_last_thread(void)
     return 0;
 }
 
-static int do_sleep(void)
-{
-    hak__os_sleep_ms(1);
-    return 0;
-}
-
-static int do_name(void)
-{
-    hak__os_name_thread("named");
-    return 0;
-}
-
 static void *leave_descriptors(void *argument)
 {
     bool leaves = hak__os_leave_descriptors();
@@ -175,30 +151,6 @@ static int do_leave_descriptors(void)
     REQUIRE(pthread_create(&thread, NULL, leave_descriptors, NULL) == 0);
     REQUIRE(pthread_join(thread, NULL) == 0);
     REQUIRE(fcntl(STDERR_FILENO, F_GETFD) >= 0);
-    return 0;
-}
-
-static int do_clock(void)
-{
-    hak__os_clock_ms();
-    return 0;
-}
-
-static int do_wait(void)
-{
-    hak__os_wait_ms(&word, word + 1, 1);
-    return 0;
-}
-
-static int do_wake(void)
-{
-    hak__os_wake(&word);
-    return 0;
-}
-
-static int do_write_error(void)
-{
-    hak__os_write_error("", 0);
     return 0;
 }
 
@@ -274,12 +226,6 @@ static int do_share_again(void)
     __real_syscall(SYS_unlinkat, AT_FDCWD, SHARED_PATH, 0);
     errno = saved;
     REQUIRE((result == -EEXIST) == (fault_plan.calls != 0));
-    return 0;
-}
-
-static int do_process_id(void)
-{
-    REQUIRE(hak__os_process_id() == (uint32_t)getpid());
     return 0;
 }
 
@@ -362,7 +308,6 @@ static const struct site {
 
 static int start(void **state)
 {
-    fault_start_totals();
     hak__os_init();
     return 0;
 }

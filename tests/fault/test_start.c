@@ -36,9 +36,7 @@ static void play_first_whale(void)
     try_calloc(0, 3 * MIB);
     try_aligned(1, 8 * MIB, 5 * MIB);
     try_malloc(2, 3);
-    for (size_t i = 0; i < 3; i++) {
-        drop(i);
-    }
+    drop_all();
 }
 
 /* Questions before the first allocation. */
@@ -63,7 +61,6 @@ static const struct scenario scenarios[] = {
 TEST(first_allocations)
 {
     scenario_require_all(scenarios, COUNT_OF(scenarios));
-    scenario_report();
 }
 
 /* --- the first and last moments --- */
@@ -94,78 +91,71 @@ static void exec_body(void *argument)
     exit(0); /* with the library's destructor, which reports; child_main's end is without */
 }
 
+struct report {
+    struct fault_plan plan;
+    bool to_file;
+    const char *said; /* NULL: nothing */
+};
+
 static void exec_setup(void *argument)
 {
-    const struct fault_plan *plan = argument;
+    const struct report *report = argument;
     char text[64];
-    snprintf(text, sizeof text, "%u %u %d %u", plan->calls, plan->nth, plan->error,
-             (unsigned)plan->on);
+    snprintf(text, sizeof text, "%u %u %d %u", report->plan.calls, report->plan.nth,
+             report->plan.error, (unsigned)report->plan.on);
     setenv(PLAN_VARIABLE, text, 1);
     setenv("HAKMEM_STATS", "json", 1);
-}
-
-static void exec_setup_file(void *argument)
-{
-    exec_setup(argument);
-    setenv("HAKMEM_STATS_FILE", "/dev/null", 1);
-}
-
-/* It ends well, and within its time; what it says may be cut. */
-static void exec_require(void (*setup)(void *), struct fault_plan plan)
-{
-    struct child_end end;
-    child_exec("report", setup, &plan, &end);
-    if (!WIFEXITED(end.status) || WEXITSTATUS(end.status) != 0) {
-        fail_msg("calls %#x, number %u, errno %d: status %#x and <%s>", plan.calls, plan.nth,
-                 plan.error, (unsigned)end.status, end.text);
+    if (report->to_file) {
+        setenv("HAKMEM_STATS_FILE", "/dev/null", 1);
     }
 }
 
+/* It ends well, and within its time; what it says may be cut. */
 TEST(reports_at_exit)
 {
     static const enum fault_call calls[] = {FAULT_MMAP,    FAULT_MMAP_AT,     FAULT_MUNMAP,
                                             FAULT_OPEN,    FAULT_CLOSE,       FAULT_WRITE,
                                             FAULT_SYSINFO, FAULT_GETAFFINITY, FAULT_CLOCK};
-    size_t runs = 0;
-    fault_start_totals();
+    struct child_end end;
     for (size_t i = 0; i < COUNT_OF(calls); i++) {
         const int *errors = fault_kinds[calls[i]].errors;
         for (size_t j = 0; j < FAULT_ERRORS_MAX && errors[j] != 0; j++) {
-            for (uint32_t nth = 1; nth <= 3; nth++) {
-                for (int on = 0; on < 2; on++) {
-                    struct fault_plan plan = {FAULT_SET(calls[i]), nth, errors[j], on != 0, 0};
-                    exec_require(exec_setup, plan);
-                    exec_require(exec_setup_file, plan);
-                    runs += 2;
+            for (uint32_t way = 0; way < 12; way++) {
+                struct fault_plan plan = {FAULT_SET(calls[i]), 1 + way / 4, errors[j], way % 2, 0};
+                struct report report = {plan, way / 2 % 2, NULL};
+                child_exec("report", exec_setup, &report, &end);
+                if (!WIFEXITED(end.status) || WEXITSTATUS(end.status) != 0) {
+                    fail_msg("calls %#x, number %u, errno %d: status %#x and <%s>", plan.calls,
+                             plan.nth, plan.error, (unsigned)end.status, end.text);
                 }
             }
         }
     }
-    printf("fault: %zu programs that report at exit\n", runs);
 }
 
 /* What went wrong shows: the test above does make calls fail. */
 TEST(reports_are_cut)
 {
-    struct child_end end;
-    struct fault_plan plan = {0, 0, 0, false, 0};
-    child_exec("report", exec_setup, &plan, &end);
-    REQUIRE_EXIT(&end, "\"hakmem\"");
-    plan = (struct fault_plan){FAULT_SET(FAULT_WRITE), 1, EIO, true, 0};
-    child_exec("report", exec_setup, &plan, &end);
-    REQUIRE_EXIT(&end, NULL);
-    plan = (struct fault_plan){FAULT_SET(FAULT_WRITE), 1, ENOSPC, false, 0};
-    child_exec("report", exec_setup_file, &plan, &end);
-    REQUIRE_EXIT(&end, "^hakmem: cannot write the report to /dev/null: no space left$");
-    plan = (struct fault_plan){FAULT_SET(FAULT_OPEN), 1, EMFILE, true, 0};
-    child_exec("report", exec_setup_file, &plan, &end);
-    REQUIRE_EXIT(&end, "^hakmem: cannot write the report to /dev/null: too many open files$");
+    static struct report reports[] = {
+        {{0, 0, 0, false, 0}, false, "\"hakmem\""},
+        {{FAULT_SET(FAULT_WRITE), 1, EIO, true, 0}, false, NULL},
+        {{FAULT_SET(FAULT_WRITE), 1, ENOSPC, false, 0},
+         true,
+         "^hakmem: cannot write the report to /dev/null: no space left$"},
+        {{FAULT_SET(FAULT_OPEN), 1, EMFILE, true, 0},
+         true,
+         "^hakmem: cannot write the report to /dev/null: too many open files$"},
+    };
+    for (size_t i = 0; i < COUNT_OF(reports); i++) {
+        struct child_end end;
+        child_exec("report", exec_setup, &reports[i], &end);
+        REQUIRE_EXIT(&end, reports[i].said);
+    }
 }
 
 int main(int count, char **arguments)
 {
     const struct child_case cases[] = {{"report", exec_body, NULL}};
-    scenario_arguments(count, arguments);
     child_main(count, arguments, cases, COUNT_OF(cases));
     return tests_run(NULL, NULL);
 }

@@ -43,9 +43,7 @@ static void prepare_huge_pages(void)
         memset(held_blocks[i].block, 1, 16 * MIB);
         held_write(i);
     }
-    for (size_t i = 0; i < 2; i++) {
-        drop(i);
-    }
+    drop_all();
     hak__heap_reclaim(true);
     hak__knobs.huge_threshold = 4 * MIB;
     hak__huge_page_us_max = UINT64_MAX;
@@ -70,9 +68,7 @@ static void play_small(void)
         for (size_t i = 0; i < 60; i++) {
             try_calloc(700 + i, 1 + i * 1091 % 65536);
         }
-        for (size_t i = 0; i < 760; i++) {
-            drop(i);
-        }
+        drop_all();
     }
 }
 
@@ -93,9 +89,7 @@ static void play_spans(void)
                 try_calloc(i, 66 * KIB + i * 110 * KIB);
             }
         }
-        for (size_t i = 0; i < 14; i++) {
-            drop(i);
-        }
+        drop_all();
     }
 }
 
@@ -121,9 +115,7 @@ static void play_whales(void)
     for (size_t i = 0; i < 16; i++) {
         try_realloc(i, i % 3 == 0 ? 40 * MIB + i * MIB : 4 * MIB + i * MIB / 3);
     }
-    for (size_t i = 0; i < 16; i++) {
-        drop(i);
-    }
+    drop_all();
 }
 
 /* The registry grows. */
@@ -132,9 +124,7 @@ static void play_many_whales(void)
     for (size_t i = 0; i < 150; i++) {
         try_malloc(i, 2 * MIB + 1);
     }
-    for (size_t i = 0; i < 150; i++) {
-        drop(i);
-    }
+    drop_all();
 }
 
 static void play_aligned(void)
@@ -152,9 +142,7 @@ static void play_aligned(void)
     for (size_t i = 0; i < index; i++) {
         try_realloc(i, i * 5000 + 1);
     }
-    for (size_t i = 0; i < index; i++) {
-        drop(i);
-    }
+    drop_all();
 }
 
 static void play_realloc(void)
@@ -189,9 +177,7 @@ static void play_huge_pages(void)
             held_write(20 + i);
         }
     }
-    for (size_t i = 0; i < 32; i++) {
-        drop(i);
-    }
+    drop_all();
 }
 
 static void discard_report(void *argument, const char *text, size_t size)
@@ -220,9 +206,7 @@ static void play_trim_and_reports(void)
         size_t length = 0;
         hak_report(round == 0 ? HAK_REPORT_JSON : HAK_REPORT_TEXT, discard_report, &length);
         REQUIRE(errno == ERRNO_UNTOUCHED && length > 1000);
-        for (size_t i = 0; i < 200; i++) {
-            drop(i);
-        }
+        drop_all();
     }
 }
 
@@ -242,12 +226,10 @@ static const struct scenario scenarios[] = {
 TEST(every_call_fails)
 {
     scenario_require_all(scenarios, COUNT_OF(scenarios));
-    scenario_report();
 }
 
-int main(int count, char **arguments)
+int main(void)
 {
     support_small_pages(); /* how often a call comes depends on how long the work takes */
-    scenario_arguments(count, arguments);
     return tests_run(NULL, NULL);
 }

@@ -117,7 +117,6 @@ TEST(at_the_hard_limit)
 static int start(void **state)
 {
     static void *blocks[3];
-    fault_start_totals();
     REQUIRE(unit_start(state) == 0);
     for (size_t i = 0; i < COUNT_OF(blocks); i++) {
         blocks[i] = hak_malloc(i == 0 ? 64 : i * i * MIB);

@@ -6,8 +6,6 @@
 
 #include "../child.h"
 
-#include <pthread.h>
-
 struct node {
     struct node *next;
     size_t size;
@@ -71,50 +69,9 @@ static inline void check_failures(struct node *block, size_t too_large)
     REQUIRE(memcmp(&before, block, sizeof before) == 0);
 }
 
-/* A thread that waits since before the limit and works when there is nothing left: perhaps without
- * a heap. */
-struct helper {
-    pthread_t thread;
-    pthread_barrier_t turn;
-    struct node *list;
-    size_t freed;
-};
-
-static inline void *helper_run(void *argument)
-{
-    struct helper *helper = argument;
-    pthread_barrier_wait(&helper->turn);
-    for (size_t size = 16; size <= 100000; size = size * 3 + 1) {
-        errno = 0;
-        void *block = hak_malloc(size);
-        REQUIRE(block != NULL || errno == ENOMEM);
-        hak_free(block);
-    }
-    for (; helper->list != NULL && helper->freed < 1000; helper->freed++) {
-        struct node *next = helper->list->next;
-        hak_free(helper->list);
-        helper->list = next;
-    }
-    void *block = hak_malloc(100);
-    hak_free(block);
-    return NULL;
-}
-
-static inline void helper_start(struct helper *helper)
-{
-    REQUIRE(pthread_barrier_init(&helper->turn, NULL, 2) == 0);
-    REQUIRE(pthread_create(&helper->thread, NULL, helper_run, helper) == 0);
-}
-
-static inline void helper_finish(struct helper *helper)
-{
-    pthread_barrier_wait(&helper->turn);
-    REQUIRE(pthread_join(helper->thread, NULL) == 0);
-}
-
 /* `available` bytes are left under the limit. Small, one large, small of another size, spans,
  * whales, small again: each time nearly all of it can be had. */
-static inline void exhaust_memory(size_t available, struct helper *helper)
+static inline void exhaust_memory(size_t available)
 {
     struct node *head = NULL;
     size_t small =
@@ -125,11 +82,6 @@ static inline void exhaust_memory(size_t available, struct helper *helper)
                  available + 32 * MIB); /* some was the library's before the limit came */
     check_failures(head, available * 2);
     check_failures(head, available * 2 + 4097);
-    if (helper != NULL) {
-        helper->list = head;
-        helper_finish(helper);
-        head = helper->list;
-    }
     free_memory(&head);
 
     char *half = hak_malloc(available / 2);

@@ -1,101 +1,91 @@
 /* SPDX-License-Identifier: MIT */
-/* test_address_space.c: `ulimit -v` of 64 MiB, 512 MiB and 2 GiB from the start, and limits set
- * while running.
+/* test_address_space.c: `ulimit -v` of 64 MiB and 2 GiB from the start; limits of address space and
+ * of data (RLIMIT_DATA, which counts private writable mappings, too) that come while running.
  *
  * ctest: no-qemu no-secure
  */
 #include "exhaust.h"
 
+static void set_limit(int resource, rlim_t bytes)
+{
+    struct rlimit limit = {bytes, RLIM_INFINITY};
+    REQUIRE(setrlimit((__rlimit_resource_t)resource, &limit) == 0);
+}
+
 static void limit_address_space(void *argument)
 {
-    rlim_t bytes = *(size_t *)argument;
-    struct rlimit limit = {bytes, RLIM_INFINITY};
-    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
+    set_limit(RLIMIT_AS, *(size_t *)argument);
 }
 
 static void limited_from_the_start(void *argument)
 {
     struct rlimit limit;
     REQUIRE(getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY);
-    size_t used = address_space_bytes();
-    exhaust_memory((size_t)limit.rlim_cur - used, NULL);
+    exhaust_memory((size_t)limit.rlim_cur - address_space_bytes());
 }
 
-/* The library is in use when the limit comes, and a thread waits. */
-static void limited_while_running(void *argument)
+/* The library is in use when the limit comes. */
+static void limited_while_running(int resource, size_t available)
 {
-    struct helper helper = {0};
     struct node *head = NULL;
     for (size_t i = 0; i < 10000; i++) {
-        struct node *node = hak_malloc(1 + i % 3000);
-        REQUIRE(node != NULL);
-        hak_free(node);
+        hak_free(hide(hak_malloc(1 + i % 3000)));
     }
-    helper_start(&helper);
-    size_t available = 256 * MIB;
-    size_t limit = address_space_bytes() + available;
-    limit_address_space(&limit);
-    exhaust_memory(available, &helper);
+    size_t data = support_proc_bytes("/proc/self/status", "\nVmData:");
+    set_limit(resource, (resource == RLIMIT_AS ? address_space_bytes() : data) + available);
+    exhaust_memory(available);
     fill_memory(8000, &head);
-    limit = RLIM_INFINITY; /* the limit goes: so must every trace of it */
-    limit_address_space(&limit);
-    char *large = hak_malloc(GIB);
-    REQUIRE(large != NULL);
+    set_limit(resource, RLIM_INFINITY); /* the limit goes: so must every trace of it */
+    void *large = hak_malloc(GIB), *small = hak_malloc(8000);
+    REQUIRE(large != NULL && small != NULL);
     hak_free(large);
-    for (size_t i = 0; i < 1000; i++) {
-        struct node *node = hak_malloc(8000);
-        REQUIRE(node != NULL);
-        node->next = head;
-        head = node;
-    }
+    hak_free(small);
     free_memory(&head);
 }
 
-static size_t ram_bytes(void)
+static void limited_address_space(void *argument)
 {
-    return (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+    limited_while_running(RLIMIT_AS, 256 * MIB);
+}
+
+static void limited_data(void *argument)
+{
+    limited_while_running(RLIMIT_DATA, 64 * MIB);
 }
 
 /* What is far too large leaves nothing behind, and is refused as the kernel refuses it. */
 static void far_too_large(void *argument)
 {
-    size_t limit = address_space_bytes() + GIB;
-    limit_address_space(&limit);
+    set_limit(RLIMIT_AS, address_space_bytes() + GIB);
     for (size_t i = 0; i < 3; i++) {
         errno = 0;
         REQUIRE(hak_malloc((500 + 200 * i) * GIB) == NULL && errno == ENOMEM);
     }
-    char *large = hak_malloc(900 * MIB);
+    void *large = hak_malloc(900 * MIB);
     REQUIRE(large != NULL);
     hak_free(large);
-    limit = RLIM_INFINITY;
-    limit_address_space(&limit);
+    set_limit(RLIMIT_AS, RLIM_INFINITY);
     FILE *file = fopen("/proc/sys/vm/overcommit_memory", "r");
-    if (file != NULL && fgetc(file) == '0') {
-        REQUIRE(hak_malloc(ram_bytes() + 64 * GIB) == NULL); /* more than there is, and swap */
+    if (file != NULL && fgetc(file) == '0') { /* more than there is, and swap */
+        size_t ram = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+        REQUIRE(hak_malloc(ram + 64 * GIB) == NULL);
     }
 }
 
 /* Not even the library's own tables fit: NULL, no crash, and better times later. */
 static void nothing_from_the_start(void *argument)
 {
-    size_t limit = address_space_bytes() + 64 * KIB;
-    limit_address_space(&limit);
-    for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
+    set_limit(RLIMIT_AS, address_space_bytes() + 64 * KIB);
+    for (size_t i = 0; i < 2 * COUNT_OF(tier_sizes); i++) {
+        size_t size = tier_sizes[i / 2];
         errno = 0;
-        void *block = hak_malloc(tier_sizes[i]);
-        REQUIRE(block != NULL || errno == ENOMEM);
-        hak_free(block);
-        block = hak_calloc(1, tier_sizes[i]);
+        void *block = i % 2 == 0 ? hak_malloc(size) : hak_calloc(1, size);
         REQUIRE(block != NULL || errno == ENOMEM);
         hak_free(block);
     }
-    hak_free(NULL);
     hak_trim(0);
-    REQUIRE(!hak_owns(&limit));
-    REQUIRE(stats_now().objects_in_use_count == 0);
-    limit = RLIM_INFINITY;
-    limit_address_space(&limit);
+    REQUIRE(!hak_owns(&tier_sizes) && stats_now().objects_in_use_count == 0);
+    set_limit(RLIMIT_AS, RLIM_INFINITY);
     for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
         void *block = hak_malloc(tier_sizes[i]);
         REQUIRE(block != NULL);
@@ -103,58 +93,34 @@ static void nothing_from_the_start(void *argument)
     }
 }
 
-static void run_limited(size_t limit)
+static const struct child_case cases[] = {{"start", limited_from_the_start, NULL},
+                                          {"running", limited_address_space, NULL},
+                                          {"data", limited_data, NULL},
+                                          {"nothing", nothing_from_the_start, NULL},
+                                          {"too large", far_too_large, NULL}};
+
+TEST(limited_from_the_start)
 {
     struct child_end end;
     SKIP_IF(SUPPORT_SANITIZED);
-    child_exec("start", limit_address_space, &limit, &end);
-    REQUIRE_EXIT(&end, NULL);
+    for (size_t limit = 64 * MIB; limit <= 2 * GIB; limit *= 32) {
+        child_exec("start", limit_address_space, &limit, &end);
+        REQUIRE_EXIT(&end, NULL);
+    }
 }
 
-TEST(64_mib)
-{
-    run_limited(64 * MIB);
-}
-
-TEST(512_mib)
-{
-    run_limited(512 * MIB);
-}
-
-TEST(2_gib)
-{
-    run_limited(2 * GIB);
-}
-
-static void run_case(const char *name)
+TEST(limited_later)
 {
     struct child_end end;
     SKIP_IF(SUPPORT_SANITIZED);
-    child_exec(name, NULL, NULL, &end);
-    REQUIRE_EXIT(&end, NULL);
-}
-
-TEST(limit_while_running)
-{
-    run_case("running");
-}
-
-TEST(nothing_from_the_start)
-{
-    run_case("nothing");
-}
-
-TEST(far_too_large)
-{
-    run_case("too large");
+    for (size_t i = 1; i < COUNT_OF(cases); i++) {
+        child_exec(cases[i].name, NULL, NULL, &end);
+        REQUIRE_EXIT(&end, NULL);
+    }
 }
 
 int main(int count, char **arguments)
 {
-    const struct child_case cases[] = {{"start", limited_from_the_start, NULL},
-                                       {"running", limited_while_running, NULL},
-                                       {"nothing", nothing_from_the_start, NULL},
-                                       {"too large", far_too_large, NULL}};
     child_main(count, arguments, cases, COUNT_OF(cases));
     return tests_run(NULL, NULL);
 }

@@ -11,8 +11,9 @@
 enum { BLOCKS = 100 };
 
 /* Protects every other page of a mapping, which is one mapping more each time, until the kernel
- * refuses. `over`: then maps on, as long as it does that. False: the limit is too high to reach. */
-static bool use_up_mappings(bool over)
+ * refuses; then maps pages, since mmap allows one more than mprotect does. False: the limit is too
+ * high to reach. */
+static bool use_up_mappings(void)
 {
     enum { PAGES = 150000 };
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -23,117 +24,76 @@ static bool use_up_mappings(bool over)
     while (at < PAGES && mprotect(area + at * page, page, PROT_READ) == 0) {
         at += 2;
     }
-    for (int kind = PROT_READ; over; kind = kind == PROT_READ ? PROT_NONE : PROT_READ) {
-        if (mmap(NULL, page, kind, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED) {
-            break;
-        }
+    int kind = PROT_READ;
+    while (at < PAGES && mmap(NULL, page, kind, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) {
+        kind = kind == PROT_READ ? PROT_NONE : PROT_READ;
     }
     return at < PAGES;
-}
-
-static size_t block_size(size_t i)
-{
-    return (3 + i % 18) * MIB + i;
-}
-
-/* Of each block a few pages are written: its start and its end. */
-enum { EDGE = 64 * KIB };
-
-static void block_fill(char *block, size_t size, size_t seed)
-{
-    pattern_fill(block, EDGE, seed);
-    block[size - 1] = (char)seed;
-}
-
-static void block_check(const char *block, size_t size, size_t seed)
-{
-    REQUIRE(pattern_mismatch(block, EDGE, seed) == SIZE_MAX);
-    REQUIRE(size == 0 || block[size - 1] == (char)seed);
-}
-
-static void use_blocks(size_t blocks_count)
-{
-    char *blocks[BLOCKS];
-    for (size_t i = 0; i < blocks_count; i++) {
-        size_t size = block_size(i);
-        blocks[i] = i % 3 == 0 ? hak_calloc(1, size) : hak_malloc(size);
-        REQUIRE(blocks[i] != NULL && hak_owns(blocks[i]) && hak_owns(blocks[i] + size - 1));
-        REQUIRE_SIZE(hak_usable_size(blocks[i]), >=, size);
-        REQUIRE(i % 3 != 0 || nonzero_offset(blocks[i], size) == SIZE_MAX);
-        block_fill(blocks[i], size, i);
-    }
-    size_t in_use = stats_now().bytes_in_use;
-    for (size_t i = 0; i < blocks_count; i++) {
-        block_check(blocks[i], block_size(i), i);
-        in_use = i % 4 == 0 ? in_use - hak_usable_size(blocks[i]) : in_use;
-        if (i % 4 == 0) {
-            hak_free(blocks[i]);
-            blocks[i] = NULL;
-        }
-    }
-    REQUIRE_SIZE(stats_now().bytes_in_use, ==, in_use);
-    for (size_t i = 0; i < blocks_count; i++) { /* the freed ones' superslabs serve again */
-        if (blocks[i] == NULL) {
-            blocks[i] = hak_malloc(block_size(i));
-            REQUIRE(blocks[i] != NULL);
-            block_fill(blocks[i], block_size(i), i);
-        }
-    }
-    for (size_t i = 0; i < blocks_count; i++) {
-        size_t size = block_size(i);
-        size_t next = i % 2 == 0 ? size + MIB : i % 3 == 0 ? size / 3 : size - MIB / 2;
-        blocks[i] = hak_realloc(blocks[i], next);
-        REQUIRE(blocks[i] != NULL);
-        block_check(blocks[i], next < size ? 0 : size, i);
-    }
-    FREE_ALL(blocks, blocks_count);
 }
 
 /* 300 MiB: the tables' first step is 128. */
 static void use_small_blocks(size_t size)
 {
-    struct node {
-        struct node *next;
-    } *head = NULL;
-    for (size_t bytes = 0; bytes < 300 * MIB; bytes += size) {
-        struct node *node = hak_malloc(size);
-        REQUIRE(node != NULL);
-        node->next = head;
-        head = node;
+    size_t count = 300 * MIB / size;
+    void **blocks = hak_malloc(count * sizeof *blocks);
+    REQUIRE(blocks != NULL);
+    for (size_t i = 0; i < count; i++) {
+        blocks[i] = hak_malloc(size);
+        REQUIRE(blocks[i] != NULL);
     }
-    while (head != NULL) {
-        struct node *next = head->next;
-        hak_free(head);
-        head = next;
+    FREE_ALL(blocks, count);
+    hak_free(blocks);
+}
+
+/* Of each block a few pages are written: its start and its end. */
+enum { EDGE = 64 * KIB };
+
+static char *block_make(size_t size, size_t seed)
+{
+    char *block = seed % 3 == 0 ? hak_calloc(1, size) : hak_malloc(size);
+    REQUIRE(block != NULL && hak_owns(block) && hak_owns(block + size - 1));
+    REQUIRE(seed % 3 != 0 || nonzero_offset(block, size) == SIZE_MAX);
+    pattern_fill(block, EDGE, seed);
+    block[size - 1] = (char)seed;
+    return block;
+}
+
+static void use_large_blocks(void)
+{
+    char *blocks[BLOCKS];
+    size_t sizes[BLOCKS];
+    for (size_t i = 0; i < BLOCKS; i++) {
+        sizes[i] = (3 + i % 18) * MIB + i;
+        blocks[i] = block_make(sizes[i], i);
     }
+    for (size_t i = 0; i < BLOCKS; i += 4) { /* the freed ones' superslabs serve again */
+        hak_free(blocks[i]);
+        blocks[i] = block_make(sizes[i], i);
+    }
+    for (size_t i = 0; i < BLOCKS; i++) {
+        size_t next = i % 2 == 0 ? sizes[i] + MIB : i % 3 == 0 ? sizes[i] / 3 : sizes[i] - MIB / 2;
+        blocks[i] = hak_realloc(blocks[i], next);
+        REQUIRE(blocks[i] != NULL && pattern_mismatch(blocks[i], EDGE, i) == SIZE_MAX);
+        REQUIRE(next < sizes[i] || blocks[i][sizes[i] - 1] == (char)i);
+    }
+    FREE_ALL(blocks, BLOCKS);
 }
 
 static void work_without_mappings(void *argument)
 {
-    bool *over = argument;
     hak_free(hak_malloc(100)); /* the library has begun */
-    if (!use_up_mappings(*over)) {
-        return;
+    if (use_up_mappings()) {
+        use_small_blocks(12000);
+        use_small_blocks(300000);
+        use_large_blocks();
+        use_large_blocks();
     }
-    use_small_blocks(12000);
-    use_small_blocks(300000);
-    use_blocks(BLOCKS);
-    use_blocks(BLOCKS);
 }
 
-TEST(exactly)
+TEST(used_up)
 {
-    bool over = false;
     SKIP_IF(SUPPORT_SANITIZED); /* their own mappings come from the same limit */
-    REQUIRE_LIFE(work_without_mappings, &over, NULL);
-}
-
-/* mmap allows one more than mprotect does. */
-TEST(one_over)
-{
-    bool over = true;
-    SKIP_IF(SUPPORT_SANITIZED); /* their own mappings come from the same limit */
-    REQUIRE_LIFE(work_without_mappings, &over, NULL);
+    REQUIRE_LIFE(work_without_mappings, NULL, NULL);
 }
 
 TESTS(NULL)

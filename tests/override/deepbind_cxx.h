@@ -9,55 +9,35 @@
 #include <string>
 #include <vector>
 
+struct deepbind_cxx_kind {
+    void *(*make)(size_t size);
+    void (*destroy)(void *object, size_t size);
+};
+
 enum { DEEPBIND_CXX_KINDS = 6 };
 
 struct deepbind_cxx_calls {
-    void *(*make)(int kind, size_t size);
-    void (*destroy)(int kind, void *object, size_t size);
+    const deepbind_cxx_kind *kinds;
     std::vector<std::string> (*make_strings)(size_t count);
     void (*fail)();
 };
 
-/* static: each side uses the operators that its own names are bound to. */
-static inline void *deepbind_cxx_make(int kind, size_t size)
-{
-    switch (kind) {
-    case 0:
-        return ::operator new(size);
-    case 1:
-        return ::operator new[](size);
-    case 2:
-        return ::operator new(size, std::nothrow);
-    case 3:
-        return ::operator new[](size, std::nothrow);
-    case 4:
-        return ::operator new(size, std::align_val_t(256));
-    default:
-        return ::operator new[](size, std::align_val_t(256));
-    }
-}
+static const std::align_val_t deepbind_cxx_alignment{256};
 
-static inline void deepbind_cxx_destroy(int kind, void *object, size_t size)
-{
-    switch (kind) {
-    case 0:
-        ::operator delete(object, size);
-        break;
-    case 1:
-        ::operator delete[](object);
-        break;
-    case 2:
-        ::operator delete(object, std::nothrow);
-        break;
-    case 3:
-        ::operator delete[](object, std::nothrow);
-        break;
-    case 4:
-        ::operator delete(object, size, std::align_val_t(256));
-        break;
-    default:
-        ::operator delete[](object, std::align_val_t(256));
-    }
-}
+/* static: each side uses the operators that its own names are bound to. */
+static const deepbind_cxx_kind deepbind_cxx_kinds[DEEPBIND_CXX_KINDS] = {
+    {[](size_t size) { return ::operator new(size); },
+     [](void *object, size_t size) { ::operator delete(object, size); }},
+    {[](size_t size) { return ::operator new[](size); },
+     [](void *object, size_t) { ::operator delete[](object); }},
+    {[](size_t size) { return ::operator new(size, std::nothrow); },
+     [](void *object, size_t) { ::operator delete(object, std::nothrow); }},
+    {[](size_t size) { return ::operator new[](size, std::nothrow); },
+     [](void *object, size_t) { ::operator delete[](object, std::nothrow); }},
+    {[](size_t size) { return ::operator new(size, deepbind_cxx_alignment); },
+     [](void *object, size_t size) { ::operator delete(object, size, deepbind_cxx_alignment); }},
+    {[](size_t size) { return ::operator new[](size, deepbind_cxx_alignment); },
+     [](void *object, size_t) { ::operator delete[](object, deepbind_cxx_alignment); }},
+};
 
 #endif

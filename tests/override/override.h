@@ -4,8 +4,7 @@
  *
  * The tests use plain malloc and new. The same program runs in two forms: under
  * LD_PRELOAD=libhakmem.so, or linked with libhakmem.a. Without either, prove_served() ends the
- * test, so that no test ever passes on another allocator; TEST_SERVED_BY=any turns that off, to
- * hold a test's expectations against glibc itself.
+ * test, so that no test ever passes on another allocator.
  * No test variable starts with HAKMEM_: those are the library's, and it reports unknown ones.
  *
  * Exit status: 0 passed, 1 failed, 77 does not apply to this form.
@@ -16,9 +15,11 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -37,6 +38,8 @@
 #define FAIL(text) check_failed(__FILE__, __LINE__, text, 0, 0, false)
 #define CHECK_EQUAL(left, right)                                                                   \
     check_equal(__FILE__, __LINE__, #left " == " #right, (long long)(left), (long long)(right))
+
+#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 static inline void check_failed(const char *file, int line, const char *text, long long left,
                                 long long right, bool with_values)
@@ -92,12 +95,6 @@ static inline uint64_t random_next(uint64_t *state)
     return *state * UINT64_C(2685821657736338717);
 }
 
-static inline size_t count_from_argument(int argc, char **argv, size_t otherwise)
-{
-    bool given = argc > 1 && argv[1][0] >= '0' && argv[1][0] <= '9';
-    return given ? strtoul(argv[1], NULL, 10) : otherwise;
-}
-
 /* --- who serves ---------------------------------------------------------------------------- */
 
 #if defined(__cplusplus)
@@ -145,17 +142,11 @@ static inline enum served find_server(void)
     return SERVED_BY_OTHER;
 }
 
-static inline bool any_server_will_do(void)
-{
-    const char *value = getenv("TEST_SERVED_BY");
-    return value != NULL && strcmp(value, "any") == 0;
-}
-
 /* Every test calls this first. */
 static inline enum served prove_served(void)
 {
     enum served served = find_server();
-    if (served == SERVED_BY_OTHER && !any_server_will_do()) {
+    if (served == SERVED_BY_OTHER) {
         dprintf(2, "hakmem does not serve this process: malloc belongs to %s\n",
                 owner_of_address(dlsym(RTLD_DEFAULT, "malloc")));
         _exit(1);
@@ -191,25 +182,32 @@ static inline void own_path(char path[TEST_PATH_SIZE])
     path[length] = '\0';
 }
 
-/* The helper library plugin_<name>.so, built beside the test (or in $TEST_PLUGINS). Ends the
- * test when missing. */
+/* The helper library plugin_<name>.so, built beside the test. */
 static inline void plugin_path(const char *name, char path[TEST_PATH_SIZE])
 {
     char folder[TEST_PATH_SIZE];
     own_path(folder);
     *strrchr(folder, '/') = '\0';
-    const char *chosen = getenv("TEST_PLUGINS");
-    const char *const forms[] = {"plugin_", "libplugin_"};
-    for (size_t i = 0; i < 2; i++) {
-        int length = snprintf(path, TEST_PATH_SIZE, "%s/%s%s.so", chosen != NULL ? chosen : folder,
-                              forms[i], name);
-        CHECK(length > 0 && length < TEST_PATH_SIZE);
-        if (access(path, R_OK) == 0) {
-            return;
-        }
+    int length = snprintf(path, TEST_PATH_SIZE, "%s/plugin_%s.so", folder, name);
+    CHECK(length > 0 && length < TEST_PATH_SIZE && access(path, R_OK) == 0);
+}
+
+/* What dlopen or dlmopen returned, which must not have failed. */
+static inline void *loaded(void *library)
+{
+    if (library == NULL) {
+        dprintf(2, "%s\n", dlerror());
+        _exit(1);
     }
-    dprintf(2, "plugin_%s.so is neither beside the test nor in $TEST_PLUGINS\n", name);
-    _exit(1);
+    return library;
+}
+
+/* The address of a name that must be there. */
+static inline uintptr_t find_in(void *library, const char *name)
+{
+    void *found = dlsym(library, name);
+    CHECK(found != NULL);
+    return (uintptr_t)found;
 }
 
 /* Waits for `child`; it must end with exit status 0. */
@@ -232,17 +230,65 @@ static inline void wait_for_success(pid_t child, const char *what)
     }
 }
 
-/* From /proc/self/statm, without allocating. */
+/* All that is left in the file, as a string; closes it. */
+static inline size_t read_to_end(int file, char *text, size_t size)
+{
+    size_t length = 0;
+    ssize_t got;
+    while ((got = read(file, text + length, size - 1 - length)) > 0) {
+        length += (size_t)got;
+    }
+    CHECK(got == 0 && length < size - 1);
+    text[length] = '\0';
+    close(file);
+    return length;
+}
+
+/* A "Key:  number kB" line of a file in /proc/self, in bytes, without allocating. */
+static inline size_t proc_bytes(const char *path, const char *key)
+{
+    char text[8192];
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    CHECK(file >= 0);
+    read_to_end(file, text, sizeof text);
+    const char *line = strstr(text, key);
+    return line == NULL ? 0 : strtoul(line + strlen(key), NULL, 10) << 10;
+}
+
 static inline size_t resident_bytes(void)
 {
-    char text[128] = {0};
-    int file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-    CHECK(file >= 0);
-    CHECK(read(file, text, sizeof text - 1) > 0);
-    close(file);
-    const char *second = strchr(text, ' ');
-    CHECK(second != NULL);
-    return strtoul(second, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
+    return proc_bytes("/proc/self/smaps_rollup", "\nRss:");
+}
+
+static inline int threads_count(pid_t process)
+{
+    char path[64];
+    int count = 0;
+    snprintf(path, sizeof path, "/proc/%d/task", (int)process);
+    DIR *tasks = opendir(path);
+    CHECK(tasks != NULL);
+    for (const struct dirent *task; (task = readdir(tasks)) != NULL;) {
+        count += task->d_name[0] != '.';
+    }
+    closedir(tasks);
+    return count;
+}
+
+/* `argument`: of each, or NULL for its number. */
+static inline void start_all(pthread_t *threads, size_t count, void *(*body)(void *),
+                             void *argument)
+{
+    for (uintptr_t i = 0; i < count; i++) {
+        CHECK(pthread_create(&threads[i], NULL, body, argument != NULL ? argument : (void *)i) ==
+              0);
+    }
+}
+
+static inline void join_all(const pthread_t *threads, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    }
 }
 
 /* This program, run anew. Its standard input, output and error are pipes where they were asked for;
@@ -254,7 +300,7 @@ struct again {
 
 enum { AGAIN_INPUT = 1, AGAIN_OUTPUT = 2, AGAIN_ERRORS = 4 };
 
-/* `variables`: names and values by turns, up to NULL. */
+/* `variables`: names and values by turns, up to NULL; the value PID is the new process's number. */
 static inline struct again start_again(const char *argument, int pipes,
                                        const char *const *variables)
 {
@@ -268,7 +314,10 @@ static inline struct again start_again(const char *argument, int pipes,
     CHECK(again.process >= 0);
     if (again.process == 0) {
         for (; *variables != NULL; variables += 2) {
-            CHECK(setenv(variables[0], variables[1], 1) == 0);
+            char number[24];
+            snprintf(number, sizeof number, "%d", (int)getpid());
+            bool own = strcmp(variables[1], "PID") == 0;
+            CHECK(setenv(variables[0], own ? number : variables[1], 1) == 0);
         }
         for (int i = 0; i < 3; i++) {
             CHECK((pipes >> i & 1) == 0 || dup2(ends[i][i != 0], i) == i);
@@ -301,20 +350,6 @@ static inline void close_ends(const struct again *again)
     }
 }
 
-/* All that is left in the file, as a string; closes it. */
-static inline size_t read_to_end(int file, char *text, size_t size)
-{
-    size_t length = 0;
-    ssize_t got;
-    while ((got = read(file, text + length, size - 1 - length)) > 0) {
-        length += (size_t)got;
-    }
-    CHECK(got == 0 && length < size - 1);
-    text[length] = '\0';
-    close(file);
-    return length;
-}
-
 static inline size_t count_words(const char *text, const char *words)
 {
     size_t count = 0;
@@ -324,24 +359,24 @@ static inline size_t count_words(const char *text, const char *words)
     return count;
 }
 
-static inline void run_self_preloaded(const char *first, const char *second, const char *argument)
+static inline void run_again(const char *argument, const char *const *variables)
 {
-    char preload[2 * TEST_PATH_SIZE];
-    int length = snprintf(preload, sizeof preload, "%s:%s", first, second);
-    CHECK(length > 0 && (size_t)length < sizeof preload);
-    const char *const variables[] = {"LD_PRELOAD", preload, NULL};
-    wait_for_success(start_again(argument, 0, variables).process, preload);
+    wait_for_success(start_again(argument, 0, variables).process, argument);
 }
 
 /* Runs this program again with `argument`, twice: with plugin_<name>.so preloaded behind hakmem and
  * before it. */
 static inline void run_self_beside_plugin(const char *name, const char *argument)
 {
-    char plugin[TEST_PATH_SIZE];
+    char plugin[TEST_PATH_SIZE], preload[2 * TEST_PATH_SIZE];
     plugin_path(name, plugin);
     const char *library = prove_served() == SERVED_BY_PRELOAD ? preloaded_library_path() : "";
-    run_self_preloaded(library, plugin, argument);
-    run_self_preloaded(plugin, library, argument);
+    for (int i = 0; i < 2; i++) {
+        const char *const variables[] = {"LD_PRELOAD", preload, NULL};
+        snprintf(preload, sizeof preload, "%s:%s", i == 0 ? library : plugin,
+                 i == 0 ? plugin : library);
+        run_again(argument, variables);
+    }
 }
 
 #endif

@@ -13,40 +13,31 @@ EXPORT void plugin_atfork_work(size_t size);
 EXPORT int plugin_atfork_forks(void);
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static void *from_prepare;
-static void *from_parent;
+static void *volatile kept[2];
 static int forks_count;
 
-static void *opaque_pointer(void *pointer)
+static void replace(void *volatile *block, size_t size)
 {
-    __asm__ volatile("" : "+r"(pointer) : : "memory");
-    return pointer;
-}
-
-static void *get_memory(size_t size)
-{
-    void *block = opaque_pointer(malloc(size));
-    if (block == NULL) {
+    free(*block);
+    *block = malloc(size);
+    if (*block == NULL) {
         abort();
     }
-    memset(block, 1, size);
-    return block;
+    memset(*block, 1, size);
 }
 
 static void prepare(void)
 {
     pthread_mutex_lock(&lock);
-    from_prepare = get_memory(1000);
-    free(opaque_pointer(get_memory(200000)));
+    replace(&kept[0], 1000);
+    replace(&kept[1], 200000);
 }
 
 static void after(void)
 {
     forks_count++;
-    free(opaque_pointer(from_prepare));
-    free(opaque_pointer(from_parent));
-    from_parent = get_memory(3000);
-    free(opaque_pointer(get_memory(5000000)));
+    replace(&kept[0], 3000);
+    replace(&kept[1], 5000000);
     pthread_mutex_unlock(&lock);
 }
 
@@ -62,10 +53,8 @@ __attribute__((constructor)) static void plugin_start(void)
 EXPORT void plugin_atfork_work(size_t size)
 {
     pthread_mutex_lock(&lock);
-    void *first = get_memory(size);
-    void *second = get_memory(size * 3);
-    free(opaque_pointer(first));
-    free(opaque_pointer(second));
+    replace(&kept[0], size);
+    replace(&kept[1], size * 3);
     pthread_mutex_unlock(&lock);
 }
 

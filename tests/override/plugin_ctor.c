@@ -9,30 +9,20 @@
 
 enum { BLOCKS_COUNT = 6 };
 static const size_t sizes[BLOCKS_COUNT] = {1, 100, 1500, 40000, 500000, 5000000};
-static unsigned char *blocks[BLOCKS_COUNT];
+static unsigned char *volatile blocks[BLOCKS_COUNT];
 
 EXPORT int plugin_ctor_check(void);
 
-static void *opaque_pointer(void *pointer)
-{
-    __asm__ volatile("" : "+r"(pointer) : : "memory");
-    return pointer;
-}
-
 __attribute__((constructor)) static void plugin_start(void)
 {
-    free(opaque_pointer(NULL)); /* the first call of all when this library comes first */
+    free(blocks[0]); /* the first call of all when this library comes first */
     for (size_t i = 0; i < BLOCKS_COUNT; i++) {
-        blocks[i] = opaque_pointer(malloc(sizes[i] / 2 + 1));
+        blocks[i] = malloc(sizes[i] / 2 + 1);
+        blocks[i] = realloc(blocks[i], sizes[i]);
         if (blocks[i] == NULL) {
             abort();
         }
-        memset(blocks[i], (int)i + 1, sizes[i] / 2 + 1);
-        blocks[i] = opaque_pointer(realloc(opaque_pointer(blocks[i]), sizes[i]));
-        if (blocks[i] == NULL) {
-            abort();
-        }
-        memset(blocks[i] + sizes[i] / 2, (int)i + 1, sizes[i] - sizes[i] / 2);
+        memset(blocks[i], (int)i + 1, sizes[i]);
     }
 }
 
@@ -57,7 +47,7 @@ __attribute__((destructor)) static void plugin_stop(void)
         abort();
     }
     for (size_t i = 0; i < BLOCKS_COUNT; i++) {
-        free(opaque_pointer(blocks[i]));
-        free(opaque_pointer(malloc(sizes[i])));
+        free(blocks[i]);
+        blocks[i] = malloc(sizes[i]);
     }
 }

@@ -9,8 +9,7 @@
 #include <vector>
 
 extern "C" __attribute__((visibility("default"))) const deepbind_cxx_calls plugin_deepbind_cxx = {
-    deepbind_cxx_make,
-    deepbind_cxx_destroy,
+    deepbind_cxx_kinds,
     [](size_t size) { return std::vector<std::string>(size, std::string(100, 'x')); },
     [] { throw std::bad_alloc(); },
 };

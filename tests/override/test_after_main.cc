@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* test_after_main.cc: the end of a process: atexit and at_quick_exit handlers, static and library
- * destructors that allocate and free, threads that go on allocating while the process exits. The
- * argument is the number of runs of each kind (default 20).
+ * destructors that allocate and free, threads that go on allocating while the process exits.
  *
  * ctest: no-qemu
  */
@@ -125,11 +124,6 @@ void *end_process_later(void *)
     return nullptr;
 }
 
-void quick_handler()
-{
-    free_kept_blocks();
-}
-
 /* Ends the process in the way `kind` names; returns for "return". */
 void end(const std::string &kind)
 {
@@ -138,60 +132,46 @@ void end(const std::string &kind)
     }
     CHECK(atexit(free_kept_blocks) == 0);
     pthread_t thread;
-    if (kind == "exit") {
-        exit(0);
-    } else if (kind == "exit-with-threads") {
-        start_threads();
-        exit(0);
-    } else if (kind == "return-with-threads") {
-        start_threads();
-    } else if (kind == "exit-from-thread") {
-        start_threads();
-        CHECK(pthread_create(&thread, nullptr, exit_from_thread, nullptr) == 0);
-        pthread_join(thread, nullptr);
-    } else if (kind == "main-ends-first") {
+    if (kind == "main ends first") {
         /* The main thread's cache is given up while the process lives on. */
         may_have_threads_at_exit = false;
         CHECK(pthread_create(&thread, nullptr, end_process_later, nullptr) == 0);
         pthread_exit(nullptr);
-    } else if (kind == "quick-exit") {
+    }
+    if (kind != "return" && kind != "exit") {
         start_threads();
-        CHECK(at_quick_exit(quick_handler) == 0);
+    }
+    if (kind.rfind("exit", 0) == 0) {
+        exit(0);
+    } else if (kind == "a thread exits") {
+        CHECK(pthread_create(&thread, nullptr, exit_from_thread, nullptr) == 0);
+        pthread_join(thread, nullptr);
+    } else if (kind == "quick_exit") {
+        CHECK(at_quick_exit(free_kept_blocks) == 0);
         quick_exit(0);
     } else if (kind == "_exit") {
-        start_threads();
         _exit(0);
-    } else {
-        CHECK(kind == "return");
     }
 }
 
 const char *const kinds[] = {
-    "return",           "return-with-threads", "exit",       "exit-with-threads",
-    "exit-from-thread", "main-ends-first",     "quick-exit", "_exit"};
+    "return",         "return beside threads", "exit",       "exit beside threads",
+    "a thread exits", "main ends first",       "quick_exit", "_exit"};
 
 } // namespace
 
 int main(int argc, char **argv)
 {
     prove_served();
-    if (argc == 3 && strcmp(argv[1], "end") == 0) {
+    if (argc > 1) {
         alarm(240);
-        end(argv[2]);
+        end(argv[1]);
         return 0;
     }
-    size_t runs_count = count_from_argument(argc, argv, 20);
-    char self[TEST_PATH_SIZE];
-    own_path(self);
+    const char *const none = nullptr; /* of variables */
     for (const char *kind : kinds) {
-        for (size_t i = 0; i < runs_count; i++) {
-            pid_t child = fork();
-            CHECK(child >= 0);
-            if (child == 0) {
-                execl(self, self, "end", kind, static_cast<char *>(nullptr));
-                _exit(126);
-            }
-            wait_for_success(child, kind);
+        for (size_t i = 0; i < 20; i++) {
+            run_again(kind, &none);
         }
     }
     return 0;

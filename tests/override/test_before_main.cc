@@ -19,75 +19,46 @@ namespace
 
 /* .preinit_array runs before every constructor, libc's own included: there is no environ yet, and
  * nobody has called the allocator. */
-const int first_calls_count = 17;
-
-void make_first_call(int number)
-{
-    void *block = nullptr;
-    switch (number) {
-    case 0:
-        free(opaque_pointer(nullptr));
-        break; /* glibc 2.44 does this (mimalloc #1341) */
-    case 1:
-        block = malloc(opaque_size(10));
-        break;
-    case 2:
-        block = calloc(opaque_size(10), opaque_size(10));
-        break;
-    case 3:
-        block = realloc(opaque_pointer(nullptr), opaque_size(10));
-        break;
-    case 4:
-        block = reallocarray(opaque_pointer(nullptr), opaque_size(10), opaque_size(10));
-        break;
-    case 5:
-        block = memalign(opaque_size(4096), opaque_size(10));
-        break;
-    case 6:
-        block = aligned_alloc(opaque_size(1 << 21), opaque_size(10));
-        break;
-    case 7:
+void *(*const first_calls[])() = {
+    [] { return opaque_pointer(nullptr); }, /* free, as glibc 2.44 does (mimalloc #1341) */
+    [] { return malloc(opaque_size(10)); },
+    [] { return calloc(opaque_size(10), opaque_size(10)); },
+    [] { return realloc(opaque_pointer(nullptr), opaque_size(10)); },
+    [] { return reallocarray(opaque_pointer(nullptr), opaque_size(10), opaque_size(10)); },
+    [] { return memalign(opaque_size(4096), opaque_size(10)); },
+    [] { return aligned_alloc(opaque_size(1 << 21), opaque_size(10)); },
+    [] {
+        void *block;
         CHECK(posix_memalign(&block, opaque_size(64), opaque_size(10)) == 0);
-        break;
-    case 8:
-        block = valloc(opaque_size(10));
-        break;
-    case 9:
-        block = pvalloc(opaque_size(10));
-        break;
-    case 10:
-        CHECK(malloc_usable_size(opaque_pointer(nullptr)) == 0);
-        break;
-    case 11:
-        CHECK(malloc_trim(0) >= 0);
-        break;
-    case 12:
-        CHECK(mallinfo2().uordblks < (size_t{1} << 40));
-        break;
-    case 13:
-        CHECK(mallopt(M_TRIM_THRESHOLD, 100000) >= 0);
-        break;
-    case 14:
-        block = malloc(opaque_size(100000000));
-        break;
-    case 15:
-        block = ::operator new(opaque_size(50));
-        break;
-    default:
+        return block;
+    },
+    [] { return valloc(opaque_size(10)); },
+    [] { return pvalloc(opaque_size(10)); },
+    [] {
+        CHECK(malloc_usable_size(opaque_pointer(nullptr)) == 0 && malloc_trim(0) >= 0);
+        return opaque_pointer(nullptr);
+    },
+    [] {
+        CHECK(mallinfo2().uordblks < (size_t{1} << 40) && mallopt(M_TRIM_THRESHOLD, 100000) >= 0);
+        return opaque_pointer(nullptr);
+    },
+    [] { return malloc(opaque_size(100000000)); },
+    [] { return ::operator new(opaque_size(50)); },
+    [] {
         CHECK(malloc(opaque_size(SIZE_MAX)) == nullptr);
-        break;
-    }
-    free(opaque_pointer(block));
-}
+        return opaque_pointer(nullptr);
+    },
+};
 
 void *preinit_block;
-char first_call_mode[] = "first-call";
+
+const char first_call_mark = 'A'; /* and the number, from it on */
 
 void preinit(int argc, char **argv, char **)
 {
     /* By hand: nothing of libc is set up. */
-    if (argc == 3 && strcmp(argv[1], first_call_mode) == 0) {
-        make_first_call((argv[2][0] - '0') * 10 + argv[2][1] - '0');
+    if (argc == 2 && argv[1][0] == first_call_mark) {
+        free(first_calls[argv[1][1] - first_call_mark]());
     }
     preinit_block = malloc(opaque_size(1000));
     CHECK(preinit_block != nullptr);
@@ -160,46 +131,18 @@ void free_after_main()
     free(preinit_block);
 }
 
-/* --- runs of this program ------------------------------------------------------------------ */
-
-/* Runs this program with LD_PRELOAD=`preload`; its standard error must hold the announcement. */
-void run_self(const char *self, const char *preload, const char *mode, const char *number)
+/* Runs this program with LD_PRELOAD=`preload`. What hakmem says of an option shows that it read
+ * them although the first call came so early. */
+void run_self(const std::string &preload, const char *argument)
 {
-    int channel[2];
-    CHECK(pipe(channel) == 0);
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        char pid[20];
-        snprintf(pid, sizeof pid, "%d", static_cast<int>(getpid()));
-        CHECK(setenv("HAKMEM_ANNOUNCE", pid, 1) == 0);
-        CHECK(setenv("LD_PRELOAD", preload, 1) == 0);
-        CHECK(dup2(channel[1], 2) == 2);
-        close(channel[0]);
-        close(channel[1]);
-        execl(self, self, mode, number, static_cast<char *>(nullptr));
-        _exit(126);
-    }
-    close(channel[1]);
-    std::string output;
-    char buffer[4096];
-    for (ssize_t length; (length = read(channel[0], buffer, sizeof buffer)) > 0;) {
-        output.append(buffer, static_cast<size_t>(length));
-    }
-    close(channel[0]);
-    std::string what = std::string(mode) + " " + number + " with LD_PRELOAD=" + preload;
-    dprintf(2, "%s", output.c_str());
-    wait_for_success(child, what.c_str());
-    if (!any_server_will_do()) {
-        /* One line and nothing else: options were read although the first call came so early. */
-        bool announced = output.rfind("hakmem: ", 0) == 0 &&
-                         output.find("serves process") != std::string::npos &&
-                         output.find('\n') == output.size() - 1;
-        if (!announced) {
-            dprintf(2, "%s: not announced, or more was printed\n", what.c_str());
-        }
-        CHECK(announced);
-    }
+    static char said[100000];
+
+    const char *const variables[] = {"HAKMEM_BOGUS", "1", "LD_PRELOAD", preload.c_str(), nullptr};
+    struct again program = start_again(argument, AGAIN_ERRORS, variables);
+    read_to_end(program.ends[2], said, sizeof said);
+    wait_for_success(program.process, argument);
+    /* One line and nothing else. */
+    CHECK(strcmp(said, "hakmem: HAKMEM_BOGUS=1 ignored: unknown option\n") == 0);
 }
 
 } // namespace
@@ -211,20 +154,17 @@ int main(int argc, char **argv)
     CHECK(atexit(free_after_main) == 0);
     if (argc > 1) {
         /* One of the runs below, which only had to come this far. */
-        CHECK(strcmp(argv[1], first_call_mode) == 0 ||
-              dlsym(RTLD_DEFAULT, "plugin_ctor_check") != nullptr);
+        CHECK(argv[1][0] == first_call_mark || dlsym(RTLD_DEFAULT, "plugin_ctor_check") != nullptr);
         return 0;
     }
-    char self[TEST_PATH_SIZE];
     char plugin[TEST_PATH_SIZE];
-    own_path(self);
     plugin_path("ctor", plugin);
     const std::string library = served == SERVED_BY_PRELOAD ? preloaded_library_path() : "";
-    for (int i = 0; i < first_calls_count; i++) {
-        const char number[] = {static_cast<char>('0' + i / 10), static_cast<char>('0' + i % 10), 0};
-        run_self(self, library.c_str(), first_call_mode, number);
+    for (size_t i = 0; i < COUNT_OF(first_calls); i++) {
+        const char argument[] = {first_call_mark, static_cast<char>(first_call_mark + i), 0};
+        run_self(library, argument);
     }
-    run_self(self, (library + ":" + plugin).c_str(), "plugin", "");
-    run_self(self, (plugin + (":" + library)).c_str(), "plugin", "");
+    run_self(library + ":" + plugin, "plugin");
+    run_self(plugin + (":" + library), "plugin");
     return 0;
 }

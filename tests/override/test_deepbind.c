@@ -3,14 +3,13 @@
  * same malloc as everybody else, from their constructors on, and else their own functions.
  * HAKMEM_KEEP_DEEPBIND=1 lets them have the C library's malloc. Where the C library's table cannot
  * be changed they get the program's functions, and one line says so. The loader still searches as
- * for whoever called dlopen.
+ * for whoever called dlopen. Libraries in name spaces of their own (dlmopen) have another malloc.
  * ctest: preload-only no-qemu exports */
 #include "override.h"
 
 #include <link.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <pthread.h>
 #include <stddef.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -34,21 +33,15 @@ static void *library;
 
 static uintptr_t find(const char *name)
 {
-    void *found = dlsym(library, name);
-    CHECK(found != NULL);
-    return (uintptr_t)found;
+    return find_in(library, name);
 }
 
-static void load(open_function *open_it, int mode)
+static void load(open_function *open_it)
 {
     char path[TEST_PATH_SIZE];
     plugin_path("deepbind", path);
-    CHECK(open_it("no such library", mode | RTLD_DEEPBIND) == NULL && dlerror() != NULL);
-    library = open_it(path, mode | RTLD_LOCAL | RTLD_DEEPBIND);
-    if (library == NULL) {
-        dprintf(2, "%s\n", dlerror());
-    }
-    CHECK(library != NULL);
+    CHECK(open_it("no such library", RTLD_NOW | RTLD_DEEPBIND) == NULL && dlerror() != NULL);
+    library = loaded(open_it(path, RTLD_NOW | RTLD_DEEPBIND));
 }
 
 static bool is_ours(const void *pointer)
@@ -115,9 +108,9 @@ static void check_closed(void)
     fclose(maps);
 }
 
-static void run_shared(open_function *open_it, int mode)
+static void run_shared(open_function *open_it)
 {
-    load(open_it, mode);
+    load(open_it);
     CHECK_EQUAL(codec_version(), 1);
     CHECK_EQUAL(plugin_version(), 2);
     exchange();
@@ -127,9 +120,14 @@ static void run_shared(open_function *open_it, int mode)
     check_closed();
 }
 
+static void run_dlmopen(void)
+{
+    run_shared(open_with_dlmopen);
+}
+
 static void run_with_their_malloc(void)
 {
-    load(dlopen, RTLD_NOW);
+    load(dlopen);
     void *(*get)(size_t) = (void *(*)(size_t))find("plugin_deepbind_get");
     void (*release)(void *) = (void (*)(void *))find("plugin_deepbind_free");
     void *theirs = get(1000);
@@ -139,16 +137,12 @@ static void run_with_their_malloc(void)
 }
 
 /* tests/override is in the plugin's RUNPATH, not in the program's. */
-static void run_search(void)
+static void run_and_search(void)
 {
+    run_shared(dlopen);
     void *(*load_neighbour)(const char *) = (void *(*)(const char *))find("plugin_deepbind_load");
     CHECK(dlopen("plugin_tls.so", RTLD_NOW) == NULL);
-    void *neighbour = load_neighbour("plugin_tls.so");
-    if (neighbour == NULL) {
-        dprintf(2, "%s\n", dlerror());
-    }
-    CHECK(neighbour != NULL);
-    CHECK(dlclose(neighbour) == 0);
+    CHECK(dlclose(loaded(load_neighbour("plugin_tls.so"))) == 0);
 }
 
 static void *load_in_thread(void *argument)
@@ -166,13 +160,9 @@ static void run_threads(void)
     pthread_t threads[THREADS];
     pthread_barrier_t barrier;
     CHECK(pthread_barrier_init(&barrier, NULL, THREADS) == 0);
-    for (size_t i = 0; i < THREADS; i++) {
-        CHECK(pthread_create(&threads[i], NULL, load_in_thread, &barrier) == 0);
-    }
-    for (size_t i = 0; i < THREADS; i++) {
-        CHECK(pthread_join(threads[i], NULL) == 0);
-    }
-    run_shared(dlopen, RTLD_NOW);
+    start_all(threads, THREADS, load_in_thread, &barrier);
+    join_all(threads, THREADS);
+    run_shared(dlopen);
 }
 
 /* From here on no page becomes writable. */
@@ -201,8 +191,8 @@ static void run_refused(void)
     get_memory(1);
     CHECK(pipe(ends) == 0 && dup2(ends[1], 2) == 2);
     forbid_writable_pages();
-    load(dlopen, RTLD_NOW);
-    load(dlopen, RTLD_NOW);
+    load(dlopen);
+    load(dlopen);
     CHECK(dup2(error_file, 2) == 2 && close(ends[1]) == 0);
     ssize_t length = read(ends[0], said, sizeof said - 1);
     CHECK(length > 0);
@@ -214,43 +204,92 @@ static void run_refused(void)
     exchange();
 }
 
-static void run(const char *what)
+/* --- name spaces of their own --- */
+
+/* As debuggers and auditors load libraries: each has a C library of its own, with its malloc,
+ * beside the program's, which goes on being ours. One that has a hakmem inside, too, lives beside
+ * the first. Threads work in all of them, fork in ours. */
+enum { SPACES = 3 };
+
+static struct space {
+    void *(*get)(size_t size);
+    void *(*grow)(void *pointer, size_t size);
+    void (*release)(void *pointer);
+    int (*use_c_library)(void);
+} spaces[SPACES];
+static void *(*work_inside)(size_t count);
+
+static void *load_apart(const char *name)
 {
-    if (strcmp(what, "now") == 0) {
-        run_shared(dlopen, RTLD_NOW);
-        run_search();
-    } else if (strcmp(what, "lazy") == 0) {
-        run_shared(dlopen, RTLD_LAZY);
-    } else if (strcmp(what, "dlmopen") == 0) {
-        run_shared(open_with_dlmopen, RTLD_NOW);
-    } else if (strcmp(what, "threads") == 0) {
-        run_threads();
-    } else if (strcmp(what, "refused") == 0) {
-        run_refused();
-    } else {
-        run_with_their_malloc();
+    char path[TEST_PATH_SIZE];
+    plugin_path(name, path);
+    return loaded(dlmopen(LM_ID_NEWLM, path, RTLD_NOW | RTLD_LOCAL));
+}
+
+static void *use_spaces(void *argument)
+{
+    for (size_t size = 1; size < 3000000; size = size * 3 + 1) {
+        unsigned char *mine = get_memory(size);
+        CHECK(is_ours(mine));
+        mine[0] = mine[size - 1] = 1;
+        for (size_t i = 0; i < SPACES; i++) {
+            unsigned char *theirs = spaces[i].grow(spaces[i].get(size), 2 * size);
+            CHECK(theirs != NULL && !is_ours(theirs));
+            theirs[0] = theirs[2 * size - 1] = 2;
+            CHECK(spaces[i].use_c_library() == 0);
+            CHECK(theirs[0] == 2 && theirs[2 * size - 1] == 2);
+            spaces[i].release(theirs);
+        }
+        unsigned char *inside = work_inside(300);
+        CHECK(inside != NULL && !is_ours(inside) && inside[999] == 0);
+        inside[999] = 3;
+        CHECK(mine[0] == 1 && mine[size - 1] == 1);
+        give_back(mine);
+    }
+    return argument;
+}
+
+static void run_spaces(void)
+{
+    for (size_t i = 0; i < SPACES; i++) {
+        library = load_apart("deepbind");
+        spaces[i].get = (void *(*)(size_t))find("plugin_deepbind_get");
+        spaces[i].grow = (void *(*)(void *, size_t))find("plugin_deepbind_grow");
+        spaces[i].release = (void (*)(void *))find("plugin_deepbind_free");
+        spaces[i].use_c_library = (int (*)(void))find("plugin_deepbind_use_c_library");
+    }
+    work_inside = (void *(*)(size_t))find_in(load_apart("archive"), "plugin_archive_work");
+    for (int round = 0; round < 10; round++) {
+        pthread_t threads[2];
+        start_all(threads, 2, use_spaces, NULL);
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            /* the C library of another name space knows of no fork: its locks may be held */
+            give_back(get_memory(1000));
+            _exit(0);
+        }
+        join_all(threads, 2);
+        wait_for_success(child, "child");
     }
 }
 
 int main(int argc, char **argv)
 {
-    static const char *const kinds[] = {"now", "lazy", "dlmopen", "threads", "refused", "keep"};
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } parts[] = {
+        {"now", run_and_search},  {"dlmopen", run_dlmopen}, {"threads", run_threads}, /* lazily */
+        {"refused", run_refused}, {"spaces", run_spaces},   {"keep", run_with_their_malloc}};
+    static const char *const keep[] = {"HAKMEM_KEEP_DEEPBIND", "1", NULL};
     prove_preloaded();
-    if (argc > 1) {
-        run(argv[1]);
-        return 0;
-    }
-    char self[TEST_PATH_SIZE];
-    own_path(self);
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        pid_t child = fork();
-        CHECK(child >= 0);
-        if (child == 0) {
-            CHECK(strcmp(kinds[i], "keep") != 0 || setenv("HAKMEM_KEEP_DEEPBIND", "1", 1) == 0);
-            execl(self, self, kinds[i], (char *)NULL);
-            _exit(126);
+    for (size_t i = 0; i < COUNT_OF(parts); i++) {
+        if (argc == 1) {
+            run_again(parts[i].name, parts[i].run == run_with_their_malloc ? keep : keep + 2);
+        } else if (strcmp(argv[1], parts[i].name) == 0) {
+            parts[i].run();
         }
-        wait_for_success(child, kinds[i]);
     }
     return 0;
 }

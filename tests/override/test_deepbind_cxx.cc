@@ -10,8 +10,9 @@ static void exchange(const deepbind_cxx_calls &theirs)
 {
     for (size_t size = 1; size < 1000000; size = size * 3 + 1) {
         for (int kind = 0; kind < DEEPBIND_CXX_KINDS; kind++) {
-            deepbind_cxx_destroy(kind, opaque_pointer(theirs.make(kind, size)), size);
-            theirs.destroy(kind, opaque_pointer(deepbind_cxx_make(kind, size)), size);
+            const deepbind_cxx_kind &mine = deepbind_cxx_kinds[kind], &other = theirs.kinds[kind];
+            mine.destroy(opaque_pointer(other.make(size)), size);
+            other.destroy(opaque_pointer(mine.make(size)), size);
         }
     }
     std::vector<std::string> strings = theirs.make_strings(100);
@@ -32,13 +33,8 @@ int main()
     char path[TEST_PATH_SIZE];
     prove_preloaded();
     plugin_path("deepbind_cxx", path);
-    void *library = dlopen(path, RTLD_LAZY | RTLD_DEEPBIND);
-    if (library == nullptr) {
-        dprintf(2, "%s\n", dlerror());
-    }
-    CHECK(library != nullptr);
-    void *calls = dlsym(library, "plugin_deepbind_cxx");
-    CHECK(calls != nullptr);
-    exchange(*static_cast<const deepbind_cxx_calls *>(calls));
+    uintptr_t calls =
+        find_in(loaded(dlopen(path, RTLD_LAZY | RTLD_DEEPBIND)), "plugin_deepbind_cxx");
+    exchange(*reinterpret_cast<const deepbind_cxx_calls *>(calls));
     return 0;
 }

@@ -1,51 +1,46 @@
 /* SPDX-License-Identifier: MIT */
-/* test_dlopen.c: a program that was not started on hakmem loads it with dlopen and uses its own
- * names from many threads. The C library keeps malloc; threads that end and a dlclose while memory
- * is in use crash nothing (mimalloc #147, #809); the loader finds room for its thread-local data
+/* test_dlopen.c: a program that was not started on hakmem loads and closes it, and a library that
+ * was linked with libhakmem.a, 1,000 times, and uses their own names. The C library keeps malloc.
+ * hakmem refuses to be unloaded rather than crash in a thread's exit hook (mimalloc #147, #809):
+ * threads that used it end after the dlclose, and its blocks stay valid. Each round leaves nothing:
+ * no mapping, no thread-specific key, no memory. The loader finds room for its thread-local data
  * although another library was greedy (jemalloc #937, #1237).
- * ctest: preload-only no-qemu */
+ *
+ * ctest: preload-only no-qemu
+ */
 #include "override.h"
 
+#include <limits.h>
 #include <link.h>
-#include <pthread.h>
 #include <stdatomic.h>
 
+enum { ROUNDS_COUNT = 1000, WARM_UP_COUNT = 100, THREAD_EVERY = 10 };
 enum { THREADS_COUNT = 8, BLOCKS_COUNT = 300 };
 
-static void *(*hak_malloc_found)(size_t size);
-static void *(*hak_realloc_found)(void *pointer, size_t size);
-static void (*hak_free_found)(void *pointer);
-static size_t (*hak_usable_size_found)(const void *pointer);
-static bool (*hak_owns_found)(const void *pointer);
+typedef unsigned char *work_function(size_t count);
 
-static void *find(void *library, const char *name)
+static void *(*get)(size_t size);
+static void *(*resize)(void *pointer, size_t size);
+static void (*release)(void *pointer);
+static bool (*owns)(const void *pointer);
+static work_function *work;
+
+static void *load(const char *path)
 {
-    void *found = dlsym(library, name);
-    if (found == NULL) {
-        dprintf(2, "%s is not in the library\n", name);
-    }
-    CHECK(found != NULL);
-    return found;
+    return loaded(dlopen(path, RTLD_NOW | RTLD_LOCAL));
 }
 
-static void find_names(void *library)
+static void *load_hakmem(const char *path)
 {
-    hak_malloc_found = (void *(*)(size_t))(uintptr_t)find(library, "hak_malloc");
-    hak_realloc_found = (void *(*)(void *, size_t))(uintptr_t)find(library, "hak_realloc");
-    hak_free_found = (void (*)(void *))(uintptr_t)find(library, "hak_free");
-    hak_usable_size_found = (size_t(*)(const void *))(uintptr_t)find(library, "hak_usable_size");
-    hak_owns_found = (bool (*)(const void *))(uintptr_t)find(library, "hak_owns");
-    CHECK(find(library, "hak_version") != NULL);
+    void *library = load(path);
+    get = (void *(*)(size_t))find_in(library, "hak_malloc");
+    resize = (void *(*)(void *, size_t))find_in(library, "hak_realloc");
+    release = (void (*)(void *))find_in(library, "hak_free");
+    owns = (bool (*)(const void *))find_in(library, "hak_owns");
+    return library;
 }
 
-/* Checks every byte of a block that another thread filled. */
-static void check_and_free(unsigned char *block, size_t size, int value)
-{
-    for (size_t i = 0; i < size; i++) {
-        CHECK_EQUAL(block[i], value);
-    }
-    hak_free_found(block);
-}
+/* --- many threads, beside the C library's malloc --- */
 
 static _Atomic(unsigned char *) handed_over[BLOCKS_COUNT];
 
@@ -54,50 +49,131 @@ static size_t block_size(size_t index)
     return index % 50 == 0 ? index * 10000 + 1 : index * 17 + 1;
 }
 
-static void *run_thread(void *argument)
+/* Checks every byte of a block that another thread filled. */
+static void check_and_free(unsigned char *block, size_t index)
 {
-    (void)argument;
-    for (size_t round = 0; round < 5; round++) {
-        for (size_t i = 0; i < BLOCKS_COUNT; i++) {
-            size_t size = block_size(i);
-            unsigned char *block = hak_malloc_found(opaque_size(size / 2));
-            CHECK(block != NULL && hak_owns_found(block));
-            block = hak_realloc_found(block, opaque_size(size));
-            CHECK(block != NULL && hak_usable_size_found(block) >= size);
-            memset(block, (int)(i % 256), size);
-            block = atomic_exchange(&handed_over[i], block);
-            if (block != NULL) {
-                check_and_free(block, size, (int)(i % 256));
-            }
-            give_back(get_memory(size)); /* the C library's, side by side */
-        }
+    for (size_t i = 0; i < block_size(index); i++) {
+        CHECK_EQUAL(block[i], index % 256);
     }
-    return NULL;
+    release(block);
 }
 
-static void run_threads(void)
+static void *hand_over(void *argument)
+{
+    for (size_t i = 0; i < 5 * BLOCKS_COUNT; i++) {
+        size_t index = i % BLOCKS_COUNT, size = block_size(index);
+        unsigned char *block = get(opaque_size(size / 2));
+        CHECK(block != NULL && owns(block));
+        block = resize(block, opaque_size(size));
+        CHECK(block != NULL);
+        memset(block, (int)(index % 256), size);
+        block = atomic_exchange(&handed_over[index], block);
+        if (block != NULL) {
+            check_and_free(block, index);
+        }
+        give_back(get_memory(size));
+    }
+    return argument;
+}
+
+static void use_in_threads(void)
 {
     pthread_t threads[THREADS_COUNT];
-    for (size_t i = 0; i < THREADS_COUNT; i++) {
-        CHECK(pthread_create(&threads[i], NULL, run_thread, NULL) == 0);
+    start_all(threads, THREADS_COUNT, hand_over, NULL);
+    join_all(threads, THREADS_COUNT);
+}
+
+/* --- rounds --- */
+
+static size_t mappings_count(void)
+{
+    static char text[1 << 20];
+    int file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    CHECK(file >= 0);
+    read_to_end(file, text, sizeof text);
+    return count_words(text, "\n");
+}
+
+/* Keys that are left: each has a place in a table of the C library's. */
+static size_t keys_left(void)
+{
+    static pthread_key_t keys[PTHREAD_KEYS_MAX];
+    size_t count = 0;
+    while (count < PTHREAD_KEYS_MAX && pthread_key_create(&keys[count], NULL) == 0) {
+        count++;
     }
-    for (size_t i = 0; i < THREADS_COUNT; i++) {
-        CHECK(pthread_join(threads[i], NULL) == 0);
+    for (size_t i = 0; i < count; i++) {
+        CHECK(pthread_key_delete(keys[i]) == 0);
+    }
+    return count;
+}
+
+static void use_both(void)
+{
+    release(get(1000));
+    release(get(300000));
+}
+
+static pthread_barrier_t barrier;
+
+/* Loaded or not, memory in use is there; the end of the thread runs its hook. */
+static void *use_across_close(void *argument)
+{
+    use_both();
+    unsigned char *block = work(300);
+    CHECK(block != NULL && block[999] == 0);
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier);
+    block[999] = 1;
+    return argument;
+}
+
+static void run_round(const char *path, const char *archive, size_t round)
+{
+    void *library = load_hakmem(path);
+    void *plugin = load(archive);
+    work = (work_function *)find_in(plugin, "plugin_archive_work");
+    use_both();
+    CHECK(work(20) != NULL);
+    pthread_t thread;
+    bool with_thread = round % THREAD_EVERY == 0;
+    if (with_thread) {
+        CHECK(pthread_create(&thread, NULL, use_across_close, NULL) == 0);
+        pthread_barrier_wait(&barrier);
+    }
+    CHECK(dlclose(plugin) == 0);
+    CHECK(dlclose(library) == 0);
+    if (with_thread) {
+        pthread_barrier_wait(&barrier);
+        CHECK(pthread_join(thread, NULL) == 0);
     }
 }
 
-/* A thread that used the library, outlives the dlclose and ends after it. */
-static pthread_barrier_t barrier;
-
-static void *run_across_close(void *argument)
+static void run_rounds(const char *path)
 {
-    (void)argument;
-    void *block = hak_malloc_found(1000);
-    CHECK(block != NULL);
-    hak_free_found(block);
-    pthread_barrier_wait(&barrier);
-    pthread_barrier_wait(&barrier);
-    return NULL; /* its thread-exit hook runs now */
+    char archive[TEST_PATH_SIZE];
+    size_t mappings = 0, keys = 0, resident = 0;
+    plugin_path("archive", archive);
+    CHECK(pthread_barrier_init(&barrier, NULL, 2) == 0);
+    for (size_t round = 0; round < ROUNDS_COUNT; round++) {
+        if (round == WARM_UP_COUNT) {
+            keys = keys_left();
+            mappings = mappings_count();
+            resident = resident_bytes();
+        }
+        run_round(path, archive, round);
+    }
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        use_both();
+        give_back(get_memory(1000));
+        _exit(0);
+    }
+    wait_for_success(child, "child after the last dlclose");
+    CHECK_EQUAL(keys_left(), keys);
+    CHECK(mappings_count() <= mappings + 3);
+    CHECK(resident_bytes() <= resident + (4 << 20));
 }
 
 static int note_tls_size(struct dl_phdr_info *info, size_t size, void *result)
@@ -114,64 +190,39 @@ static int note_tls_size(struct dl_phdr_info *info, size_t size, void *result)
 static void run(const char *path)
 {
     char greedy[TEST_PATH_SIZE];
+    size_t tls_size = 0;
     plugin_path("tls", greedy);
-    void *plugin = dlopen(greedy, RTLD_NOW);
-    if (plugin == NULL) {
-        dprintf(2, "%s\n", dlerror());
-    }
-    CHECK(plugin != NULL);
-    CHECK(((char *(*)(void))(uintptr_t)find(plugin, "plugin_tls_touch"))() != NULL);
-
+    CHECK(*((char *(*)(void))find_in(load(greedy), "plugin_tls_touch"))() != 0);
     CHECK(find_server() == SERVED_BY_OTHER);
     void *early = get_memory(1000); /* before, freed after */
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL) {
-        dprintf(2, "%s\n", dlerror());
-    }
-    CHECK(library != NULL);
-    size_t tls_size = 0;
+    void *library = load_hakmem(path);
     dl_iterate_phdr(note_tls_size, &tls_size);
     CHECK(tls_size <= 128);
     CHECK(!is_hakmem_path(owner_of_address(dlsym(RTLD_DEFAULT, "malloc"))));
-    find_names(library);
-    CHECK(!hak_owns_found(early));
-    run_threads();
-
-    /* Closed with blocks in use and a thread that has still to end. */
-    pthread_t thread;
-    CHECK(pthread_barrier_init(&barrier, NULL, 2) == 0);
-    CHECK(pthread_create(&thread, NULL, run_across_close, NULL) == 0);
-    pthread_barrier_wait(&barrier);
-    CHECK(dlclose(library) == 0);
-    pthread_barrier_wait(&barrier);
-    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(!owns(early));
     give_back(early);
-
-    /* Loaded again: the same library, its blocks still valid. */
-    library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
-    CHECK(library != NULL);
-    find_names(library);
-    run_threads();
+    use_in_threads();
+    CHECK(dlclose(library) == 0); /* with blocks in use */
+    run_rounds(path);
+    library = load_hakmem(path);
+    use_in_threads();
     for (size_t i = 0; i < BLOCKS_COUNT; i++) {
-        check_and_free(handed_over[i], block_size(i), (int)(i % 256));
+        check_and_free(handed_over[i], i);
     }
     CHECK(dlclose(library) == 0);
-    CHECK(dlclose(plugin) == 0);
 }
 
 int main(int argc, char **argv)
 {
-    if (argc == 3 && strcmp(argv[1], "dlopen") == 0) {
+    if (argc == 3 && strcmp(argv[1], "run") == 0) {
         run(argv[2]);
         return 0;
     }
-    /* ctest preloads it: that tells where it is. */
-    prove_preloaded();
+    prove_preloaded(); /* ctest preloads it: that tells where it is */
     char self[TEST_PATH_SIZE];
     own_path(self);
     const char *path = preloaded_library_path();
-    CHECK(path != NULL || any_server_will_do());
     CHECK(unsetenv("LD_PRELOAD") == 0);
-    execl(self, self, "dlopen", path, (char *)NULL);
+    execl(self, self, "run", path, (char *)NULL);
     return 126;
 }

@@ -8,7 +8,6 @@
 #include "override.h"
 
 #include <dirent.h>
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -177,7 +176,7 @@ struct outcome {
     size_t own; /* documents that name the process that was started */
 };
 
-static char own[40] = "-"; /* as documents name it */
+static char own[40]; /* as documents name it */
 static size_t own_count;
 
 /* Reads the file, sees that its last line is whole, and removes it. */
@@ -205,49 +204,39 @@ static void set_path(const char *variable, const char *name)
 }
 
 /* `asked`: for report, profile and heap map; only_own: HAKMEM_STATS_PID is set. */
-static pid_t start(const char *what, bool asked, bool only_own)
+static struct again start(const char *what, bool asked, bool only_own)
 {
-    char self[TEST_PATH_SIZE], path[100], pid[24];
-    int ready[2];
-    own_path(self);
-    CHECK(pipe(ready) == 0);
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        if (asked) {
-            CHECK(setenv("HAKMEM_STATS", "json", 1) == 0);
-            set_path("HAKMEM_STATS_FILE", "report");
-            set_path("HAKMEM_PROFILE_FILE", "profile");
-            set_path("HAKMEM_HEAP_MAP_FILE", "map");
-        }
-        snprintf(pid, sizeof pid, "%d", only_own ? (int)getpid() : 0);
-        CHECK(setenv("HAKMEM_STATS_PID", pid, 1) == 0);
-        snprintf(path, sizeof path, "%s/errors", directory);
-        int errors = open(path, O_WRONLY | O_CREAT | O_APPEND, 0600);
-        CHECK(errors >= 0 && dup2(errors, 2) == 2 && dup2(ready[1], 1) == 1);
-        close(ready[0]);
-        close(ready[1]);
-        execl(self, self, what, (char *)NULL);
-        _exit(126);
+    const char *const variables[] = {"HAKMEM_STATS_PID", only_own ? "PID" : "0",
+                                     asked ? "HAKMEM_STATS" : NULL, "json", NULL};
+    if (asked) {
+        set_path("HAKMEM_STATS_FILE", "report");
+        set_path("HAKMEM_PROFILE_FILE", "profile");
+        set_path("HAKMEM_HEAP_MAP_FILE", "map");
     }
+    struct again program = start_again(what, AGAIN_OUTPUT | AGAIN_ERRORS, variables);
+    CHECK(unsetenv("HAKMEM_STATS_FILE") == 0 && unsetenv("HAKMEM_PROFILE_FILE") == 0);
+    CHECK(unsetenv("HAKMEM_HEAP_MAP_FILE") == 0);
     char byte;
-    close(ready[1]);
-    CHECK(read(ready[0], &byte, 1) >= 0); /* it is busy, or has ended */
-    close(ready[0]);
-    return child;
+    CHECK(read(program.ends[1], &byte, 1) >= 0); /* it is busy, or has ended */
+    close(program.ends[1]);
+    return program;
 }
 
-static struct outcome finish(pid_t child)
+static struct outcome finish(struct again program)
 {
+    static char said[1 << 16];
+    struct outcome outcome = {0};
     alarm(240); /* an end that hangs fails the test */
-    wait_for_status(child);
+    read_to_end(program.ends[2], said, sizeof said);
+    wait_for_status(program.process);
     alarm(0);
+    snprintf(own, sizeof own, "\"process\": %d,", (int)program.process);
     own_count = 0;
-    struct outcome outcome = {.reports = take("report", "{\"hakmem\": ")};
+    outcome.reports = take("report", "{\"hakmem\": ");
     outcome.profiles = take("profile", "{\"hakmem_profile\": ");
     outcome.maps = take("map", "{\"heap_map\": ");
     outcome.own = own_count;
-    outcome.sentences = take("errors", "hakmem: no ");
+    outcome.sentences = count_words(said, "hakmem: no ");
     return outcome;
 }
 
@@ -258,9 +247,7 @@ static void test_each_way(void)
         "alternate stack", "thread", "together", "cancelled",  "vfork"};
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         dprintf(2, "%s\n", ways[i]);
-        pid_t child = start(ways[i], true, false);
-        snprintf(own, sizeof own, "\"process\": %d,", (int)child);
-        struct outcome outcome = finish(child);
+        struct outcome outcome = finish(start(ways[i], true, false));
         CHECK_EQUAL(outcome.reports, 1);
         CHECK_EQUAL(outcome.own, 3);
         CHECK_EQUAL(outcome.profiles, 1);
@@ -280,8 +267,6 @@ static void test_whole_report(void)
     static char text[1 << 20];
     char self[TEST_PATH_SIZE];
     int ends[2], waiting = 0;
-    size_t length = 0;
-    ssize_t got;
     own_path(self);
     CHECK(pipe(ends) == 0 && fcntl(ends[1], F_SETPIPE_SZ, PIPE) == PIPE);
     memset(text, '.', FILLED);
@@ -302,12 +287,9 @@ static void test_whole_report(void)
         usleep(1000);
     }
     usleep(20000); /* the others come */
-    while ((got = read(ends[0], text + length, sizeof text - 1 - length)) > 0) {
-        length += (size_t)got;
-    }
+    size_t length = read_to_end(ends[0], text, sizeof text);
     wait_for_status(child);
     alarm(0);
-    close(ends[0]);
     CHECK(length > 0 && text[length - 1] == '\n');
     CHECK_EQUAL(count_words(text, "resident memory (RSS)"), 1);
     CHECK_EQUAL(count_words(text, " heap_map_file "), 1); /* near the end */
@@ -327,18 +309,14 @@ static void test_forked_children(void)
  * not. */
 static void test_busy_handlers(void)
 {
-    size_t reports = 0;
-    enum { ROUNDS = 20 };
-    for (int i = 0; i < ROUNDS; i++) {
-        pid_t child = start("busy", true, false);
+    for (int i = 0; i < 20; i++) {
+        struct again program = start("busy", true, false);
         usleep((useconds_t)(500 * (i % 5)));
-        CHECK(kill(child, SIGUSR1) == 0);
-        struct outcome outcome = finish(child);
+        CHECK(kill(program.process, SIGUSR1) == 0);
+        struct outcome outcome = finish(program);
         CHECK(outcome.reports <= 1 && outcome.profiles <= 1 && outcome.maps <= 1);
         CHECK_EQUAL(outcome.reports + outcome.profiles + outcome.maps + outcome.sentences, 3);
-        reports += outcome.reports;
     }
-    dprintf(2, "busy: %zu of %d reported\n", reports, ROUNDS);
 }
 
 int main(int argc, char **argv)

@@ -13,23 +13,16 @@
 
 #include <grp.h>
 #include <locale.h>
-#include <pthread.h>
 #include <pwd.h>
-#include <sched.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <sys/time.h>
 #include <syslog.h>
 
-/* A process forks so often at most, then a new one goes on. */
-enum { FORKS_MAX = 50, HANDLERS_MAX = 60, AT_EXIT_MAX = 10000, SHARED_COUNT = 64 };
+enum { HANDLERS_MAX = 60, AT_EXIT_MAX = 10000, SHARED_COUNT = 64 };
 
-static atomic_bool stop;
 static _Atomic(unsigned char *) shared_blocks[SHARED_COUNT];
 static const size_t sizes[] = {1, 24, 100, 900, 5000, 30000, 70000, 400000, 3000000};
 enum { SIZES_COUNT = sizeof sizes / sizeof *sizes };
 static char lines_path[] = "/tmp/hakmem_fork_libc_XXXXXX";
-static char plugin[TEST_PATH_SIZE];
 
 static unsigned char *make_block(size_t index)
 {
@@ -112,18 +105,6 @@ static void register_at_exit(uint64_t *state)
     exchange_blocks(state, 1);
 }
 
-static void load_plugin(uint64_t *state)
-{
-    void *library = dlopen(plugin, RTLD_NOW);
-    CHECK(library != NULL);
-    char *(*touch)(void) = (char *(*)(void))(uintptr_t)dlsym(library, "plugin_fork_touch");
-    CHECK(touch != NULL && *touch() != 0);
-    CHECK(dlclose(library) == 0);
-    dlsym(RTLD_DEFAULT, "there_is_no_such_name");
-    dlerror();
-    (void)state;
-}
-
 static void change_locale(uint64_t *state)
 {
     locale_t made = newlocale(LC_ALL_MASK, "C.UTF-8", (locale_t)0);
@@ -197,38 +178,24 @@ static void fork_too(uint64_t *state)
     wait_for_success(child, "child of another thread");
 }
 
-typedef void beside(uint64_t *state);
-
-static const struct kind {
-    const char *name;
-    beside *beside[2];
-} kinds[] = {
-    {"blocks", {exchange_some, exchange_some}},
-    {"stdio", {read_lines, flush_files}},
-    {"atfork", {register_handlers, register_handlers}},
-    {"atexit", {register_at_exit, register_at_exit}},
-    {"dlopen", {load_plugin, load_plugin}},
-    {"locale", {change_locale, change_locale}},
-    {"users", {ask_for_users, ask_for_users}},
-    {"syslog", {write_log, write_log}},
-    {"keys", {create_keys, create_keys}},
-    {"everything", {NULL, NULL}}, /* all above */
-    {"forks", {fork_too, fork_too}},
-    {"signals", {exchange_some, exchange_some}},
-    {"nothing", {NULL, NULL}}, /* but signals of a timer, in fork as well; and no other thread */
+static const struct kind kinds[] = {
+    {"blocks", {exchange_some, exchange_some}, false},
+    {"stdio", {read_lines, flush_files}, false},
+    {"atfork", {register_handlers, register_handlers}, false},
+    {"atexit", {register_at_exit, register_at_exit}, false},
+    {"dlopen", {load_plugin, load_plugin}, false},
+    {"locale", {change_locale, change_locale}, false},
+    {"users", {ask_for_users, ask_for_users}, false},
+    {"syslog", {write_log, write_log}, false},
+    {"keys", {create_keys, create_keys}, false},
+    {"everything", {NULL, NULL}, false}, /* all above */
+    {"forks", {fork_too, fork_too}, false},
+    {"signals", {exchange_some, exchange_some}, true},
+    {"nothing",
+     {NULL, NULL},
+     false}, /* but signals of a timer, in fork as well; and no other thread */
 };
 enum { KINDS_COUNT = sizeof kinds / sizeof *kinds };
-
-static void *run_beside(void *argument)
-{
-    beside *body = *(beside *const *)argument;
-    uint64_t state = (uintptr_t)body | 1;
-    while (!stop) {
-        body(&state);
-        sched_yield();
-    }
-    return NULL;
-}
 
 /* --- forks ---------------------------------------------------------------------------------- */
 
@@ -273,63 +240,31 @@ static void run_child(size_t number, bool again)
     exchange_blocks(&state, 30);
 }
 
-static atomic_size_t handled_count;
-
-/* In whatever the thread was doing, allocating as well: the child only allocates a little. */
-static void fork_in_handler(int number)
-{
-    int saved = errno, status;
-    pid_t child = fork();
-    if (child == 0) {
-        alarm(CHILD_SECONDS);
-        for (size_t i = 0; i < SIZES_COUNT; i++) {
-            unsigned char *block = get_memory(sizes[i] + 100000);
-            if (block == NULL) {
-                _exit(1);
-            }
-            block[sizes[i]] = 1;
-            give_back(block);
-        }
-        _exit(0);
-    }
-    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    }
-    CHECK(child > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    handled_count++;
-    (void)number;
-    errno = saved;
-}
-
 static bool is_called(const struct kind *kind, const char *name)
 {
     return strcmp(kind->name, name) == 0;
 }
 
-static void start_threads(const struct kind *kind, pthread_t *threads, size_t *count)
+static size_t start_threads(const struct kind *kind, pthread_t *threads)
 {
     const struct kind *first = kind, *end = kind + 1;
+    size_t count = 0;
     if (is_called(kind, "everything")) {
         first = kinds;
         end = kind;
     }
-    *count = 0;
-    for (; first < end && first->beside[0] != NULL; first++) {
-        for (size_t i = 0; i < 2; i++) {
-            void *argument = (void *)(uintptr_t)&first->beside[i];
-            CHECK(pthread_create(&threads[(*count)++], NULL, run_beside, argument) == 0);
-        }
+    for (; first < end && first->beside[0] != NULL; first++, count += 2) {
+        start_beside(first, threads + count);
     }
+    return count;
 }
 
-static void run_forks(const void *argument, size_t count, int progress)
+static void run_forks(const struct kind *kind, size_t count, int progress)
 {
-    const struct kind *kind = argument;
     pthread_t threads[2 * KINDS_COUNT];
-    size_t threads_count;
-    start_threads(kind, threads, &threads_count);
+    size_t threads_count = start_threads(kind, threads);
     children_start_threads =
         !is_called(kind, "everything") && !is_called(kind, "dlopen") && !is_called(kind, "keys");
-    bool signals = is_called(kind, "signals");
     struct itimerval often = {{0, 1000}, {0, 1000}};
     signal(SIGUSR1, fork_in_handler);
     signal(SIGPROF, fork_in_handler);
@@ -337,7 +272,7 @@ static void run_forks(const void *argument, size_t count, int progress)
         CHECK(setitimer(ITIMER_PROF, &often, NULL) == 0);
     }
     for (size_t i = 0; i < count; i++) {
-        if (signals && i % 4 == 0) {
+        if (kind->handlers && i % 4 == 0) {
             pthread_kill(threads[i / 4 % 2], SIGUSR1);
         }
         pid_t child = fork();
@@ -350,11 +285,8 @@ static void run_forks(const void *argument, size_t count, int progress)
         note_progress(progress);
         forks_done++;
     }
-    stop = true;
-    for (size_t i = 0; i < threads_count; i++) {
-        CHECK(pthread_join(threads[i], NULL) == 0);
-    }
-    CHECK(!signals || handled_count != 0);
+    stop_beside(threads, threads_count);
+    CHECK(!kind->handlers || handled_count != 0);
 }
 
 static void write_lines(void)
@@ -375,23 +307,8 @@ static void write_lines(void)
 int main(int argc, char **argv)
 {
     prove_served();
-    size_t forks = 200;
-    int next = 1;
-    if (next + 1 < argc && strcmp(argv[next], "--forks") == 0) {
-        forks = strtoul(argv[next + 1], NULL, 10);
-        next += 2;
-    }
     write_lines();
-    plugin_path("fork", plugin);
-    for (size_t i = 0; i < KINDS_COUNT; i++) {
-        if (next == argc || is_called(&kinds[i], argv[next])) {
-            for (size_t left = forks; left != 0;) {
-                size_t part = left < FORKS_MAX ? left : FORKS_MAX;
-                watch(kinds[i].name, run_forks, &kinds[i], part);
-                left -= part;
-            }
-        }
-    }
+    watch_all(argc, argv, kinds, KINDS_COUNT, run_forks, 200, 50);
     unlink(lines_path);
     return 0;
 }

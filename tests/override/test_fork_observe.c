@@ -4,7 +4,7 @@
  * written, and blocks are sampled with their stacks while libraries come and go, threads end and
  * signal handlers fork. Children allocate, write a profile and a report, and may be observed.
  *
- *   test_fork_observe [--rounds N] [KIND]     N processes beside each kind (default 60)
+ *   test_fork_observe [--forks N] [KIND]     N processes beside each kind (default 60)
  *
  * ctest: no-qemu timeout=600
  */
@@ -14,28 +14,15 @@
 #include "hakmem/profile.h"
 #include "hakmem/stats.h"
 
-#include <pthread.h>
-#include <sched.h>
 #include <spawn.h>
-#include <stdatomic.h>
 #include <sys/mman.h>
 
 /* Bytes between samples: nearly each thread is taking one all the time. */
 enum { PERIOD = 2000, CLONE_STACK = 256 << 10, SLOTS = 64 };
 
 extern char **environ;
-static atomic_bool stop;
-static char plugin[TEST_PATH_SIZE];
 
 /* --- hakmem's functions, which a preloaded program does not refer to ------------------------- */
-
-#pragma weak hak_profile_start
-#pragma weak hak_profile_stop
-#pragma weak hak_profile_write
-#pragma weak hak_observe_start
-#pragma weak hak_observe_stop
-#pragma weak hak_report
-#pragma weak hak_heap_map
 
 static int (*profile_start)(size_t);
 static void (*profile_stop)(void);
@@ -45,14 +32,7 @@ static int (*observe_stop)(void);
 static void (*report)(enum hak_report_format, hak_report_sink *, void *);
 static void (*heap_map)(hak_report_sink *, void *);
 
-#define FIND(pointer, name)                                                                        \
-    do {                                                                                           \
-        (pointer) = (name);                                                                        \
-        if ((pointer) == NULL) {                                                                   \
-            (pointer) = (__typeof__(pointer))(uintptr_t)dlsym(RTLD_DEFAULT, #name);                \
-        }                                                                                          \
-        CHECK((pointer) != NULL);                                                                  \
-    } while (0)
+#define FIND(pointer, name) ((pointer) = (__typeof__(pointer))find_in(RTLD_DEFAULT, #name))
 
 static void find_functions(void)
 {
@@ -134,16 +114,6 @@ static void write_reports(uint64_t *state)
     CHECK(size > 100);
 }
 
-static void load_plugin(uint64_t *state)
-{
-    void *library = dlopen(plugin, RTLD_NOW);
-    CHECK(library != NULL);
-    char *(*touch)(void) = (char *(*)(void))(uintptr_t)dlsym(library, "plugin_fork_touch");
-    CHECK(touch != NULL && *touch() != 0);
-    CHECK(dlclose(library) == 0);
-    (void)state;
-}
-
 static void *end_with_memory(void *argument)
 {
     uint64_t state = (uintptr_t)argument | 1;
@@ -160,13 +130,7 @@ static void end_threads(uint64_t *state)
     give_back(block);
 }
 
-typedef void beside(uint64_t *state);
-
-static const struct kind {
-    const char *name;
-    beside *beside[2];
-    bool handlers; /* the threads' signal handlers fork */
-} kinds[] = {
+static const struct kind kinds[] = {
     {"profiles", {change_profile, use_memory}, false},
     {"profiles written", {write_profiles, use_memory}, false},
     {"the observer", {change_observer, use_memory}, false},
@@ -177,16 +141,6 @@ static const struct kind {
     {"samples", {use_memory, use_memory}, true},
 };
 enum { KINDS_COUNT = sizeof kinds / sizeof *kinds };
-
-static void *run_beside(void *argument)
-{
-    beside *body = *(beside *const *)argument;
-    uint64_t state = (uintptr_t)argument | 1;
-    while (!stop) {
-        body(&state);
-    }
-    return NULL;
-}
 
 /* --- processes ------------------------------------------------------------------------------ */
 
@@ -264,38 +218,12 @@ static void start_spawn(size_t number)
     }
 }
 
-static atomic_size_t handled_count;
-
-/* The child of a handler only allocates what no bin has: the handler may have interrupted malloc.
- */
-static void fork_in_handler(int number)
+static void run_kind(const struct kind *kind, size_t count, int progress)
 {
-    int saved = errno, status;
-    pid_t child = fork();
-    if (child == 0) {
-        alarm(CHILD_SECONDS);
-        void *block = get_memory(100000);
-        give_back(block);
-        _exit(block == NULL);
-    }
-    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    }
-    CHECK(child > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    handled_count++;
-    (void)number;
-    errno = saved;
-}
-
-static void run_kind(const void *argument, size_t count, int progress)
-{
-    const struct kind *kind = argument;
     pthread_t threads[2];
     signal(SIGUSR1, fork_in_handler);
     CHECK(profile_start(PERIOD) == 0);
-    for (size_t i = 0; i < 2; i++) {
-        void *body = (void *)(uintptr_t)&kind->beside[i];
-        CHECK(pthread_create(&threads[i], NULL, run_beside, body) == 0);
-    }
+    start_beside(kind, threads);
     for (size_t i = 0; i < count; i++) {
         if (kind->handlers) {
             CHECK(pthread_kill(threads[i % 2], SIGUSR1) == 0);
@@ -306,10 +234,7 @@ static void run_kind(const void *argument, size_t count, int progress)
         start_spawn(i);
         note_progress(progress);
     }
-    stop = true;
-    for (size_t i = 0; i < 2; i++) {
-        CHECK(pthread_join(threads[i], NULL) == 0);
-    }
+    stop_beside(threads, 2);
     CHECK(!kind->handlers || handled_count != 0);
 }
 
@@ -317,21 +242,10 @@ int main(int argc, char **argv)
 {
     prove_served();
     find_functions();
-    plugin_path("fork", plugin);
     if (profile_start(PERIOD) != 0) {
         dprintf(2, "skipped: there is no libgcc_s.so.1 to walk stacks\n");
         return TEST_SKIPPED;
     }
-    size_t rounds = 60;
-    int next = 1;
-    if (next + 1 < argc && strcmp(argv[next], "--rounds") == 0) {
-        rounds = strtoul(argv[next + 1], NULL, 10);
-        next += 2;
-    }
-    for (size_t i = 0; i < KINDS_COUNT; i++) {
-        if (next == argc || strcmp(kinds[i].name, argv[next]) == 0) {
-            watch(kinds[i].name, run_kind, &kinds[i], rounds);
-        }
-    }
+    watch_all(argc, argv, kinds, KINDS_COUNT, run_kind, 60, 60);
     return 0;
 }

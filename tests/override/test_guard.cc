@@ -53,28 +53,11 @@ static PLANT(uses) void use_after_free(int rounds)
 
 static std::string output_of(const char *option, const char *argument, int *status)
 {
-    std::string text;
-    char self[TEST_PATH_SIZE];
-    int ends[2];
-    own_path(self);
-    CHECK(pipe(ends) == 0);
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        const struct rlimit none = {0, 0};
-        setrlimit(RLIMIT_CORE, &none);
-        dup2(ends[1], 2);
-        CHECK(setenv("HAKMEM_GUARD", option, 1) == 0);
-        execl(self, self, argument, static_cast<char *>(nullptr));
-        _exit(126);
-    }
-    close(ends[1]);
-    char buffer[512];
-    for (ssize_t got; (got = read(ends[0], buffer, sizeof buffer)) > 0;) {
-        text.append(buffer, static_cast<size_t>(got));
-    }
-    close(ends[0]);
-    CHECK(waitpid(child, status, 0) == child);
+    static char text[100000];
+    const char *const variables[] = {"HAKMEM_GUARD", option, nullptr};
+    struct again program = start_again(argument, AGAIN_ERRORS, variables);
+    read_to_end(program.ends[2], text, sizeof text);
+    CHECK(waitpid(program.process, status, 0) == program.process);
     return text;
 }
 
@@ -121,6 +104,8 @@ int main(int argc, char **argv)
 {
     (void)prove_served();
     if (argc > 1) {
+        const struct rlimit none = {0, 0};
+        setrlimit(RLIMIT_CORE, &none);
         write_section("makes", __start_text_makes, __stop_text_makes);
         write_section("frees", __start_text_frees, __stop_text_frees);
         write_section("reads", __start_text_reads, __stop_text_reads);

@@ -6,7 +6,6 @@
  */
 #include "override.h"
 
-#include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
 
@@ -43,20 +42,6 @@ static bool leave(enum left left, char *start, size_t size)
     default:
         return false;
     }
-}
-
-/* Kilobytes of memory that the process has locked. */
-static size_t locked_kib(void)
-{
-    static char text[8192];
-    int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
-    CHECK(file >= 0);
-    ssize_t length = read(file, text, sizeof text - 1);
-    close(file);
-    CHECK(length > 0);
-    text[length] = '\0';
-    const char *line = strstr(text, "VmLck:");
-    return line == NULL ? 0 : strtoul(line + 6, NULL, 10);
 }
 
 /* The whole block can be written, and a child sees it. */
@@ -104,7 +89,7 @@ static void run(enum left left, size_t size, bool one_page)
         memset(next, 3, size);
         give_back(next);
         if (left == LOCKED && !is_secure()) {
-            CHECK_EQUAL(locked_kib(), 0);
+            CHECK_EQUAL(proc_bytes("/proc/self/status", "VmLck:"), 0);
         }
     }
 }
@@ -139,26 +124,6 @@ static void run_realloc(size_t size)
         check_block(next, size);
         give_back(next);
         give_back(more);
-    }
-}
-
-/* Small blocks share pages, so what is left on them stays until all blocks of the slab are free. */
-static void run_small(void)
-{
-    enum { COUNT = 64 };
-    static char *blocks[COUNT];
-    for (size_t i = 0; i < COUNT; i++) {
-        blocks[i] = aligned_alloc(PAGE, opaque_size(2 * PAGE));
-        CHECK(blocks[i] != NULL);
-        memset(blocks[i], 1, 2 * PAGE);
-        CHECK(mprotect(blocks[i] + PAGE, PAGE, PROT_NONE) == 0);
-        CHECK(mprotect(blocks[i] + PAGE, PAGE, PROT_READ | PROT_WRITE) == 0);
-        CHECK(mlock(blocks[i], PAGE) == 0 || errno == ENOMEM || errno == EPERM);
-        munlock(blocks[i], PAGE);
-    }
-    for (size_t i = 0; i < COUNT; i++) {
-        check_block((unsigned char *)blocks[i], 2 * PAGE);
-        give_back(blocks[i]);
     }
 }
 
@@ -239,7 +204,6 @@ int main(void)
         run_realloc(sizes[i]);
         run_undone(sizes[i]);
     }
-    run_small();
     run_signals();
     return 0;
 }

@@ -8,7 +8,6 @@
  */
 #include "override.h"
 
-#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
@@ -77,76 +76,28 @@ static void run_fill(int kind, size_t bytes, bool late)
     }
 }
 
-static void *run_thread(void *unused)
-{
-    void *blocks[64];
-    for (size_t i = 0; i < 64; i++) {
-        blocks[i] = get_memory(16 + i * 8);
-        CHECK(blocks[i] != NULL);
-        memset(blocks[i], 1, 16 + i * 8);
-    }
-    for (size_t i = 0; i < 64; i++) {
-        give_back(blocks[i]);
-    }
-    return unused;
-}
-
-static void run_threads(void)
-{
-    enum { THREADS = 16 };
-    pthread_t threads[THREADS];
-    pthread_attr_t attributes;
-    set_limit(RLIMIT_MEMLOCK, 8 * MIB);
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, 65536);
-    for (size_t i = 0; i < THREADS; i++) {
-        CHECK(pthread_create(&threads[i], &attributes, run_thread, NULL) == 0);
-    }
-    for (size_t i = 0; i < THREADS; i++) {
-        CHECK(pthread_join(threads[i], NULL) == 0);
-    }
-    CHECK(fill(1000) >= MIB);
-}
-
-/* Starts this program anew, so that the limit can come before the first malloc. */
-static void run_child(const char *kind, const char *kib, const char *when)
-{
-    char self[TEST_PATH_SIZE];
-    own_path(self);
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        execl(self, self, kind, kib, when, (char *)NULL);
-        _exit(126);
-    }
-    wait_for_success(child, kind);
-}
-
 int main(int argc, char **argv)
 {
-    if (argc == 4) {
-        int kind = strcmp(argv[1], "memlock") == 0 ? RLIMIT_MEMLOCK : RLIMIT_DATA;
-        size_t bytes = strtoul(argv[2], NULL, 10) << 10;
-        bool threads = strcmp(argv[3], "threads") == 0;
-        threads ? run_threads() : run_fill(kind, bytes, strcmp(argv[3], "late") == 0);
+    static const char *const kib[] = {"512", "2048", "4096", "8192"};
+    struct rlimit limit;
+    if (argc > 1) { /* anew, so that the limit can come before the first malloc */
+        int kind = strcmp(getenv("TEST_KIND"), "memlock") == 0 ? RLIMIT_MEMLOCK : RLIMIT_DATA;
+        run_fill(kind, strtoul(getenv("TEST_KIB"), NULL, 10) << 10, strcmp(argv[1], "late") == 0);
         prove_served();
         return 0;
     }
-    struct rlimit limit;
     CHECK(getrlimit(RLIMIT_MEMLOCK, &limit) == 0);
     if (limit.rlim_max < 8 * MIB) {
         dprintf(2, "skipped: RLIMIT_MEMLOCK is below 8 MiB\n");
         return TEST_SKIPPED;
     }
-    static const char *const limits[] = {"512", "2048", "4096", "8192"};
-    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
-        run_child("memlock", limits[i], "early");
-        run_child("memlock", limits[i], "late");
-        if (i != 0) { /* the program's own data takes more */
-            run_child("data", limits[i], "early");
-            run_child("data", limits[i], "late");
+    for (size_t i = 0; i < 2 * COUNT_OF(kib); i++) {
+        const char *kind = i % 2 == 0 ? "memlock" : "data";
+        const char *const variables[] = {"TEST_KIND", kind, "TEST_KIB", kib[i / 2], NULL};
+        if (i != 1) { /* the program's own data takes more */
+            run_again("early", variables);
+            run_again("late", variables);
         }
     }
-    run_child("memlock", "8192", "threads");
     return 0;
 }

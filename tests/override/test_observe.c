@@ -12,9 +12,7 @@
 
 #include "hakmem/observe.h"
 
-#include <dirent.h>
 #include <linux/futex.h>
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/file.h>
@@ -27,11 +25,6 @@
 
 enum { REPLY_OFFSET = 4096, ROUNDS = 20, THREADS = 8, ASKS = 200, PATH_SIZE = 64 };
 enum { WAIT_MS = 120000 }; /* until something hangs */
-/* A start waits for the observer's file for 1,000 ms, BACKGROUND_WAIT_MS, by a coarse clock. */
-enum { PROMISED_MS = 950 };
-
-#pragma weak hak_observe_start
-#pragma weak hak_observe_stop
 
 /* The fields of src/observe/observer.h that a reader needs. */
 struct page {
@@ -50,13 +43,8 @@ static int (*observe_stop)(void);
 /* Under LD_PRELOAD the program refers to nothing of the library. */
 static void find_functions(void)
 {
-    observe_start = hak_observe_start;
-    observe_stop = hak_observe_stop;
-    if (observe_start == NULL) {
-        observe_start = (int (*)(void))(uintptr_t)dlsym(RTLD_DEFAULT, "hak_observe_start");
-        observe_stop = (int (*)(void))(uintptr_t)dlsym(RTLD_DEFAULT, "hak_observe_stop");
-    }
-    CHECK(observe_start != NULL && observe_stop != NULL);
+    observe_start = (int (*)(void))find_in(RTLD_DEFAULT, "hak_observe_start");
+    observe_stop = (int (*)(void))find_in(RTLD_DEFAULT, "hak_observe_stop");
 }
 
 static void name_file(char path[PATH_SIZE], pid_t process)
@@ -189,21 +177,9 @@ static void ask_self(void)
     ask(getpid());
 }
 
-static int threads_count(void)
-{
-    int count = 0;
-    DIR *tasks = opendir("/proc/self/task");
-    CHECK(tasks != NULL);
-    for (struct dirent *task; (task = readdir(tasks)) != NULL;) {
-        count += task->d_name[0] != '.';
-    }
-    closedir(tasks);
-    return count;
-}
-
 static bool has_threads(pid_t count)
 {
-    return threads_count() == count;
+    return threads_count(getpid()) == count;
 }
 
 static void wait_for(pid_t child, int wanted)
@@ -251,12 +227,8 @@ static void *start_often(void *argument)
 static void start_in_threads(void)
 {
     pthread_t threads[THREADS];
-    for (size_t i = 0; i < THREADS; i++) {
-        CHECK(pthread_create(&threads[i], NULL, start_often, NULL) == 0);
-    }
-    for (size_t i = 0; i < THREADS; i++) {
-        CHECK(pthread_join(threads[i], NULL) == 0);
-    }
+    start_all(threads, THREADS, start_often, NULL);
+    join_all(threads, THREADS);
     CHECK_EQUAL(observe_start(), 0);
     CHECK(becomes(has_threads, 2, true));
     ask_self();
@@ -269,7 +241,7 @@ static void fork_while_observed(void)
         pid_t child = fork();
         if (child == 0) {
             remove_old_file();
-            CHECK_EQUAL(threads_count(), 1); /* no option asks for an observer there */
+            CHECK_EQUAL(threads_count(getpid()), 1); /* no option asks for an observer there */
             CHECK(!has_file(getpid()));
             CHECK_EQUAL(observe_stop(), 0);
             if (round % 2 == 0) {
@@ -313,22 +285,6 @@ static void run_api(void)
 }
 
 /* --- the option --- */
-
-static uint64_t clock_ms(void)
-{
-    struct timespec now;
-    CHECK(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
-/* The file is there from the first line of main on, unless the machine was so busy that the start
- * may have waited for it in vain; then it comes later. `had_file`: as main began. */
-static void prove_file(bool had_file, uint64_t main_ms)
-{
-    uint64_t began_ms = strtoull(getenv("TEST_BEGAN_MS"), NULL, 10);
-    CHECK(had_file || main_ms - began_ms >= PROMISED_MS);
-    CHECK(becomes(has_file, getpid(), true));
-}
 
 static void run_option(void)
 {
@@ -387,6 +343,7 @@ static void *outlive_main(void *argument)
 static void run_end(void)
 {
     pthread_t thread;
+    CHECK(becomes(has_file, getpid(), true));
     alarm(WAIT_MS / 1000);
     CHECK(pthread_create(&thread, NULL, outlive_main, NULL) == 0);
     pthread_exit(NULL);
@@ -395,8 +352,15 @@ static void run_end(void)
 /* The file stays with the user that made it. */
 static void run_user(void)
 {
+    CHECK(becomes(has_file, getpid(), true));
     CHECK(setgid(65534) == 0 && setuid(65534) == 0);
     usleep(1000);
+}
+
+static void run_after_exec(void)
+{
+    CHECK(becomes(has_new_file, getpid(), true));
+    ask_self();
 }
 
 /* --- no /dev/shm --- */
@@ -450,21 +414,31 @@ static void run_small(void)
 
 /* --- running itself --- */
 
-static void run_self(const char *self, const char *part, const char *kind, const char *observe)
+static const struct part {
+    const char *name, *kind; /* of /dev/shm */
+    void (*run)(void);
+} parts[] = {
+    {"api", "", run_api},
+    {"option", "", run_option},
+    {"option-after-exec", "", run_after_exec},
+    {"end", "", run_end},
+    {"refused", "full", run_refused},
+    {"refused", "read-only", run_refused},
+    {"small", "small", run_small},
+    {"user", "", run_user},
+};
+
+static void run_self(const char *self, const char *part, const char *kind)
 {
     int ends[2];
     char said[4096] = "", line[256];
-    size_t length = 0;
-    ssize_t got;
     CHECK(pipe2(ends, O_CLOEXEC) == 0);
     pid_t child = fork();
     if (child == 0) {
         remove_old_file();
-        CHECK(setenv("TEST_KIND", kind, 1) == 0 && setenv("HAKMEM_OBSERVE", observe, 1) == 0);
+        CHECK(setenv("TEST_KIND", kind, 1) == 0 &&
+              setenv("HAKMEM_OBSERVE", strcmp(part, "api") == 0 ? "0" : "1", 1) == 0);
         CHECK(setenv("HAKMEM_SCAVENGER", strcmp(part, "end") == 0 ? "1" : "0", 1) == 0);
-        char began[32];
-        snprintf(began, sizeof began, "%llu", (unsigned long long)clock_ms());
-        CHECK(setenv("TEST_BEGAN_MS", began, 1) == 0);
         if (*kind != '\0' && !put_in_place(kind)) {
             printf("no other /dev/shm: %s\n", strerror(errno));
             _exit(0);
@@ -474,12 +448,7 @@ static void run_self(const char *self, const char *part, const char *kind, const
         _exit(126);
     }
     close(ends[1]);
-    while (length < sizeof said - 1 &&
-           (got = read(ends[0], said + length, sizeof said - 1 - length)) > 0) {
-        length += (size_t)got;
-    }
-    close(ends[0]);
-    said[length] = '\0';
+    size_t length = read_to_end(ends[0], said, sizeof said);
     if (strcmp(part, "refused") == 0 && length != 0) {
         snprintf(line, sizeof line,
                  "hakmem: warning: HAKMEM_OBSERVE does nothing: its thread or file in /dev/shm "
@@ -500,39 +469,17 @@ static void run_self(const char *self, const char *part, const char *kind, const
 
 int main(int count, char **arguments)
 {
-    bool had_file = has_file(getpid());
-    uint64_t main_ms = clock_ms();
-    const char *part = count > 1 ? arguments[1] : "";
     find_functions();
-    if (strcmp(part, "option") == 0 || strcmp(part, "end") == 0 || strcmp(part, "user") == 0 ||
-        strcmp(part, "small") == 0) {
-        prove_file(had_file, main_ms);
-    }
-    if (count == 1) {
-        run_self(arguments[0], "api", "", "0");
-        run_self(arguments[0], "option", "", "1");
-        run_self(arguments[0], "end", "", "1");
-        run_self(arguments[0], "refused", "full", "1");
-        run_self(arguments[0], "refused", "read-only", "1");
-        run_self(arguments[0], "small", "small", "1");
-        if (geteuid() == 0) {
-            run_self(arguments[0], "user", "", "1");
+    for (size_t i = 0; i < COUNT_OF(parts); i++) {
+        const struct part *part = &parts[i];
+        if (count > 1) {
+            if (strcmp(part->name, arguments[1]) == 0) {
+                part->run();
+                return 0;
+            }
+        } else if (part->run != run_after_exec && (part->run != run_user || geteuid() == 0)) {
+            run_self(arguments[0], part->name, part->kind);
         }
-    } else if (strcmp(part, "api") == 0) {
-        run_api();
-    } else if (strcmp(part, "option") == 0) {
-        run_option();
-    } else if (strcmp(part, "option-after-exec") == 0) {
-        CHECK(becomes(has_new_file, getpid(), true));
-        ask_self();
-    } else if (strcmp(part, "end") == 0) {
-        run_end();
-    } else if (strcmp(part, "refused") == 0) {
-        run_refused();
-    } else if (strcmp(part, "small") == 0) {
-        run_small();
-    } else if (strcmp(part, "user") == 0) {
-        run_user();
     }
-    return 0;
+    return count > 1;
 }

@@ -1,71 +1,81 @@
 /* SPDX-License-Identifier: MIT */
-/* test_profile_dump.c: HAKMEM_PROFILE_DUMP: profiles that a process writes by itself, at new peaks,
- * above a mark, after a time and before the hard limit. They are there whatever ends the process,
- * and are whole. A signal ends it as always. A forked child without a %p in the name writes none,
- * nor does one with it for what its parent has written.
+/* test_profile_dump.c: HAKMEM_PROFILE_FILE: the process and its forked child append a profile each
+ * at their exit, with the blocks that are in use, to one file or to one each (%p). With
+ * HAKMEM_PROFILE_DUMP a process writes profiles by itself, at new peaks, above a mark, after a time
+ * and before the hard limit. They are there whatever ends the process, and are whole. A signal ends
+ * it as always. A forked child without a %p in the name writes none of these, nor does one with it
+ * for what its parent has written. A file that cannot be written is named.
  *
  * ctest: no-qemu
  */
 #include "override.h"
 
-#include <dirent.h>
 #include <signal.h>
 #include <sys/stat.h>
 
 #define MIB ((size_t)1 << 20)
 
 static char directory[] = "/tmp/test_profile_dump_XXXXXX";
-static char profile[64]; /* in the directory */
 
-/* --- the program under test --- */
-
-static size_t threads_count(void)
+/* "DIRECTORY/NAME", in one of a few places. */
+static const char *in_directory(const char *name)
 {
-    size_t count = 0;
-    DIR *tasks = opendir("/proc/self/task");
-    CHECK(tasks != NULL);
-    for (const struct dirent *task; (task = readdir(tasks)) != NULL;) {
-        count += task->d_name[0] != '.';
-    }
-    closedir(tasks);
-    return count;
+    static char paths[4][96];
+    static size_t last;
+    const char *folder = getenv("TEST_FOLDER"); /* of the program under test */
+    char *path = paths[++last % COUNT_OF(paths)];
+    snprintf(path, sizeof paths[0], "%.50s/%s", folder != NULL ? folder : directory, name);
+    return path;
 }
 
+static bool is_there(const char *name)
+{
+    return access(in_directory(name), F_OK) == 0;
+}
+
+static void await_file(const char *name)
+{
+    while (!is_there(name)) {
+        usleep(2000); /* ctest's timeout ends a test that hangs */
+    }
+}
+
+static void remove_file(const char *name)
+{
+    (void)unlink(in_directory(name));
+}
+
+/* --- the programs under test --- */
+
 /* For each byte of its standard input it takes 40 MiB, and answers. */
-static int serve(void)
+static void serve(void)
 {
     struct sigaction action;
     char byte = 0;
     CHECK(sigaction(SIGTERM, NULL, &action) == 0 && action.sa_handler == SIG_DFL);
-    CHECK_EQUAL(threads_count(), 2);
+    CHECK_EQUAL(threads_count(getpid()), 2);
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
-        CHECK_EQUAL(threads_count(), 1);
+        CHECK_EQUAL(threads_count(getpid()), 1);
         _exit(0);
     }
     wait_for_success(child, "child");
     do {
         CHECK(write(1, "r", 1) == 1);
-        if (byte != 0) {
-            for (size_t i = 0; i < 40; i++) {
-                memset(get_memory(MIB), 1, MIB);
-            }
+        for (size_t i = 0; byte != 0 && i < 40; i++) {
+            memset(get_memory(MIB), 1, MIB);
         }
     } while (read(0, &byte, 1) == 1);
-    return 0;
 }
 
 /* With a %p in the name. A child that is born above the mark leaves nothing. */
-static int fork_above(void)
+static void fork_above(void)
 {
-    char path[96];
-    struct stat about;
+    char name[64];
     memset(get_memory(40 * MIB), 1, 40 * MIB);
-    snprintf(path, sizeof path, "%.60s/profile.%d.above", getenv("HAKMEM_TEST_FOLDER"), getpid());
-    while (stat(path, &about) != 0) {
-        usleep(2000);
-    }
+    snprintf(name, sizeof name, "profile.%d.above", getpid());
+    await_file(name);
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
@@ -73,25 +83,50 @@ static int fork_above(void)
         _exit(0);
     }
     wait_for_success(child, "child");
-    snprintf(path, sizeof path, "%.60s/profile.%d", getenv("HAKMEM_TEST_FOLDER"), child);
-    CHECK(unlink(path) == 0); /* that of its end */
-    strcat(path, ".above");
-    CHECK(stat(path, &about) != 0);
-    return 0;
+    snprintf(name, sizeof name, "profile.%d", child);
+    CHECK(unlink(in_directory(name)) == 0); /* that of its end */
+    strcat(name, ".above");
+    CHECK(!is_there(name));
+}
+
+/* 20 MB in 1,000 blocks. */
+static void allocate_and_exit(void)
+{
+    CHECK(getenv("HAKMEM_PROFILE_FILE") != NULL && getenv("TEST_LAST") != NULL);
+    for (int i = 0; i < 1000; i++) {
+        CHECK(get_memory(20000) != NULL);
+    }
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        exit(0);
+    }
+    wait_for_success(child, "child");
 }
 
 /* --- the test --- */
 
-static struct again start(const char *when)
+static struct again start(const char *what, int pipes, const char *file, const char *when)
 {
     const char *const variables[] = {"HAKMEM_PROFILE_FILE",
-                                     profile,
-                                     "HAKMEM_PROFILE_DUMP",
-                                     when,
+                                     in_directory(file),
+                                     "TEST_FOLDER",
+                                     directory,
                                      "HAKMEM_LIMIT_HARD",
                                      "256m",
+                                     "HAKMEM_SAMPLE_BYTES",
+                                     *when == '\0' ? "1000" : "524288",
+                                     "TEST_LAST", /* the environment is whole */
+                                     "1",
+                                     *when != '\0' ? "HAKMEM_PROFILE_DUMP" : NULL,
+                                     when,
                                      NULL};
-    struct again program = start_again("serve", AGAIN_INPUT | AGAIN_OUTPUT, variables);
+    return start_again(what, pipes, variables);
+}
+
+static struct again start_serving(const char *when)
+{
+    struct again program = start("serve", AGAIN_INPUT | AGAIN_OUTPUT, "profile", when);
     await_byte(&program);
     return program;
 }
@@ -111,142 +146,153 @@ static void end(const struct again *program, int number)
     close_ends(program);
 }
 
-static bool is_there(const char *name)
+/* Whole profiles, one a line. Removes the file; returns how many. */
+static size_t take(const char *name)
 {
-    char path[96];
-    struct stat about;
-    snprintf(path, sizeof path, "%s%s", profile, name);
-    return stat(path, &about) == 0;
-}
-
-static void await_file(const char *name)
-{
-    while (!is_there(name)) {
-        usleep(2000); /* ctest's timeout ends a test that hangs */
+    static const char head[] = "{\"hakmem_profile\": ";
+    static char text[1 << 22];
+    int file = open(in_directory(name), O_RDONLY | O_CLOEXEC);
+    CHECK(file >= 0);
+    size_t length = read_to_end(file, text, sizeof text), lines = count_words(text, "\n");
+    CHECK(length > 2 && strcmp(text + length - 2, "}\n") == 0);
+    CHECK_EQUAL(count_words(text, head), lines);
+    for (char *line = text; *line != '\0'; line = strchr(line, '\n') + 1) {
+        CHECK(strncmp(line, head, strlen(head)) == 0);
     }
-}
-
-static void remove_file(const char *name)
-{
-    char path[96];
-    snprintf(path, sizeof path, "%s%s", profile, name);
-    (void)unlink(path);
-}
-
-/* One whole line, of this process. Removes it. */
-static void take(const char *name, pid_t process)
-{
-    static const char head[] = "{\"hakmem_profile\": ", id[] = "\"process\": ";
-    char path[96], *line = NULL;
-    size_t room = 0;
-    snprintf(path, sizeof path, "%s%s", profile, name);
-    FILE *file = fopen(path, "re");
-    CHECK(file != NULL);
-    ssize_t length = getline(&line, &room, file);
-    CHECK(length > 2 && strcmp(line + length - 2, "}\n") == 0 && fgetc(file) == EOF);
-    CHECK(strncmp(line, head, strlen(head)) == 0);
-    const char *number = strstr(line, id);
-    CHECK(number != NULL);
-    CHECK_EQUAL(atoi(number + strlen(id)), process);
-    give_back(line);
-    CHECK(fclose(file) == 0 && unlink(path) == 0);
+    remove_file(name);
+    return lines;
 }
 
 static void test_growth(void)
 {
-    struct again program = start("peak=50,above=30m,limit=40");
+    struct again program = start_serving("peak=50,above=30m,limit=40");
     grow(&program);
-    await_file(".peak");
-    await_file(".above");
+    await_file("profile.peak");
+    await_file("profile.above");
     grow(&program); /* 80 MiB */
-    await_file(".peak.old");
+    await_file("profile.peak.old");
     grow(&program);
-    await_file(".limit");   /* 120 of 256, or the group of the machine is as full */
-    end(&program, SIGKILL); /* perhaps while it writes one more peak */
-    take(".peak", program.process);
-    if (is_there(".peak.old")) {
-        take(".peak.old", program.process);
+    await_file("profile.limit"); /* 120 of 256, or the group of the machine is as full */
+    end(&program, SIGKILL);      /* perhaps while it writes one more peak */
+    CHECK_EQUAL(take("profile.peak"), 1);
+    if (is_there("profile.peak.old")) {
+        CHECK_EQUAL(take("profile.peak.old"), 1);
     }
-    remove_file(".peak.new");
-    remove_file(".limit.old");
-    remove_file(".limit.new");
-    take(".above", program.process);
-    CHECK(!is_there(".above.old"));
-    take(".limit", program.process);
-    (void)unlink(profile);
+    CHECK_EQUAL(take("profile.above"), 1);
+    CHECK(!is_there("profile.above.old"));
+    CHECK_EQUAL(take("profile.limit"), 1);
+    remove_file("profile.peak.new");
+    remove_file("profile.limit.old");
+    remove_file("profile.limit.new");
+    remove_file("profile");
 }
 
 /* A file that has got the name of an unfinished profile keeps what it holds. */
 static void test_time(void)
 {
-    char other[80], made[80];
     struct stat about;
-    snprintf(other, sizeof other, "%s/other", directory);
-    snprintf(made, sizeof made, "%s.every.new", profile);
-    FILE *file = fopen(other, "we");
+    FILE *file = fopen(in_directory("other"), "we");
     CHECK(file != NULL && fputs("text", file) >= 0 && fclose(file) == 0);
-    CHECK(link(other, made) == 0);
-    struct again program = start("every_s=1");
-    await_file(".every");
+    CHECK(link(in_directory("other"), in_directory("profile.every.new")) == 0);
+    struct again program = start_serving("every_s=1");
+    await_file("profile.every");
     end(&program, SIGTERM);
-    take(".every", program.process);
-    remove_file(".every.old");
-    remove_file(".every.new");
-    CHECK(stat(other, &about) == 0 && about.st_size == 4 && unlink(other) == 0);
-    (void)unlink(profile);
+    CHECK_EQUAL(take("profile.every"), 1);
+    remove_file("profile.every.old");
+    remove_file("profile.every.new");
+    CHECK(stat(in_directory("other"), &about) == 0 && about.st_size == 4);
+    remove_file("other");
+    remove_file("profile");
 }
 
 static void test_fork(void)
 {
-    char pattern[64], path[96];
-    snprintf(pattern, sizeof pattern, "%s/profile.%%p", directory);
-    const char *const variables[] = {"HAKMEM_PROFILE_FILE",
-                                     pattern,
-                                     "HAKMEM_PROFILE_DUMP",
-                                     "above=30m",
-                                     "HAKMEM_TEST_FOLDER",
-                                     directory,
-                                     NULL};
-    struct again program = start_again("fork", 0, variables);
+    char name[64];
+    struct again program = start("fork", 0, "profile.%p", "above=30m");
     wait_for_success(program.process, "program that forks");
-    snprintf(path, sizeof path, "%s/profile.%d", directory, program.process);
-    CHECK(unlink(path) == 0);
-    strcat(path, ".above");
-    CHECK(unlink(path) == 0);
+    snprintf(name, sizeof name, "profile.%d", program.process);
+    CHECK_EQUAL(take(name), 1);
+    strcat(name, ".above");
+    CHECK_EQUAL(take(name), 1);
+}
+
+/* The sum of all live bytes of the line that starts at `text`. */
+static long long live_bytes(const char *text)
+{
+    static const char key[] = "\"live_bytes\": ";
+    const char *end = strchr(text, '\n');
+    long long sum = 0;
+    for (const char *at = text; (at = strstr(at, key)) != NULL && at < end; at++) {
+        sum += strtoll(at + strlen(key), NULL, 10);
+    }
+    return sum;
+}
+
+/* Of nearly all 20 MB in each of two processes. With %p each has a file of its own. */
+static void test_exits(void)
+{
+    static char text[1 << 20];
+    char name[64];
+    wait_for_success(start("allocate", 0, "profile", "").process, "two exits");
+    int file = open(in_directory("profile"), O_RDONLY | O_CLOEXEC);
+    CHECK(file >= 0);
+    read_to_end(file, text, sizeof text);
+    const char *second = strchr(text, '\n') + 1;
+    CHECK(live_bytes(text) > 19000000 && live_bytes(text) < 22000000);
+    CHECK(live_bytes(second) > 19000000 && live_bytes(second) < 22000000);
+    CHECK_EQUAL(take("profile"), 2);
+    struct again program = start("allocate", 0, "100%%.%p", "");
+    wait_for_success(program.process, "two files");
+    snprintf(name, sizeof name, "100%%.%d", program.process);
+    CHECK_EQUAL(take(name), 1);
+    char command[200];
+    snprintf(command, sizeof command, "rm %s/100%%.*", directory);
+    CHECK_EQUAL(system(command), 0); /* the child's */
 }
 
 /* The thread has no descriptors of the program's, and yet says what it cannot write. */
-static void test_complaint(void)
+static void test_complaints(void)
 {
-    char file[96], text[1024] = "";
+    static char text[100000];
+    struct again program = start("wait", AGAIN_ERRORS, "missing/profile", "every_s=1");
     size_t length = 0;
-    snprintf(file, sizeof file, "%s/missing/profile", directory);
-    const char *const variables[] = {"HAKMEM_PROFILE_FILE", file, "HAKMEM_PROFILE_DUMP",
-                                     "every_s=1", NULL};
-    struct again program = start_again("wait", AGAIN_ERRORS, variables);
     while (strstr(text, "missing/profile.every.new: there is no such directory\n") == NULL) {
         ssize_t got = read(program.ends[2], text + length, sizeof text - 1 - length);
         CHECK(got > 0);
         length += (size_t)got;
     }
     end(&program, SIGKILL);
+    program = start("allocate", AGAIN_ERRORS, "missing/profile", "");
+    read_to_end(program.ends[2], text, sizeof text);
+    wait_for_success(program.process, "two complaints"); /* one of each process */
+    CHECK_EQUAL(count_words(text, "missing/profile: there is no such directory\n"), 2);
 }
 
 int main(int argc, char **argv)
 {
     prove_served();
-    if (argc > 1 && strcmp(argv[1], "wait") == 0) {
-        pause();
-    }
     if (argc > 1) {
-        return strcmp(argv[1], "fork") == 0 ? fork_above() : serve();
+        switch (argv[1][0]) {
+        case 's':
+            serve();
+            break;
+        case 'f':
+            fork_above();
+            break;
+        case 'a':
+            allocate_and_exit();
+            break;
+        default:
+            pause();
+        }
+        return 0;
     }
     CHECK(mkdtemp(directory) != NULL);
-    snprintf(profile, sizeof profile, "%s/profile", directory);
     test_growth();
     test_time();
     test_fork();
-    test_complaint();
+    test_exits();
+    test_complaints();
     CHECK(rmdir(directory) == 0);
     return 0;
 }

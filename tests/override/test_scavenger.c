@@ -13,8 +13,6 @@
  */
 #include "override.h"
 
-#include <dirent.h>
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -59,9 +57,7 @@ static void churn_in_threads(void)
     for (size_t i = 0; i < THREADS; i++) {
         CHECK(pthread_create(&threads[i], NULL, churn, blocks[i]) == 0);
     }
-    for (size_t i = 0; i < THREADS; i++) {
-        CHECK(pthread_join(threads[i], NULL) == 0);
-    }
+    join_all(threads, THREADS);
 }
 
 /* "total" microseconds were waited so far, in the file that is put in the place of the kernel's. */
@@ -108,34 +104,12 @@ static void idle_after_churn(void)
     free_kept();
 }
 
-/* Threads of this process; `named`: only those called "hakmem". */
-static int threads_count(bool named)
-{
-    int count = 0;
-    DIR *tasks = opendir("/proc/self/task");
-    CHECK(tasks != NULL);
-    for (struct dirent *task; (task = readdir(tasks)) != NULL;) {
-        char path[300], name[16] = {0};
-        snprintf(path, sizeof path, "/proc/self/task/%s/comm", task->d_name);
-        int file = open(path, O_RDONLY);
-        if (task->d_name[0] != '.' && file >= 0) {
-            count +=
-                !named || (read(file, name, sizeof name - 1) > 0 && strcmp(name, "hakmem\n") == 0);
-        }
-        close(file);
-    }
-    closedir(tasks);
-    return count;
-}
-
 static void has_a_scavenger(void)
 {
-    /* it gives itself its name when it first runs */
-    for (int waited = 0; threads_count(true) == 0 && waited < WAIT_MS; waited++) {
+    for (int waited = 0; threads_count(getpid()) != 2 && waited < WAIT_MS; waited++) {
         usleep(1000);
     }
-    CHECK_EQUAL(threads_count(true), 1);
-    CHECK_EQUAL(threads_count(false), 2);
+    CHECK_EQUAL(threads_count(getpid()), 2);
 }
 
 /* A signal to the process that its only thread blocks stays pending. */
@@ -150,19 +124,22 @@ static void signals_are_the_programs(void)
     CHECK_EQUAL(sigtimedwait(&mine, NULL, &second), SIGUSR1);
 }
 
+static long now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
 /* The lowest free descriptor is what the next open returns, whatever the scavenger does. */
 static void descriptors_are_the_programs(void)
 {
-    struct timespec start, now;
     int expected = dup(0);
     CHECK(expected >= 0 && close(expected) == 0);
-    clock_gettime(CLOCK_MONOTONIC, &start);
-    do {
+    for (long start = now_ms(); now_ms() - start < 4 * DELAY_MS;) {
         CHECK_EQUAL(dup(0), expected);
         close(expected);
-        clock_gettime(CLOCK_MONOTONIC, &now);
-    } while ((now.tv_sec - start.tv_sec) * 1000 + (now.tv_nsec - start.tv_nsec) / 1000000 <
-             4 * DELAY_MS);
+    }
 }
 
 /* A descriptor that the program has closed is closed: the scavenger holds none. */
@@ -174,24 +151,10 @@ static void descriptors_are_closed(const int pipe_ends[2])
     close(pipe_ends[0]);
 }
 
-static void wait_for(pid_t child)
-{
-    int status = 1;
-    CHECK(child >= 0 && waitpid(child, &status, 0) == child);
-    CHECK_EQUAL(status, 0);
-}
-
 static void *outlive_main(void *argument)
 {
     usleep(50000);
     return argument;
-}
-
-static long now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 /* In a process of its own, which ends with status 0 when its last own thread does: long before the
@@ -206,7 +169,7 @@ static void end_after_main(void)
         CHECK(pthread_create(&thread, NULL, outlive_main, NULL) == 0);
         pthread_exit(NULL);
     }
-    wait_for(child);
+    wait_for_success(child, "child");
     CHECK(now_ms() - start < LONG_DELAY_MS / 4);
 }
 
@@ -228,7 +191,7 @@ static void run_with(void)
         _exit(0);
     }
     descriptors_are_closed(pipe_ends);
-    wait_for(child);
+    wait_for_success(child, "child");
 }
 
 /* In a mount name space of its own; false when that is not allowed here. */
@@ -259,7 +222,7 @@ static void run_self_pressed(const char *self)
         execl(self, self, "pressed", number, (char *)NULL);
         _exit(126);
     }
-    wait_for(child);
+    wait_for_success(child, "child");
     unlink(path);
     close(file);
 }
@@ -278,20 +241,13 @@ static void run_pressed(const char *number)
     idle_after_churn();
 }
 
-/* Without the option there is no thread, and an idle program keeps what it had. */
-static void run_without(void)
-{
-    prove_served();
-    CHECK_EQUAL(threads_count(false), 1);
-}
-
 static void run_self(const char *part, const char *scavenger, int delay_ms)
 {
     char delay[16];
     snprintf(delay, sizeof delay, "%d", delay_ms);
     const char *const variables[] = {"HAKMEM_PURGE_DELAY_MS", delay, "HAKMEM_SCAVENGER", scavenger,
                                      NULL};
-    wait_for(start_again(part, 0, variables).process);
+    run_again(part, variables);
 }
 
 int main(int count, char **arguments)
@@ -308,7 +264,8 @@ int main(int count, char **arguments)
     } else if (strcmp(arguments[1], "pressed") == 0) {
         run_pressed(arguments[2]);
     } else {
-        run_without();
+        prove_served();
+        CHECK_EQUAL(threads_count(getpid()), 1); /* without the option */
     }
     return 0;
 }

@@ -9,7 +9,6 @@
 #include "override.h"
 
 #include <limits.h>
-#include <pthread.h>
 
 enum { THREADS_COUNT = 10000, COST_MAX = 12 << 10, ADDRESSES_MAX = 16 << 10 };
 
@@ -31,31 +30,6 @@ static void *allocate_and_wait(void *argument)
     return argument;
 }
 
-/* A "Key:  number kB" line of a /proc file, in bytes. */
-static size_t proc_bytes(const char *path, const char *key)
-{
-    char text[8192];
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    CHECK(file >= 0);
-    ssize_t length = read(file, text, sizeof text - 1);
-    close(file);
-    CHECK(length > 0);
-    text[length] = '\0';
-    const char *line = strstr(text, key);
-    CHECK(line != NULL);
-    return strtoul(line + strlen(key), NULL, 10) << 10;
-}
-
-static size_t resident_now(void)
-{
-    return proc_bytes("/proc/self/smaps_rollup", "\nRss:");
-}
-
-static size_t addresses_now(void)
-{
-    return proc_bytes("/proc/self/status", "\nVmSize:");
-}
-
 static int run(void)
 {
     static pthread_t threads[THREADS_COUNT];
@@ -65,7 +39,7 @@ static int run(void)
     CHECK(pthread_attr_setstacksize(&attributes, (size_t)sysconf(_SC_THREAD_STACK_MIN)) == 0);
     CHECK(pthread_barrier_init(&barrier, NULL, THREADS_COUNT + 1) == 0);
     give_back(get_memory(100));
-    struct cost cost = {resident_now(), addresses_now()};
+    struct cost cost = {resident_bytes(), proc_bytes("/proc/self/status", "\nVmSize:")};
     for (size_t i = 0; i < THREADS_COUNT; i++) {
         int error = pthread_create(&threads[i], &attributes, allocate_and_wait, NULL);
         if (error != 0) {
@@ -74,12 +48,11 @@ static int run(void)
         }
     }
     pthread_barrier_wait(&barrier);
-    cost.resident = (resident_now() - cost.resident) / THREADS_COUNT;
-    cost.addresses = (addresses_now() - cost.addresses) / THREADS_COUNT;
+    cost.resident = (resident_bytes() - cost.resident) / THREADS_COUNT;
+    cost.addresses =
+        (proc_bytes("/proc/self/status", "\nVmSize:") - cost.addresses) / THREADS_COUNT;
     pthread_barrier_wait(&barrier);
-    for (size_t i = 0; i < THREADS_COUNT; i++) {
-        CHECK(pthread_join(threads[i], NULL) == 0);
-    }
+    join_all(threads, THREADS_COUNT);
     CHECK(write(1, &cost, sizeof cost) == (ssize_t)sizeof cost);
     return 0;
 }
@@ -110,10 +83,6 @@ int main(int argc, char **argv)
     prove_preloaded();
     struct cost ours = cost_with(preloaded_library_path());
     struct cost theirs = cost_with("");
-    dprintf(1,
-            "a thread costs %zu bytes of memory and %zu of address space, the C library's %zu "
-            "and %zu\n",
-            ours.resident, ours.addresses, theirs.resident, theirs.addresses);
     CHECK(ours.resident <= theirs.resident + COST_MAX);
     CHECK(ours.addresses <= theirs.addresses + ADDRESSES_MAX);
     return 0;

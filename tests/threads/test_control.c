@@ -1,34 +1,70 @@
 /* SPDX-License-Identifier: MIT */
 /* test_control.c: threads set options, read figures, trim and list names while others allocate, and
- * the process forks meanwhile. No block is damaged, no call fails, and under ThreadSanitizer no
- * access races.
+ * the process forks meanwhile; the learner turns the knobs (HAKMEM_LEARN); and blocks are guarded
+ * (HAKMEM_GUARD). No block is damaged, no call fails, and under ThreadSanitizer no access races.
  *
  * ctest: no-qemu
  */
 #include "../child.h"
+#include "../report.h"
 #include "hakmem/control.h"
-#include "replace.h"
+#include "threads.h"
 
-enum { WORKERS = 3, SETTERS = 2, ROUNDS = SUPPORT_SLOW ? 60 : 300, FORKS = 20 };
+enum { WORKERS = 3, SETTERS = 2, SLOTS = 256, FORKS = 20, TURNS = 4 };
+enum { ROUNDS = SUPPORT_SLOW ? 60 : 300 };
 
-static const char *const settings[][2] = {
-    {"purge_delay_ms", "1"},
-    {"bin_bytes", "4k"},
-    {"cache_bytes", "64k"},
-    {"cache_bytes_total", "1m"},
-    {"whale_cache_bytes", "0"},
-    {"huge_threshold", "never"},
-    {"limit", "1m"},
-    {"limit_hard", "4t"},
-    {"abort_on_foreign", "1"},
-    {"keep_deepbind", "1"},
-    {"purge_delay_ms", "never"},
-    {"bin_bytes", "512k"},
-    {"cache_bytes", "32m"},
-    {"cache_bytes_total", "1g"},
-    {"limit", "never"},
-    {"whale_cache_bytes", "never"},
-};
+static int shared_stop;
+
+/* Replaces blocks of all tiers, each with a mark at its ends. */
+static void *replace(void *argument)
+{
+    unsigned char *blocks[SLOTS] = {NULL};
+    size_t sizes[SLOTS] = {0};
+    uint64_t random = (uintptr_t)argument;
+    for (uint32_t i = 0; !__atomic_load_n(&shared_stop, __ATOMIC_RELAXED); i++) {
+        size_t slot = random_below(&random, SLOTS);
+        if (blocks[slot] != NULL) {
+            REQUIRE(blocks[slot][0] == (unsigned char)slot);
+            REQUIRE(blocks[slot][sizes[slot] - 1] == (unsigned char)slot);
+            hak_free(blocks[slot]);
+        }
+        size_t most = i % 4096 == 0 ? 3 * MIB : i % 64 == 0 ? 200 * KIB : 2 * KIB;
+        sizes[slot] = 1 + random_below(&random, most);
+        blocks[slot] = hak_malloc(sizes[slot]);
+        REQUIRE(blocks[slot] != NULL);
+        blocks[slot][0] = blocks[slot][sizes[slot] - 1] = (unsigned char)slot;
+    }
+    FREE_ALL(blocks, SLOTS);
+    return NULL;
+}
+
+static void replace_beside(void (*body)(void))
+{
+    pthread_t workers[WORKERS];
+    for (size_t i = 0; i < WORKERS; i++) {
+        workers[i] = thread_start(replace, (void *)(uintptr_t)(i + 1));
+    }
+    body();
+    __atomic_store_n(&shared_stop, 1, __ATOMIC_RELAXED);
+    JOIN_ALL(workers, WORKERS);
+}
+
+static const char *const settings[][2] = {{"purge_delay_ms", "1"},
+                                          {"bin_bytes", "4k"},
+                                          {"cache_bytes", "64k"},
+                                          {"cache_bytes_total", "1m"},
+                                          {"whale_cache_bytes", "0"},
+                                          {"huge_threshold", "never"},
+                                          {"limit", "1m"},
+                                          {"limit_hard", "4t"},
+                                          {"abort_on_foreign", "1"},
+                                          {"keep_deepbind", "1"},
+                                          {"purge_delay_ms", "never"},
+                                          {"bin_bytes", "512k"},
+                                          {"cache_bytes", "32m"},
+                                          {"cache_bytes_total", "1g"},
+                                          {"limit", "never"},
+                                          {"whale_cache_bytes", "never"}};
 
 static void *change(void *argument)
 {
@@ -59,12 +95,9 @@ static void in_child(void *argument)
     hak_free(block);
 }
 
-TEST(options_beside_allocations)
+static void change_options(void)
 {
-    pthread_t workers[WORKERS], setters[SETTERS];
-    for (size_t i = 0; i < WORKERS; i++) {
-        workers[i] = thread_start(replace, (void *)(uintptr_t)(i + 1));
-    }
+    pthread_t setters[SETTERS];
     for (size_t i = 0; i < SETTERS; i++) {
         setters[i] = thread_start(change, (void *)(uintptr_t)(i + 100));
     }
@@ -72,8 +105,105 @@ TEST(options_beside_allocations)
         REQUIRE_LIFE(in_child, NULL, NULL);
     }
     JOIN_ALL(setters, SETTERS);
-    __atomic_store_n(&shared_stop, 1, __ATOMIC_RELAXED);
-    JOIN_ALL(workers, WORKERS);
 }
 
-TESTS(NULL)
+TEST(options_beside_allocations)
+{
+    replace_beside(change_options);
+}
+
+/* What the report has of the knobs that the learner turns. */
+static void read_knobs(char knobs[1000])
+{
+    static const char *const names[] = {"purge_delay_ms", "bin_bytes", "cache_bytes",
+                                        "whale_cache_bytes", "huge_threshold"};
+    size_t length = 0;
+    const char *text = report_now()->text;
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
+        char quoted[64];
+        snprintf(quoted, sizeof quoted, "\"%s\":", names[i]);
+        const char *at = strstr(text, quoted);
+        REQUIRE(at != NULL);
+        length += (size_t)snprintf(knobs + length, 100, "%.*s\n", (int)strcspn(at, ",}"), at);
+    }
+}
+
+static void wait_for_turns(void)
+{
+    char before[1000], now[1000];
+    read_knobs(before);
+    for (size_t turns = 0; turns < TURNS; usleep(10000)) {
+        read_knobs(now);
+        turns += strcmp(now, before) != 0;
+        strcpy(before, now);
+    }
+}
+
+static void learn(void *argument)
+{
+    replace_beside(wait_for_turns);
+}
+
+static void set_learn(void *argument)
+{
+    REQUIRE(setenv("HAKMEM_LEARN", "on", 1) == 0);
+}
+
+TEST(learning)
+{
+    struct child_end end;
+    child_exec("learn", set_learn, NULL, &end);
+    REQUIRE_EXIT(&end, "^");
+}
+
+/* Threads free the guarded blocks of other threads, also of ended ones, and read what those wrote.
+ */
+static struct parcel *shared_parcels[SLOTS];
+
+static void *exchange(void *argument)
+{
+    uint64_t random = (uintptr_t)argument;
+    for (size_t i = 0; i < 10 * ROUNDS; i++) {
+        struct parcel *parcel = parcel_create(random_below(&random, 250), random);
+        struct parcel **place = &shared_parcels[random_below(&random, SLOTS)];
+        parcel_free(__atomic_exchange_n(place, parcel, __ATOMIC_ACQ_REL));
+    }
+    return NULL;
+}
+
+static void guard(void *argument)
+{
+    pthread_t threads[WORKERS];
+    /* The first block that is to be guarded maps the slots. Threads that come meanwhile go on
+     * without. */
+    for (size_t i = 0; i < 10; i++) {
+        hak_free(hide(hak_malloc(100)));
+    }
+    for (size_t i = 0; i < WORKERS; i++) {
+        threads[i] = thread_start(exchange, (void *)(i + 1));
+    }
+    JOIN_ALL(threads, WORKERS);
+    FREE_ALL(shared_parcels, SLOTS);
+    size_t guarded = report_number("guarded");
+    REQUIRE_SIZE(guarded, >=, 10 * ROUNDS);
+    REQUIRE_SIZE(guarded, <=, WORKERS * 10 * ROUNDS + 1000);
+}
+
+static void set_guard(void *argument)
+{
+    REQUIRE(setenv("HAKMEM_GUARD", "1", 1) == 0);
+}
+
+TEST(guarded_blocks)
+{
+    struct child_end end;
+    child_exec("guard", set_guard, NULL, &end);
+    REQUIRE_EXIT(&end, "^");
+}
+
+int main(int argc, char **arguments)
+{
+    const struct child_case cases[] = {{"learn", learn, NULL}, {"guard", guard, NULL}};
+    child_main(argc, arguments, cases, COUNT_OF(cases));
+    return tests_run(NULL, NULL);
+}

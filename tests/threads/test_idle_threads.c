@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* test_idle_threads.c: threads and processes that stopped working keep little: what others freed
- * for a sleeping owner (mimalloc #214, #1117), what a sleeping thread had freed for others, the
- * free memory of a process that idles (jemalloc #1127).
+/* test_idle_threads.c: threads that stopped working keep little: what others freed for a sleeping
+ * owner (mimalloc #214, #1117), and what a sleeping thread had freed for others.
  *
  * ctest: no-qemu no-secure
  */
-#include "../child.h"
 #include "threads.h"
 
 enum { BLOCK = 1000, OBJECTS = (SUPPORT_SLOW ? 16 : 64) * 1024 };
@@ -58,8 +56,6 @@ TEST(owner_sleeps)
     blocks_free();
     hak_trim(0);
     size_t kept = rss_bytes() - before;
-    print_message("of %d KiB freed for a sleeping thread %zu KiB are left\n",
-                  OBJECTS * BLOCK / 1024, kept / KIB);
     if (!SUPPORT_SANITIZED) {
         REQUIRE_SIZE(kept, <=, 512 * KIB);
     }
@@ -85,8 +81,6 @@ TEST(freer_sleeps)
     meet();
     hak_trim(0);
     size_t kept = rss_bytes() - before;
-    print_message("of %d KiB a sleeping thread freed %zu KiB are left\n", OBJECTS * BLOCK / 1024,
-                  kept / KIB);
     if (!SUPPORT_SANITIZED) {
         REQUIRE_SIZE(kept, <=, 256 * 32 * KIB + 512 * KIB);
     }
@@ -98,55 +92,4 @@ TEST(freer_sleeps)
     }
 }
 
-static void slow_operations(unsigned count)
-{
-    for (unsigned i = 0; i < count; i += 2) {
-        hak_free(hide(hak_malloc(100 * KIB)));
-    }
-}
-
-/* The next operations after a pause give back what was free before it: a tick every 64 slow ones, a
- * slice goes at the second pass that sees it, and each tick gives back 4 MiB. A pass that is due
- * while another is under way does not begin, so a busy machine may need more pauses. */
-static void idle_process(void *argument)
-{
-    enum { DELAY_MS = 100, TICK = 64, PARTS = 64000 / 4096 + 1, PAUSES_MAX = 16 };
-    setup();
-    size_t before = rss_bytes(), kept = SIZE_MAX;
-    blocks_allocate();
-    void *whale = hak_malloc(8 * MIB);
-    REQUIRE(whale != NULL);
-    memset(whale, 1, 8 * MIB);
-    hak_free(whale);
-    blocks_free();
-    unsigned pauses = 0;
-    for (; pauses < PAUSES_MAX && kept > 2 * MIB; pauses++) {
-        usleep(2 * DELAY_MS * 1000);
-        slow_operations(PARTS * TICK);
-        size_t now = rss_bytes();
-        kept = now > before ? now - before : 0;
-    }
-    fprintf(stderr, "after %u pauses %zu KiB are left\n", pauses, kept / KIB);
-    REQUIRE_SIZE(kept, <=, 2 * MIB);
-}
-
-static void short_delay(void *argument)
-{
-    REQUIRE(setenv("HAKMEM_PURGE_DELAY_MS", "100", 1) == 0);
-}
-
-TEST(process_idles)
-{
-    struct child_end end;
-    SKIP_IF(SUPPORT_SANITIZED);
-    child_exec("idle", short_delay, NULL, &end);
-    REQUIRE_EXIT(&end, "KiB are left$");
-    print_message("%s", end.text);
-}
-
-int main(int count, char **arguments)
-{
-    const struct child_case cases[] = {{"idle", idle_process, NULL}};
-    child_main(count, arguments, cases, COUNT_OF(cases));
-    return tests_run(NULL, NULL);
-}
+TESTS(NULL)

@@ -41,19 +41,10 @@ static void *allocate_and_thin(void *argument)
     return NULL;
 }
 
-static size_t mapped_bytes(void)
-{
-    struct hak_stats stats;
-    hak_stats_get(&stats);
-    return stats.bytes_mapped;
-}
-
 static void run_destroy(struct run *run)
 {
     for (size_t i = 0; i < PARCELS; i++) {
-        if (run->parcels[i] != NULL) {
-            parcel_free(run->parcels[i]);
-        }
+        parcel_free(run->parcels[i]);
     }
     munmap(run->parcels, PARCELS * sizeof *run->parcels);
 }
@@ -67,11 +58,9 @@ static void load_moves(size_t size)
     while (__atomic_load_n(&first.shared_left, __ATOMIC_ACQUIRE) != 1) {
         usleep(1000);
     }
-    size_t before = mapped_bytes();
+    size_t before = stats_now().bytes_mapped;
     thread_join(thread_start(allocate, &second));
-    size_t after = mapped_bytes();
-    print_message("%zu bytes: %zu KiB, and %zu more after as many again\n", size, before / KIB,
-                  (after - before) / KIB);
+    size_t after = stats_now().bytes_mapped;
     /* an eighth is in use still; what is in the bins of the first is not lent */
     REQUIRE_SIZE(after - before, <=, PARCELS * size / 4 + 4 * MIB);
     __atomic_store_n(&first.shared_left, 2, __ATOMIC_RELEASE);
@@ -85,56 +74,6 @@ TEST(load_moves)
 {
     load_moves(2000);
     load_moves(5000);
-}
-
-/* Slabs of a few objects, freed by others at the very moment in which they are lent: threads that
- * exchange parcels, while memory goes back all the time and so every new slab is growth. */
-struct exchange {
-    struct queue *queue;
-    int shared_stop;
-};
-
-static void *exchange_parcels(void *argument)
-{
-    struct exchange *exchange = argument;
-    static uint64_t shared_number;
-    uint64_t random = 1 + __atomic_fetch_add(&shared_number, 1, __ATOMIC_RELAXED);
-    void *batch[16];
-    while (!__atomic_load_n(&exchange->shared_stop, __ATOMIC_RELAXED)) {
-        for (size_t i = 0; i < COUNT_OF(batch); i++) {
-            batch[i] = parcel_create(1100 + random_below(&random, 900), random);
-        }
-        queue_put(exchange->queue, batch, COUNT_OF(batch));
-        size_t taken = queue_take(exchange->queue, batch, COUNT_OF(batch), 0);
-        for (size_t i = 0; i < taken; i++) {
-            parcel_free(batch[i]);
-        }
-    }
-    queue_close(exchange->queue);
-    return NULL;
-}
-
-TEST(exchange)
-{
-    enum { THREADS = 6, QUEUE_PARCELS = 1024, TRIMS = SUPPORT_SLOW ? 500 : 5000 };
-    struct exchange exchange = {.queue = queue_create(QUEUE_PARCELS, THREADS)};
-    pthread_t threads[THREADS];
-    for (size_t i = 0; i < THREADS; i++) {
-        threads[i] = thread_start(exchange_parcels, &exchange);
-    }
-    for (size_t i = 0; i < TRIMS; i++) {
-        hak_trim(0);
-        usleep(20);
-    }
-    __atomic_store_n(&exchange.shared_stop, 1, __ATOMIC_RELAXED);
-    JOIN_ALL(threads, THREADS);
-    void *left[16];
-    for (size_t taken; (taken = queue_take(exchange.queue, left, COUNT_OF(left), 0)) != 0;) {
-        for (size_t i = 0; i < taken; i++) {
-            parcel_free(left[i]);
-        }
-    }
-    queue_destroy(exchange.queue);
 }
 
 TESTS(NULL)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_many_threads.c: 400 and 2,000 threads alive at once, each of which has allocated and freed:
+/* test_many_threads.c: 2,000 threads alive at once, each of which has allocated and freed:
  * their caches together are bounded, not only each (400 caches of 2.5 MB were jemalloc's issue
  * 2757), and nothing stays when they have ended.
  *
@@ -61,8 +61,9 @@ static void some_operations(void)
     }
 }
 
-static void threads_run(size_t count)
+TEST(2000_threads)
 {
+    const size_t count = SUPPORT_SLOW ? 500 : 2000;
     pthread_t *threads = support_map(count * sizeof *threads);
     hak_trim(0);
     struct hak_stats before = stats_now();
@@ -73,18 +74,10 @@ static void threads_run(size_t count)
         threads[i] = thread_start(allocate_and_idle, (void *)(uintptr_t)(i + 1));
     }
     pthread_barrier_wait(&all_have_freed);
-    size_t at_once = rss_bytes() - rss_before;
     some_operations();
     size_t idle = rss_bytes() - rss_before;
     struct hak_stats full = stats_now();
     size_t slabs = report_number("slab_bytes") + report_number("span_cached_bytes");
-    print_message("%zu idle threads hold %zu KiB at once, %zu KiB after the decay, %zu KiB each\n",
-                  count, at_once / KIB, idle / KIB, idle / KIB / count);
-    print_message(
-        "mapped %zu KiB, cached %zu KiB, in slabs and kept spans %zu KiB, free dirty %zu KiB, "
-        "metadata %zu KiB\n",
-        full.bytes_mapped / KIB, full.bytes_cached / KIB, slabs / KIB, full.bytes_free_dirty / KIB,
-        full.bytes_metadata / KIB);
     REQUIRE_SIZE(full.heaps_count, <=, heaps_most());
     REQUIRE_SIZE(full.threads_count, >=, before.threads_count + count);
     REQUIRE_SIZE(full.threads_count, <=, before.threads_count + count + 1); /* main's */
@@ -97,31 +90,10 @@ static void threads_run(size_t count)
         REQUIRE_SIZE(slabs, <=, SLABS_MAX(full.bytes_cached));
         REQUIRE_SIZE(idle, <=, slabs + full.bytes_free_dirty + count * THREAD_COST + TABLES_MAX);
         hak_trim(0);
-        size_t rss = rss_bytes(); /* threads' structs stay, parked, and glibc's cached stacks */
-        print_message("after the end %zu KiB are left\n",
-                      rss > rss_before ? (rss - rss_before) / KIB : 0);
-        REQUIRE_SIZE(rss, <=, rss_before + 4 * MIB + count * 12 * KIB);
+        /* threads' structs stay, parked, and glibc's cached stacks */
+        REQUIRE_SIZE(rss_bytes(), <=, rss_before + 4 * MIB + count * 12 * KIB);
     }
     REQUIRE_SIZE(stats_now().bytes_in_use, ==, before.bytes_in_use);
-}
-
-TEST(2000_threads)
-{
-    threads_run(SUPPORT_SLOW ? 500 : 2000);
-}
-
-/* Structs of the ended threads are there to be adopted: the next generation makes no more of them.
- * (It may make a heap more where its threads wait for each other; then it says nothing of structs.
- * The window's tables grow with the most that was ever in use at once.) */
-TEST(second_generation)
-{
-    uint64_t heaps_before, bytes_before;
-    do {
-        heaps_before = stats_now().heaps_count;
-        bytes_before = report_number("heap_bytes");
-        threads_run(400); /* no more heaps than heaps_most() */
-    } while (stats_now().heaps_count > heaps_before);
-    REQUIRE_SIZE(report_number("heap_bytes"), <=, bytes_before);
 }
 
 int main(int argc, char **argv)

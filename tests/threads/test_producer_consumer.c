@@ -76,8 +76,6 @@ static void pipeline_run(size_t producers, size_t consumers, size_t smallest, si
     JOIN_ALL(threads, producers + consumers);
     queue_destroy(run.queue);
     REQUIRE_SIZE(run.shared_freed, ==, producers * run.parcels_each);
-    print_message("%zu to %zu, %zu to %zu bytes: live %zu KiB, peak %zu KiB\n", producers,
-                  consumers, smallest, largest, live / KIB, (run.shared_rss_max - before) / KIB);
     if (!SUPPORT_SANITIZED) {
         REQUIRE_SIZE(run.shared_rss_max, >=, live / 2);
         REQUIRE_SIZE(run.shared_rss_max, <=,
@@ -87,62 +85,13 @@ static void pipeline_run(size_t producers, size_t consumers, size_t smallest, si
     }
 }
 
-TEST(one_to_one)
+TEST(pipelines)
 {
     pipeline_run(1, 1, 500, 1000);
     pipeline_run(1, 1, 4000, 8000);
-}
-
-TEST(many_to_one)
-{
     pipeline_run(4, 1, 500, 3000);
-}
-
-TEST(one_to_many)
-{
     pipeline_run(1, 4, 500, 3000);
-}
-
-TEST(many_to_many)
-{
     pipeline_run(4, 4, 300, 20000);
-}
-
-/* A free flood after a long quiet: the owner is asleep, all of its memory is freed by another
- * thread. */
-static void *sleeper_allocate(void *argument)
-{
-    struct run *run = argument;
-    produce(run);
-    while (__atomic_load_n(&run->shared_freed, __ATOMIC_ACQUIRE) != SIZE_MAX) {
-        usleep(1000);
-    }
-    size_t before = rss_bytes();
-    void *again[2000];
-    for (size_t i = 0; i < COUNT_OF(again); i++) { /* the owner finds what was freed for it */
-        again[i] = parcel_create(1000, i);
-    }
-    if (!SUPPORT_SANITIZED) {
-        REQUIRE_SIZE(rss_bytes(), <=, before + 4 * MIB);
-    }
-    for (size_t i = 0; i < COUNT_OF(again); i++) {
-        parcel_free(again[i]);
-    }
-    return NULL;
-}
-
-TEST(idle_owner)
-{
-    struct run run = {0};
-    run.smallest = 900;
-    run.largest = 1000;
-    run.parcels_each = 64 * BATCH * 8;
-    run.queue = queue_create(run.parcels_each, 1);
-    pthread_t owner = thread_start(sleeper_allocate, &run);
-    consume(&run);
-    __atomic_store_n(&run.shared_freed, SIZE_MAX, __ATOMIC_RELEASE);
-    thread_join(owner);
-    queue_destroy(run.queue);
 }
 
 TESTS(NULL)

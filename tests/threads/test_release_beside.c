@@ -24,15 +24,10 @@ static size_t total_bytes(void)
     return SUPPORT_SLOW ? 128 * MIB : 512 * MIB;
 }
 
+static pid_t releasing_thread;         /* 0: none is inside */
+static size_t shared_steps;            /* of the other thread */
+static size_t first_steps, last_steps; /* at the first and the last event of the release */
 static int shared_stop;
-
-/* Beginnings and ends of the main thread's releasing calls; the steps that ended at each. */
-enum { EVENTS_MAX = 1 << 20 };
-static pid_t releasing_thread;
-static size_t shared_events;
-static uint32_t *steps_at; /* of steps that began after the first event of the release */
-static size_t shared_first = SIZE_MAX;
-static size_t shared_steps; /* all of those */
 
 /* While too few steps are done the releasing thread sleeps at each event. So a busy machine runs
  * the other thread, which goes on unless a lock keeps it out. */
@@ -41,9 +36,9 @@ static void note_event(void)
     if (syscall(SYS_gettid) != releasing_thread) {
         return;
     }
-    __atomic_fetch_add(&shared_events, 1, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&shared_first, __ATOMIC_SEQ_CST) != SIZE_MAX &&
-        __atomic_load_n(&shared_steps, __ATOMIC_RELAXED) < STEPS) {
+    last_steps = __atomic_load_n(&shared_steps, __ATOMIC_SEQ_CST);
+    first_steps = first_steps == SIZE_MAX ? last_steps : first_steps;
+    if (last_steps - first_steps <= STEPS) {
         syscall(SYS_nanosleep, &(struct timespec){.tv_nsec = 1000000}, NULL);
     }
 }
@@ -71,7 +66,6 @@ static void *use_beside(void *argument)
     void *whale = hak_malloc(3 * MIB);
     REQUIRE(whale != NULL);
     for (size_t i = 0; !__atomic_load_n(&shared_stop, __ATOMIC_RELAXED); i++) {
-        size_t begin = __atomic_load_n(&shared_events, __ATOMIC_SEQ_CST);
         void *small[40];
         for (size_t j = 0; j < COUNT_OF(small); j++) {
             small[j] = hak_malloc(1000 + i % 50 * 1000);
@@ -81,53 +75,16 @@ static void *use_beside(void *argument)
         REQUIRE(span != NULL && hak_usable_size(whale) >= 3 * MIB);
         hak_free(span);
         FREE_ALL(small, COUNT_OF(small));
-        size_t end = __atomic_load_n(&shared_events, __ATOMIC_SEQ_CST);
-        if (begin > __atomic_load_n(&shared_first, __ATOMIC_SEQ_CST) && end < EVENTS_MAX) {
-            __atomic_fetch_add(&steps_at[end], 1, __ATOMIC_RELAXED);
-            __atomic_fetch_add(&shared_steps, 1, __ATOMIC_RELAXED);
-        }
+        __atomic_fetch_add(&shared_steps, 1, __ATOMIC_SEQ_CST);
     }
     hak_free(whale);
     return argument;
 }
 
-/* Steps that began after the first event of `release` and ended before its last. */
-static size_t steps_during(void (*release)(void *), void *argument)
+/* Many small blocks, every page touched and all free again, which a trim gives back. */
+static void release_slabs(void)
 {
-    size_t steps = 0, first = shared_events;
-    __atomic_store_n(&shared_first, first, __ATOMIC_SEQ_CST);
-    release(argument);
-    size_t last = __atomic_load_n(&shared_events, __ATOMIC_SEQ_CST);
-    __atomic_store_n(&shared_first, SIZE_MAX, __ATOMIC_SEQ_CST);
-    for (size_t i = first + 1; i < last && i < EVENTS_MAX; i++) {
-        steps += __atomic_load_n(&steps_at[i], __ATOMIC_RELAXED);
-    }
-    return steps;
-}
-
-static pthread_t start_beside(void)
-{
-    releasing_thread = (pid_t)syscall(SYS_gettid);
-    steps_at = support_map(EVENTS_MAX * sizeof *steps_at);
-    __atomic_store_n(&shared_stop, 0, __ATOMIC_RELAXED);
-    return thread_start(use_beside, NULL);
-}
-
-/* Its walkers hold a heap's lock as long as they like. */
-static void skip_at_level_2(void)
-{
-    SKIP_IF(HAK_LEVEL >= 2);
-}
-
-static void trim(void *argument)
-{
-    hak_trim(0);
-}
-
-/* `bytes` in small blocks, every page touched, and all free again. */
-static void make_dirty(size_t bytes)
-{
-    size_t count = bytes / BLOCK;
+    size_t count = total_bytes() / BLOCK;
     void **blocks = support_map(count * sizeof *blocks);
     for (size_t i = 0; i < count; i++) {
         blocks[i] = hak_malloc(BLOCK);
@@ -136,27 +93,46 @@ static void make_dirty(size_t bytes)
     }
     FREE_ALL(blocks, count);
     munmap(blocks, count * sizeof *blocks);
+    releasing_thread = (pid_t)syscall(SYS_gettid);
+    hak_trim(0);
+    releasing_thread = 0;
 }
 
-/* Trims until the other thread has been seen to go on beside them; a machine that is busy with
- * other things may not let it run beside a single one. Were it kept out it would never be seen. */
-static void trim_beside_use(void *argument)
+/* One block: unmapped outside every lock. */
+static void release_whale(void)
 {
-    size_t steps = 0, trims = 0;
-    size_t purges = report_number("madvise_dontneed");
-    pthread_t thread = start_beside();
-    for (; trims < TRIES && steps < STEPS; trims++) {
-        make_dirty(total_bytes());
-        steps += steps_during(trim, NULL);
+    char *whale = hak_malloc(total_bytes());
+    REQUIRE(whale != NULL);
+    /* in small pages: with huge ones it is over before the other thread has done a step */
+    madvise(whale, total_bytes(), MADV_NOHUGEPAGE);
+    for (size_t at = 0; at < total_bytes(); at += 4096) {
+        whale[at] = 1;
+    }
+    releasing_thread = (pid_t)syscall(SYS_gettid);
+    hak_free(whale);
+    releasing_thread = 0;
+}
+
+/* Releases until the other thread has been seen to go on beside it; a machine that is busy with
+ * other things may not let it run beside a single one. Were it kept out it would never be seen. */
+static void release_beside_use(void *argument)
+{
+    bool slabs = argument == NULL;
+    size_t steps = 0, times = 0, purges = report_number("madvise_dontneed");
+    pthread_t thread = thread_start(use_beside, NULL);
+    for (; times < TRIES && steps < STEPS; times++) {
+        first_steps = SIZE_MAX;
+        slabs ? release_slabs() : release_whale();
+        size_t ended = first_steps == SIZE_MAX ? 0 : last_steps - first_steps;
+        steps += ended != 0 ? ended - 1 : 0; /* the first began before */
     }
     __atomic_store_n(&shared_stop, 1, __ATOMIC_RELAXED);
     thread_join(thread);
     purges = report_number("madvise_dontneed") - purges;
-    fprintf(stderr, "%zu steps beside %zu trims of %zu MiB in %zu calls\n", steps, trims,
-            total_bytes() / MIB, purges);
+    fprintf(stderr, "%zu steps beside %zu releases\n", steps, times);
     REQUIRE_SIZE(steps, >=, STEPS);
     /* at most a superslab at a time */
-    REQUIRE_SIZE(purges, >=, trims * (total_bytes() - 16 * MIB) / (2 * MIB));
+    REQUIRE(!slabs || purges >= times * (total_bytes() - 16 * MIB) / (2 * MIB));
 }
 
 static void set_delay(void *delay)
@@ -164,56 +140,26 @@ static void set_delay(void *delay)
     REQUIRE(setenv("HAKMEM_PURGE_DELAY_MS", delay, 1) == 0);
 }
 
-static void run_with_delay(char *delay)
+static void run(const char *name, char *delay)
 {
     struct child_end end;
-    skip_at_level_2();
-    child_exec("trim", set_delay, delay, &end);
+    SKIP_IF(HAK_LEVEL >= 2); /* its walkers hold a heap's lock as long as they like */
+    child_exec(name, set_delay, delay, &end);
     REQUIRE_EXIT(&end, "steps beside");
     print_message("%s", end.text);
 }
 
-TEST(trim)
+TEST(release)
 {
-    run_with_delay("never");
-}
-
-/* The other thread's own purge passes come into the way of the trims. */
-TEST(trim_beside_passes)
-{
-    run_with_delay("2");
-}
-
-static void free_block(void *block)
-{
-    hak_free(block);
-}
-
-/* One block: unmapped outside every lock. */
-TEST(free_of_one_block)
-{
-    skip_at_level_2();
-    size_t steps = 0, frees = 0;
-    pthread_t thread = start_beside();
-    for (; frees < TRIES && steps < STEPS; frees++) {
-        char *whale = hak_malloc(total_bytes());
-        assert_non_null(whale);
-        /* in small pages: with huge ones it is over before the other thread has done a step */
-        madvise(whale, total_bytes(), MADV_NOHUGEPAGE);
-        for (size_t at = 0; at < total_bytes(); at += 4096) {
-            whale[at] = 1;
-        }
-        steps += steps_during(free_block, whale);
-    }
-    __atomic_store_n(&shared_stop, 1, __ATOMIC_RELAXED);
-    thread_join(thread);
-    print_message("%zu steps beside %zu frees of %zu MiB\n", steps, frees, total_bytes() / MIB);
-    REQUIRE_SIZE(steps, >=, STEPS);
+    run("trim", "never");
+    run("trim", "2"); /* the other thread's own purge passes come into the way of the trims */
+    run("whale", "1000");
 }
 
 int main(int argc, char **arguments)
 {
-    const struct child_case cases[] = {{"trim", trim_beside_use, NULL}};
+    const struct child_case cases[] = {{"trim", release_beside_use, NULL},
+                                       {"whale", release_beside_use, &shared_stop}};
     if (sysconf(_SC_NPROCESSORS_ONLN) < 2) { /* beside needs two */
         return 77;
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* test_scopes.c: scopes of a long-lived site (hakmem/site.h) in several threads, whose objects
- * other threads free, and forks inside and outside of scopes. No block is damaged, and under
+ * other threads free (fork: unit/test_apart). No block is damaged, and under
  * ThreadSanitizer no access races. The site is long-lived from the start: the learner's file of an
  * earlier run, which the test writes, says so.
  *
@@ -16,8 +16,7 @@ enum {
     WORKERS = 3,
     SLOTS = 64,
     ROUNDS = SUPPORT_SLOW ? 3000 : 20000,
-    LIVES = 4, /* threads, one after the other, for each worker */
-    FORKS = SUPPORT_SLOW ? 6 : 24
+    LIVES = 4 /* threads, one after the other, for each worker */
 };
 
 static struct parcel *shared_slots[SLOTS];
@@ -26,9 +25,7 @@ static struct parcel *shared_slots[SLOTS];
 static void exchange(size_t slot, struct parcel *parcel)
 {
     struct parcel *before = __atomic_exchange_n(&shared_slots[slot], parcel, __ATOMIC_ACQ_REL);
-    if (before != NULL) {
-        parcel_free(before);
-    }
+    parcel_free(before);
 }
 
 /* A long-lived object for the slot, short-lived ones of all kinds around it. */
@@ -68,30 +65,6 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* The child has this thread alone. It goes on in the scope, frees what it inherited, and has
- * threads of its own, which ThreadSanitizer does not allow. */
-static void fork_once(uint64_t *random)
-{
-    struct parcel *kept = parcel_create(500, *random);
-    pid_t child = fork();
-    REQUIRE(child >= 0);
-    if (child == 0) {
-        alarm(280);
-        parcel_free(kept);
-        for (size_t round = 0; round < 100; round++) {
-            work_once(random);
-        }
-        if (!SUPPORT_SANITIZED) {
-            thread_join(thread_start(live, (void *)1));
-        }
-        _exit(0);
-    }
-    int status;
-    REQUIRE(waitpid(child, &status, 0) == child);
-    REQUIRE(status == 0);
-    parcel_free(kept);
-}
-
 /* Threads that the report lists, of those that use the heap for long-lived objects. */
 static size_t count_apart(void)
 {
@@ -112,11 +85,8 @@ static void use_scopes(void *argument)
     for (size_t i = 0; i < WORKERS; i++) {
         workers[i] = thread_start(work, (void *)(uintptr_t)i);
     }
-    for (size_t i = 0; i < FORKS; i++) {
+    for (size_t i = 0; i < ROUNDS / LIVES; i++) {
         work_once(&random);
-        fork_once(&random);
-        HAK_SITE_SCOPE("kept");
-        fork_once(&random);
     }
     JOIN_ALL(workers, WORKERS);
     for (size_t slot = 0; slot < SLOTS; slot++) {

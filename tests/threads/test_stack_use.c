@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* test_stack_use.c: how much stack the functions need, measured on stacks that were painted before:
  * at most 2 KiB, whatever the path, so that coroutines of 4 KiB can allocate, also when blocks are
- * sampled or guarded. Reports, which write into buffers on the stack, and a fatal message are not
- * among them.
+ * sampled or guarded, or the learner works. Reports, which write into buffers on the stack, and a
+ * fatal message are not among them.
  *
  * ctest: no-tsan no-asan
  */
@@ -142,7 +142,8 @@ TEST(every_path)
     }
 }
 
-/* In a process of its own with HAKMEM_GUARD: every second block is guarded, every one sampled. */
+/* In a process of its own with the learner and HAKMEM_GUARD: every second block is guarded, every
+ * one sampled. */
 TEST(observed)
 {
     SKIP_IF(getenv("HAKMEM_GUARD") == NULL);
@@ -154,7 +155,7 @@ int main(void)
 {
     int failed = tests_run(NULL, NULL);
     if (failed == 0 && getenv("HAKMEM_GUARD") == NULL && !SUPPORT_EMULATED) {
-        REQUIRE(setenv("HAKMEM_GUARD", "2", 1) == 0);
+        REQUIRE(setenv("HAKMEM_GUARD", "2", 1) == 0 && setenv("HAKMEM_LEARN", "on", 1) == 0);
         execl("/proc/self/exe", "test_stack_use", (char *)NULL);
         failed = 126;
     }

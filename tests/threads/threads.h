@@ -134,8 +134,23 @@ static inline struct parcel *parcel_create(size_t size, uint64_t seed)
     return parcel;
 }
 
+static inline struct parcel *parcel_resize(struct parcel *parcel, size_t size)
+{
+    size = size < sizeof(struct parcel) ? sizeof(struct parcel) : size;
+    struct parcel *resized = hak_realloc(parcel, size);
+    REQUIRE(resized != NULL);
+    size_t kept = (resized->size < size ? resized->size : size) - sizeof *resized;
+    REQUIRE(pattern_mismatch(resized->bytes, kept & ~(size_t)7, resized->seed) == SIZE_MAX);
+    resized->size = size;
+    pattern_fill(resized->bytes, size - sizeof *resized, resized->seed);
+    return resized;
+}
+
 static inline void parcel_free(struct parcel *parcel)
 {
+    if (parcel == NULL) {
+        return;
+    }
     size_t at = pattern_mismatch(parcel->bytes, parcel->size - sizeof *parcel, parcel->seed);
     if (at != SIZE_MAX) {
         support_fail("parcel %p of %zu bytes: contents differ at offset %zu\n", (void *)parcel,

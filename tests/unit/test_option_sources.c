@@ -2,7 +2,7 @@
 /* test_option_sources.c: core/option_sources: the file of options: its lines, its sections, what is
  * wrong with it, and which source overrides which. Each case is a program of its own that shows its
  * options, one NAME=value a line. The environment names the file. The program's own string of
- * options is in tests/override/test_program_options.c. Also: no option is set inside an operation.
+ * options is in tests/override/test_program_options.cc. Also: no option is set inside an operation.
  *
  * ctest: no-qemu
  */
