@@ -58,7 +58,9 @@ expect 0 hello '^$' "$place/hakmem" run --quiet -- echo hello
 [[ ! -e $place/build/release/libhakmem.a && ! -e $place/build/release/hakmem-attach ]] || fail "run builds more than one library"
 expect 0 secure '^$' "$place/hakmem" run --quiet --secure -- echo secure
 expect 0 "$place/build/release/libhakmem.so" '' "$place/hakmem" build
-[[ -e $place/build/release/libhakmem.a ]] || fail "build makes no archive"
+[[ -e $place/build/release/libhakmem.a && ! -e $place/build/release/bench && ! -e $place/build/release/tests ]] || fail "build makes more, or less, than the libraries"
+try cmake --install "$place/build/release" --prefix "$scratch/installed"
+[[ $status == 0 && -z $errors && -n $(find "$scratch/installed" -name libhakmem.a) ]] || fail "cmake --install after build: $status $errors"
 
 # On a terminal it says what it does.
 touch "$place/src/override/early.c"
