@@ -152,12 +152,13 @@ static void run_bug(const void *argument)
 static void check_bug(const struct bug *bug)
 {
     struct child child = run_child(run_bug, bug);
-    const char *report =
-        bug->write < WRITES_BEHIND ? "hakmem: fatal: overflow: " : "hakmem: fatal: underflow: ";
-    /* Many bytes may leave the object, and, if it is the last of its slab, also the memory that is
-     * mapped. Then the kernel ends the child before hakmem sees anything. */
-    bool left_memory = WIFSIGNALED(child.status) && WTERMSIG(child.status) == SIGSEGV &&
-                       writes[bug->write] == fill_64;
+    /* Many bytes may leave the object: a neighbour may be found first. They may also leave what is
+     * mapped: then the kernel ends the child before hakmem sees anything. */
+    bool is_long = writes[bug->write] == fill_64;
+    const char *report = is_long                      ? "hakmem: fatal: "
+                         : bug->write < WRITES_BEHIND ? "hakmem: fatal: overflow: "
+                                                      : "hakmem: fatal: underflow: ";
+    bool left_memory = WIFSIGNALED(child.status) && WTERMSIG(child.status) == SIGSEGV && is_long;
     if (!left_memory && (!WIFSIGNALED(child.status) || strstr(child.text, report) == NULL)) {
         fprintf(stderr, "make %u, write %u, %s: not reported, wait status %#x\n",
                 (unsigned)bug->make, (unsigned)bug->write, bug->resizes ? "realloc" : "free",
