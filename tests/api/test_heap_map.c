@@ -230,7 +230,7 @@ TEST(beside_threads_and_forks)
     }
     for (size_t i = 0; i < (SUPPORT_SLOW ? 10 : 40); i++) {
         struct map map = map_read(i % 2 == 0);
-        if (i % 5 == 0) {
+        if (i % 20 == 0) {
             map_check(&map);
         }
         map_free(&map);
