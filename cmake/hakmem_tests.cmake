@@ -221,14 +221,6 @@ if(CMAKE_CROSSCOMPILING) # for the program alone
     set(preload_launcher ${launcher} -E ${preload})
     set(preload "")
 endif()
-# The soak on the program's own malloc, which LD_PRELOAD may make any allocator's; here it is hakmem's.
-if(HAKMEM_CHECKS)
-    hakmem_add_test_program(soak_libc soak "${tests_directory}/soak/test_soak.c")
-    set_target_properties(soak_libc PROPERTIES OUTPUT_NAME soak_libc)
-    target_compile_definitions(soak_libc PRIVATE SOAK_LIBC hak_malloc=malloc hak_free=free hak_realloc=realloc)
-    hakmem_register(libc soak "args=--seconds;args=1;args=--drift;args=1000000;no-qemu" "${preload}"
-        $<TARGET_FILE:soak_libc>)
-endif()
 # What another compiler may answer otherwise: names, the order in which the loader and constructors come, thread-local
 # variables, stacks.
 set(asked_again names cxx cxx_heaps own_new own_malloc before_main tls_destructors ifunc dlopen deepbind
@@ -320,7 +312,7 @@ if(NOT CMAKE_CROSSCOMPILING)
         set(words args=2000)
     endif()
     hakmem_register(corruption secure "${words}" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>" $<TARGET_FILE:secure_corruption>)
-    foreach(name overflow_sizes empty_blocks questions at_exit heaps chances large_blocks huge_pages)
+    foreach(name overflow_sizes questions at_exit heaps chances large_blocks huge_pages)
         add_executable(secure_${name} "${tests_directory}/secure/${name}.c")
         set_target_properties(secure_${name} PROPERTIES
             OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/secure")

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_aligned.c: the six aligned allocators: every alignment to 1 GiB, bad ones, huge sizes, free,
- * realloc. */
+/* test_aligned.c: the six aligned allocators: every alignment to 1 GiB, bad ones, huge sizes. */
 #include "../support.h"
 
 #define ALIGNMENT_MAX GIB
@@ -56,38 +55,19 @@ TEST(all_alignments)
             for (size_t i = 0; i < COUNT_OF(sizes); i++) {
                 void *blocks[BLOCKS];
                 size_t size = sizes[i] > 8 * MIB && sizes[i] != alignment ? 9 : sizes[i];
-                size_t filled = size > 8 * MIB ? 4096 : size;
                 for (unsigned j = 0; j < BLOCKS; j++) {
                     errno = ERRNO_UNTOUCHED;
                     blocks[j] = allocators[way](alignment, size);
                     block_check(blocks[j], alignment, size);
                     assert_int_equal(errno, ERRNO_UNTOUCHED);
+                    size_t filled = size > 8 * MIB ? 4096 : hak_usable_size(blocks[j]);
                     pattern_fill(blocks[j], filled, j);
                 }
                 for (unsigned j = 0; j < BLOCKS; j++) {
+                    size_t filled = size > 8 * MIB ? 4096 : hak_usable_size(blocks[j]);
                     assert_int_equal(pattern_mismatch(blocks[j], filled, j), SIZE_MAX);
                     hak_free(blocks[j]);
                 }
-            }
-        }
-    }
-}
-
-TEST(usable_bytes_are_writable)
-{
-    enum { BLOCKS = 5 };
-    for (size_t alignment = 16; alignment <= 4 * MIB; alignment *= SUPPORT_SLOW ? 8 : 2) {
-        for (size_t size = 1; size <= 4 * MIB; size = size * 3 + 1) {
-            void *blocks[BLOCKS];
-            for (unsigned j = 0; j < BLOCKS; j++) {
-                blocks[j] = hak_memalign(alignment, size);
-                block_check(blocks[j], alignment, size);
-                pattern_fill(blocks[j], hak_usable_size(blocks[j]), j);
-            }
-            for (unsigned j = 0; j < BLOCKS; j++) {
-                assert_int_equal(pattern_mismatch(blocks[j], hak_usable_size(blocks[j]), j),
-                                 SIZE_MAX);
-                hak_free(blocks[j]);
             }
         }
     }
@@ -232,33 +212,6 @@ TEST(valloc_and_pvalloc)
         hak_free(block);
         hak_free(whole);
     }
-}
-
-TEST(realloc_of_aligned_blocks)
-{
-    for (size_t alignment = 16; alignment <= 16 * MIB; alignment *= 4) {
-        for (size_t from = 1; from < COUNT_OF(tier_sizes); from += 2) {
-            for (size_t to = 1; to < COUNT_OF(tier_sizes); to += 2) {
-                size_t old_size = tier_sizes[from];
-                size_t new_size = tier_sizes[to];
-                if (old_size > 4 * MIB || new_size > 4 * MIB) {
-                    continue;
-                }
-                void *block = hak_memalign(alignment, old_size);
-                block_check(block, alignment, old_size);
-                pattern_fill(block, old_size, from);
-                block = hak_realloc(block, new_size);
-                block_check(block, 16, new_size);
-                size_t kept = old_size < new_size ? old_size : new_size;
-                assert_int_equal(pattern_mismatch(block, kept & ~(size_t)7, from), SIZE_MAX);
-                pattern_fill(block, hak_usable_size(block), to);
-                hak_free(block);
-            }
-        }
-    }
-    void *block = hak_memalign(4096, 100);
-    assert_non_null(block);
-    assert_null(hide(hak_realloc(block, 0)));
 }
 
 TESTS(NULL)

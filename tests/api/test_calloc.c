@@ -129,26 +129,6 @@ TEST(zero_after_sparse_use)
     }
 }
 
-TEST(untouched_gibibyte_is_free)
-{
-    SKIP_IF(SUPPORT_SANITIZED);
-    size_t before = rss_bytes();
-    for (unsigned i = 0; i < 50; i++) {
-        char *block = hide(hak_calloc(1, GIB));
-        assert_non_null(block);
-        REQUIRE_SIZE(rss_bytes(), <=, before + 16 * MIB);
-        assert_int_equal(block[0] + block[GIB / 2] + block[GIB - 1], 0);
-        block[GIB / 3 + i * 8192] = 1; /* dirt that must be gone the next time */
-        hak_free(block);
-    }
-    char *block = hide(hak_calloc(GIB / 8, 8));
-    assert_non_null(block);
-    for (unsigned i = 0; i < 50; i++) {
-        assert_int_equal(block[GIB / 3 + i * 8192], 0);
-    }
-    hak_free(block);
-}
-
 int main(void)
 {
     support_small_pages();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* test_generated_code.c: stacks through code without unwind tables. With a frame pointer its
  * callers are in the profile. With any other value in that register nothing crashes. On the first
- * thread, on another, on stacks of makecontext, and in a handler on an alternate signal stack.
+ * thread, on another, and on stacks of makecontext.
  *
  * ctest: no-tsan
  */
@@ -9,15 +9,14 @@
 
 #include <hakmem/profile.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 
 /* The generated functions: `callee` gets `argument`. The third one puts `argument` in the register
- * of the frame pointer first. The fourth one stops with a signal instead of a call. */
+ * of the frame pointer first. */
 typedef void generated_callee(uintptr_t argument);
 typedef void generated_function(generated_callee *callee, uintptr_t argument);
-enum { WITH_FRAME_POINTER, WITHOUT, WITH_VALUE, WITH_SIGNAL, FUNCTIONS_COUNT };
+enum { WITH_FRAME_POINTER, WITHOUT, WITH_VALUE, FUNCTIONS_COUNT };
 enum { FUNCTION_SIZE = 32 }; /* bytes */
 
 #if defined(__x86_64__)
@@ -29,8 +28,6 @@ static const unsigned char machine_code[FUNCTIONS_COUNT][FUNCTION_SIZE] = {
      0xc3},
     /* push rbp; mov rbp, rsi; mov rax, rdi; mov rdi, rsi; call rax; pop rbp; ret */
     {0x55, 0x48, 0x89, 0xf5, 0x48, 0x89, 0xf8, 0x48, 0x89, 0xf7, 0xff, 0xd0, 0x5d, 0xc3},
-    /* push rbp; mov rbp, rsp; int3; pop rbp; ret */
-    {0x55, 0x48, 0x89, 0xe5, 0xcc, 0x5d, 0xc3},
 };
 #else
 static const uint32_t machine_code[FUNCTIONS_COUNT][FUNCTION_SIZE / 4] = {
@@ -41,8 +38,6 @@ static const uint32_t machine_code[FUNCTIONS_COUNT][FUNCTION_SIZE / 4] = {
     {0xa9bf7bfd, 0xaa0003e9, 0xaa0103e0, 0xd63f0120, 0xa8c17bfd, 0xd65f03c0},
     /* the same with mov x29, x1 */
     {0xa9bf7bfd, 0xaa0103fd, 0xaa0003e9, 0xaa0103e0, 0xd63f0120, 0xa8c17bfd, 0xd65f03c0},
-    /* stp x29, x30, [sp, #-16]!; mov x29, sp; brk #0; ldp x29, x30, [sp], #16; ret */
-    {0xa9bf7bfd, 0x910003fd, 0xd4200000, 0xa8c17bfd, 0xd65f03c0},
 };
 #endif
 
@@ -306,66 +301,6 @@ TEST(makecontext)
 {
     check_other_stack(1300);
     run_in_thread(check_other_stack);
-}
-
-/* --- signals --- */
-
-static _Thread_local uintptr_t trapped_caller;
-
-static void handle_trap(int signal, siginfo_t *information, void *context)
-{
-#if defined(__aarch64__)
-    ((ucontext_t *)context)->uc_mcontext.pc += 4; /* behind brk */
-#endif
-#if defined(__aarch64__)
-    const uintptr_t *record = (const uintptr_t *)((ucontext_t *)context)->uc_mcontext.regs[29];
-#else
-    const uintptr_t *record =
-        (const uintptr_t *)((ucontext_t *)context)->uc_mcontext.gregs[REG_RBP];
-#endif
-    trapped_caller = record[1];
-    on_other_stack(); /* generated code on the alternate stack */
-    hak_free(allocate());
-}
-
-/* Returns the address to which the generated code returned. */
-static uintptr_t trap(void)
-{
-    call(WITH_SIGNAL, NULL, 0);
-    return trapped_caller;
-}
-
-/* The handler's last allocation has the interrupted generated code in its stack. */
-static void check_signal(size_t size)
-{
-    enum { STACK_SIZE = 256 << 10 };
-    struct sigaction action = {.sa_flags = SA_ONSTACK | SA_SIGINFO}, before;
-    stack_t alternate = {
-        .ss_sp = mmap(NULL, STACK_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
-        .ss_size = STACK_SIZE};
-    REQUIRE(alternate.ss_sp != MAP_FAILED);
-    block_size = size;
-    action.sa_sigaction = handle_trap;
-    REQUIRE(sigaltstack(&alternate, NULL) == 0);
-    REQUIRE(sigaction(SIGTRAP, &action, &before) == 0);
-    uint64_t samples = samples_with(1, 0);
-    uintptr_t caller = trap();
-    uint64_t of_caller = samples_with(1, caller);
-    REQUIRE_SIZE(samples_with(1, 0), >=, samples + 3); /* of the handler's generated code, too */
-    REQUIRE(trap() == caller);
-    if (getenv("TEST_EMULATOR") == NULL) { /* the unwinder does not know qemu's signal frames */
-        REQUIRE_SIZE(samples_with(1, caller), ==, of_caller + 1);
-    }
-    REQUIRE(sigaction(SIGTRAP, &before, NULL) == 0);
-    alternate.ss_flags = SS_DISABLE;
-    REQUIRE(sigaltstack(&alternate, NULL) == 0);
-    REQUIRE(munmap(alternate.ss_sp, STACK_SIZE) == 0);
-}
-
-TEST(signal)
-{
-    check_signal(1400);
-    run_in_thread(check_signal);
 }
 
 TESTS(make_code)

@@ -54,23 +54,6 @@ TEST(impossible_sizes_fail)
     hak_free(block);
 }
 
-TEST(errno_is_kept)
-{
-    for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
-        for (int repeat = 0; repeat < 3; repeat++) {
-            errno = ERRNO_UNTOUCHED;
-            void *block = hak_malloc(tier_sizes[i]);
-            assert_non_null(block);
-            assert_int_equal(errno, ERRNO_UNTOUCHED);
-            hak_free(block);
-            assert_int_equal(errno, ERRNO_UNTOUCHED);
-        }
-    }
-    hak_free(NULL);
-    assert_int_equal(errno, ERRNO_UNTOUCHED);
-    errno = 0;
-}
-
 /* A window of live blocks: each lives while later ones are made and filled, then its contents are
  * checked. */
 enum { WINDOW = 48 };
@@ -124,27 +107,6 @@ TEST(every_size_to_70000)
         window_allocate(&window, size);
     }
     window_drain(&window);
-}
-
-TEST(sizes_around_powers_of_two)
-{
-    static const size_t distances[] = {0, 1, 8, 16, 17, 4095, 4096, 4097, 65536};
-    for (unsigned bits = 4; bits <= 26; bits++) {
-        struct window window = {{NULL}, {0}, 0};
-        size_t power = (size_t)1 << bits;
-        for (size_t i = 0; i < COUNT_OF(distances); i++) {
-            if (distances[i] > power ||
-                (bits > 22 && distances[i] != 0 && distances[i] % 4096 > 1)) {
-                continue; /* above 4 MiB only the OS page matters, and filling takes long */
-            }
-            window_allocate(&window, power - distances[i]);
-            window_allocate(&window, power + distances[i]);
-            if (bits > 22) {
-                window_drain(&window);
-            }
-        }
-        window_drain(&window);
-    }
 }
 
 TESTS(NULL)

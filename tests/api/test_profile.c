@@ -5,6 +5,7 @@
 #include "../collect.h"
 
 #include <hakmem/profile.h>
+#include <hakmem/site.h>
 #include <pthread.h>
 
 static struct collected taken;
@@ -68,23 +69,8 @@ TEST(write)
     assert_int_equal(sum_of(profile_now(), "period"), 0);
     assert_true((double)sum_of(profile_now(), "allocated_bytes") >
                 COUNT * SIZE * 0.8); /* it keeps sums */
-}
-
-static __attribute__((noinline)) void *allocate_here(void)
-{
-    return hide(hak_malloc(100000));
-}
-
-TEST(default_period)
-{
-    start(0);
+    assert_in_range(hak_profile_start(0), 0, ENOSYS);
     assert_int_equal(sum_of(profile_now(), "period"), HAK_PROFILE_PERIOD);
-    void *blocks[100];
-    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
-        blocks[i] = allocate_here();
-        assert_non_null(blocks[i]);
-    }
-    FREE_ALL(blocks, COUNT_OF(blocks));
     hak_profile_stop();
 }
 
@@ -97,6 +83,9 @@ static void *allocate_much(void *argument)
     uint64_t random = (uint64_t)(uintptr_t)argument + 1;
     void *blocks[64] = {NULL};
     while (!__atomic_load_n(&shared_stop, __ATOMIC_RELAXED)) {
+        char name[32];
+        snprintf(name, sizeof name, "busy.%u", (unsigned)(random % 50));
+        uintptr_t before = hak_site_enter(hak_site_register(name));
         size_t i = random_next(&random) % COUNT_OF(blocks);
         if (random_next(&random) % 4 == 0) {
             void *resized = hak_realloc(blocks[i], random_size(&random, 20) + 1);
@@ -105,6 +94,7 @@ static void *allocate_much(void *argument)
             hak_free(blocks[i]);
             blocks[i] = hak_malloc(random_size(&random, 22));
         }
+        hak_site_leave(before);
     }
     FREE_ALL(blocks, COUNT_OF(blocks));
     return NULL;
@@ -140,12 +130,15 @@ static void fork_and_profile(void *argument)
                 blocks[j] = hak_malloc(j * 1000);
             }
             REQUIRE(strlen(profile_now()) > 100);
+            REQUIRE(hak_site_register("busy.child") != 0);
+            REQUIRE(strlen(collect_report(&taken, HAK_REPORT_JSON)) > 100);
             FREE_ALL(blocks, COUNT_OF(blocks));
             _exit(0);
         }
         int status;
         REQUIRE(waitpid(child, &status, 0) == child && status == 0);
         REQUIRE(strlen(profile_now()) > 100);
+        REQUIRE(strlen(collect_report(&taken, HAK_REPORT_PROMETHEUS)) > 100);
     }
     __atomic_store_n(&shared_stop, 1, __ATOMIC_RELAXED);
     for (size_t i = 0; i < COUNT_OF(threads); i++) {

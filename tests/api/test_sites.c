@@ -79,24 +79,6 @@ static void notice_start(struct collected *view, const char *name)
     } while (record_named(collect_report(view, HAK_REPORT_JSON), name) == NULL);
 }
 
-static void before_any_sample(void *argument)
-{
-    const char *text = report_now(HAK_REPORT_JSON);
-    REQUIRE(strstr(text, "\"sites\": []") != NULL);
-    uintptr_t id = hak_site_register("early");
-    hak_free(hak_alloc_at(100, id));
-    REQUIRE(strstr(report_now(HAK_REPORT_JSON), "\"sites\": []") != NULL);
-    REQUIRE(strstr(report_now(HAK_REPORT_SUMMARY), "largest sites") == NULL);
-    REQUIRE(strstr(report_now(HAK_REPORT_PROMETHEUS), "{site=\"early\"} 0\n") != NULL);
-}
-
-TEST(before_any_sample)
-{
-    struct child_end end;
-    child_fork(before_any_sample, NULL, &end);
-    REQUIRE_EXIT(&end, "");
-}
-
 /* --- names --- */
 
 TEST(names)
@@ -136,31 +118,6 @@ TEST(scopes_nest)
     }
     assert_int_equal(hak_site_enter(0), 11);
     assert_int_equal(hak_site_enter(0), 0);
-}
-
-static uintptr_t site_of_macro(void)
-{
-    return HAK_SITE("names.macro");
-}
-
-static void *register_macro(void *argument)
-{
-    uintptr_t *id = argument;
-    *id = site_of_macro();
-    return NULL;
-}
-
-TEST(macro_in_threads)
-{
-    uintptr_t ids[8];
-    pthread_t threads[COUNT_OF(ids)];
-    for (size_t i = 0; i < COUNT_OF(ids); i++) {
-        REQUIRE(pthread_create(&threads[i], NULL, register_macro, &ids[i]) == 0);
-    }
-    for (size_t i = 0; i < COUNT_OF(ids); i++) {
-        REQUIRE(pthread_join(threads[i], NULL) == 0);
-        assert_int_equal(ids[i], hak_site_register("names.macro"));
-    }
 }
 
 /* --- sums --- */
@@ -388,29 +345,6 @@ TEST(views)
     assert_null(strstr(report_now(HAK_REPORT_SUMMARY), "views.large"));
 }
 
-/* The list shows the 100 largest, in order. */
-TEST(order)
-{
-    enum { COUNT = 120 };
-    void *blocks[COUNT];
-    for (size_t i = 0; i < COUNT; i++) {
-        blocks[i] = hak_alloc_at((i + 1) * MIB, 0x70000 + i * 7 % COUNT);
-        assert_non_null(blocks[i]);
-    }
-    const char *list = strstr(report_now(HAK_REPORT_JSON), "\"sites\": [");
-    uint64_t last = UINT64_MAX;
-    size_t count = 0;
-    for (const char *at = list; (at = strstr(at, "\"live_bytes\": ")) != NULL; count++) {
-        at += 14;
-        uint64_t bytes = strtoull(at, NULL, 10);
-        assert_true(bytes <= last);
-        last = bytes;
-    }
-    assert_int_equal(count, 100);
-    assert_int_equal(last, (COUNT - 99) * MIB);
-    FREE_ALL(blocks, COUNT);
-}
-
 /* --- processes --- */
 
 static void go_on_in_child(void *argument)
@@ -433,55 +367,6 @@ TEST(fork)
     REQUIRE_EXIT(&end, "");
     assert_int_equal(figure("forks", "live_bytes"), 500);
     hak_free(block);
-}
-
-static int shared_stop;
-
-static void *name_and_allocate(void *argument)
-{
-    char name[32];
-    for (size_t i = (size_t)(uintptr_t)argument; !__atomic_load_n(&shared_stop, __ATOMIC_RELAXED);
-         i++) {
-        snprintf(name, sizeof name, "busy.%zu", i % 50);
-        uintptr_t before = hak_site_enter(hak_site_register(name));
-        void *block = hak_malloc(i % 3000 + 1);
-        REQUIRE(block != NULL);
-        hak_free(block);
-        hak_site_leave(before);
-    }
-    return NULL;
-}
-
-static void fork_beside(void *argument)
-{
-    pthread_t threads[4];
-    for (size_t i = 0; i < COUNT_OF(threads); i++) {
-        REQUIRE(pthread_create(&threads[i], NULL, name_and_allocate, (void *)(i * 13)) == 0);
-    }
-    for (size_t i = 0; i < (SUPPORT_SLOW ? 10 : 50); i++) {
-        pid_t child = fork();
-        REQUIRE(child >= 0);
-        if (child == 0) {
-            REQUIRE(hak_site_register("busy.child") != 0);
-            hak_free(HAK_MALLOC_AT("busy.child", 1000));
-            REQUIRE(strlen(report_now(HAK_REPORT_JSON)) > 100);
-            _exit(0);
-        }
-        int status;
-        REQUIRE(waitpid(child, &status, 0) == child && status == 0);
-        REQUIRE(strlen(report_now(HAK_REPORT_PROMETHEUS)) > 100);
-    }
-    __atomic_store_n(&shared_stop, 1, __ATOMIC_RELAXED);
-    for (size_t i = 0; i < COUNT_OF(threads); i++) {
-        REQUIRE(pthread_join(threads[i], NULL) == 0);
-    }
-}
-
-TEST(forks_beside_threads)
-{
-    struct child_end end;
-    child_fork(fork_beside, NULL, &end);
-    REQUIRE_EXIT(&end, "");
 }
 
 /* --- bounds --- */

@@ -1,36 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* test_stats.c: hak_stats_get is exact for heaps at rest; versions of the struct and peaks.
- * test_report.c tests the reports. */
+/* test_stats.c: versions of the struct, counters that only grow, peaks. test_report.c tests the
+ * reports, model/test_statistics.c that the figures are exact. */
 #include "../support.h"
 
 #include <pthread.h>
 #include <sys/auxv.h>
 #include <time.h>
 #include <unistd.h>
-
-TEST(one_block_at_a_time)
-{
-    struct hak_stats start = stats_now();
-    for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
-        void *block = hak_malloc(tier_sizes[i]);
-        assert_non_null(block);
-        struct hak_stats with = stats_now();
-        assert_int_equal(with.objects_in_use_count - start.objects_in_use_count, 1);
-        assert_int_equal(with.bytes_in_use - start.bytes_in_use, hak_usable_size(block));
-        assert_true(with.bytes_mapped >= with.bytes_in_use);
-        assert_true(with.heaps_count >= 1 && with.heaps_parked_count < with.heaps_count);
-        assert_true(with.threads_count >= 1);
-        block = hak_realloc(block, tier_sizes[i] * 2 + 1);
-        assert_non_null(block);
-        with = stats_now();
-        assert_int_equal(with.objects_in_use_count - start.objects_in_use_count, 1);
-        assert_int_equal(with.bytes_in_use - start.bytes_in_use, hak_usable_size(block));
-        hak_free(block);
-        require_same_use(start, stats_now());
-    }
-}
-
-enum { THREAD_BLOCKS = 2000 };
 
 /* A struct of an older version, which was shorter, is filled as far as it goes. */
 TEST(older_structs)

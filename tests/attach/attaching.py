@@ -31,7 +31,6 @@ HANG = 300  # seconds after which a process hangs
 # Of a tool that finds no good moment, or waits for another one: a busy machine's fault. Another try may do.
 AGAIN = "no thread that could be used|another tool is attaching"
 TRIES = 40
-stops_us = []
 skips = []
 
 
@@ -86,11 +85,9 @@ def maps(pid):
 
 
 def run_tool(pid, tid=None):
-    """What the tool says: its status and its last line. Notes how long it stopped a thread."""
+    """What the tool says: its status and its last line."""
     words = [TOOL, "--verbose", *(["--thread", str(tid)] if tid else []), str(pid)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=HANG)
-    if found := re.search(r"longest (\d+) us", done.stdout):
-        stops_us.append(int(found[1]))
     return done.returncode, (done.stderr.strip().splitlines() or [""])[-1]
 
 
@@ -174,8 +171,5 @@ def run_cases(cases):
     cases = {name.removeprefix("case_"): function for name, function in cases.items() if name.startswith("case_")}
     for name in sys.argv[2:] or cases:
         cases[name]()
-    if stops_us:
-        stops_us.sort()
-        print(f"stops of a thread: {len(stops_us)}, median {stops_us[len(stops_us) // 2]} us, longest {stops_us[-1]} us")
     if skips:
         sys.exit(SKIPPED)

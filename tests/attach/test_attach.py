@@ -161,33 +161,6 @@ def case_at_once():  # ctest: lock=threads
     print("at once: eight tools, one observer")
 
 
-def case_redis():
-    if not shutil.which("redis-server") or not shutil.which("redis-benchmark"):
-        skipped("redis", "it is not installed")
-        return
-    path = BUILD / "tests/attach/redis.sock"
-    turns = max(1, ROUNDS // 20)
-    for _ in range(turns):
-        path.unlink(missing_ok=True)  # of a server that was killed
-        server = start(["redis-server", "--port", "0", "--unixsocket", str(path), "--save", "", "--appendonly", "no"])
-        while not path.exists():
-            require(server.poll() is None, "redis has ended")
-            time.sleep(0.01)
-        load = subprocess.Popen(["redis-benchmark", "-s", str(path), "-q", "-n", "60000", "-c", "20", "-t",
-                                 "set,get,lpush"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        time.sleep(0.1)
-        status, said = insist(lambda: run_tool(server.pid))
-        require(status == 0, f"redis: {said}")
-        while load.poll() is None:
-            look_at(server.pid)
-        out = load.communicate()[0]
-        require(load.returncode == 0 and "rror" not in out, f"redis: {out}")
-        server.terminate()
-        server.communicate(timeout=HANG)
-        require(server.returncode == 0, f"redis ended with {server.returncode}")
-    print(f"redis: {turns} servers under load attached")
-
-
 def case_python():
     code = """
 import sys, json, threading

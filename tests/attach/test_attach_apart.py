@@ -3,24 +3,21 @@
 """Attaches to processes in containers, behind filters, and to those that nobody can attach to."""
 # ctest: own-shm once
 import atexit
-import errno
 import json
 import os
 import random
 import re
-import shutil
 import signal
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 from attaching import (
     BUILD, HANG, ROOT, ROUNDS, TARGET, TOOL, connect_surely, insist, is_asleep, is_loaded, maps, others_reach, processes,
     require, run_cases, run_tool, served, skipped, start, wait_until_asleep)
-from hakmem.look.observer import HEAD, MAGIC, VERSION, NotObserved, Observer, file_name, inside, observed
+from hakmem.look.observer import HEAD, MAGIC, VERSION, NotObserved, Observer, file_name, observed
 
 
 def start_apart(flags, command, wrapper=("sh", "-c", 'exec "$@"', "sh")):
@@ -138,23 +135,6 @@ def case_stale_files():
     require(other.exists() and process.pid not in [p.pid for p in processes_seen], "stale: another container's file is gone")
     other.unlink()
     print("stale files: removed if they are the process's")
-
-
-def case_paths_inside():
-    """Symbolic links of a container count from its root directory."""
-    root = Path(tempfile.mkdtemp())
-    (root / "dev").mkdir()
-    (root / "run/shm").mkdir(parents=True)
-    (root / "dev/shm").symlink_to("/link")
-    (root / "link").symlink_to("../../run/./shm")
-    require(inside(str(root), "dev/shm") == f"{root}/run/shm", inside(str(root), "dev/shm"))
-    (root / "run/loop").symlink_to("loop")
-    try:
-        require(not inside(str(root), "run/loop"), "inside: a loop has an end")
-    except OSError as error:
-        require(error.errno == errno.ELOOP, str(error))
-    shutil.rmtree(root)
-    print("paths inside: links count from the root")
 
 
 CLONES = {"x86_64": ["56", "435"], "aarch64": ["220", "435"]}.get(os.uname().machine)

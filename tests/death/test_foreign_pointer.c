@@ -133,16 +133,6 @@ TEST(debug_profile_aborts)
     REQUIRE_ABORT(&end, "^hakmem: fatal: .*foreign pointer.*0x[0-9a-f]+");
 }
 
-TEST(other_profiles_go_on)
-{
-    static char profiles[][8] = {"default", "fast", "small"};
-    for (size_t i = 0; i < COUNT_OF(profiles); i++) {
-        struct child_end end;
-        child_exec("foreign", choose_profile, profiles[i], &end);
-        REQUIRE_EXIT(&end, "^hakmem: .*foreign pointer.*0x[0-9a-f]+");
-    }
-}
-
 int main(int count, char **arguments)
 {
     const struct child_case cases[] = {{"foreign", free_foreign, &mapped}};

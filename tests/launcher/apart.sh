@@ -110,10 +110,6 @@ refused() {
     cmp -s "$1" before || fail "$1 has changed"
     expect 126 "" "is no state file of the learner, or it is damaged" "$launcher" learn show "$1"
 }
-sed 's/^apart sessions/apart sessionz/' state >damaged
-refused damaged
-change_state state empty 's/^apart sessions/apart /'
-refused empty
 change_state state escape $'s/^apart sessions/apart \033[31m/'
 refused escape
 change_state state long "s/^apart sessions/apart $(printf 'x%.0s' {1..64})/"

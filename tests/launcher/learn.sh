@@ -16,6 +16,9 @@ static void *blocks[2][BATCH];
 int main(int argc, char **argv)
 {
     long rounds = argc > 1 ? atol(argv[1]) : -1;
+    if (argc > 2 && fork() != 0) {
+        pause();
+    }
     for (long round = 0; round != rounds; round++) {
         void **batch = blocks[round % 2];
         for (int i = 0; i < BATCH; i++) {
@@ -52,6 +55,12 @@ learn_until() {
     grep -q "$2" "$1" || fail "no line '$2' in the state: $(cat "$1" errors.learn)"
 }
 
+# A forked child learns for itself, beside what follows; without a %p in the name there is no file.
+HAKMEM_LEARN=forked.state.%p LD_PRELOAD=$library setsid ./steady -1 fork &
+parent=$!
+HAKMEM_LEARN=forked.state LD_PRELOAD=$library setsid ./steady -1 fork &
+other=$!
+
 # --- what is learned stays, whatever ends the process ---
 
 learn_until state '^decision '
@@ -73,24 +82,7 @@ try "$launcher" learn show planted
 
 # --- a forked child learns for itself, and leaves its parent's file alone ---
 
-cat >forker.c <<'END'
-#include <unistd.h>
-int main(int argc, char **argv)
-{
-    if (fork() != 0) {
-        pause();
-    }
-    return execute(argc, argv);
-}
-END
-{ sed 's/^int main(/static int execute(/; s/^    }$/    }\n    return 0;/' steady.c; cat forker.c; } >forked.c
-cc -O1 -fno-builtin forked.c -o forked || fail "forked.c does not compile"
-
-# Parent and child twice, until the child has a file, for twelve minutes at most; without a %p in the name there is none.
-HAKMEM_LEARN=forked.state.%p LD_PRELOAD=$library setsid ./forked &
-parent=$!
-HAKMEM_LEARN=forked.state LD_PRELOAD=$library setsid ./forked &
-other=$!
+# Until the child has a file, for twelve minutes at most.
 for ((i = 0; i < 7200; i++)); do
     compgen -G "forked.state.*" >/dev/null && break
     sleep 0.1

@@ -82,48 +82,6 @@ fn main() {
 }
 END
 
-cat >plugin.c <<'END'
-#include <stdlib.h>
-void *volatile plugin_kept;
-void plant(void)
-{
-    plugin_kept = malloc(77777); /* PLANT */
-    plugin_kept = NULL;
-}
-END
-sed 's/77777/55555/; s/plugin_kept/other_kept/; s/void plant/static int before;\n&/' plugin.c >other.c
-cat >opener.c <<'END'
-#include <dlfcn.h>
-#include <stddef.h>
-static int run(const char *name)
-{
-    void *library = dlopen(name, RTLD_NOW);
-    void (*plant)(void) = library == NULL ? 0 : (void (*)(void))dlsym(library, "plant");
-    if (plant == 0) {
-        return 1;
-    }
-    plant();
-    return dlclose(library);
-}
-int main(void)
-{
-    return run("./first.so") + run("./second.so");
-}
-END
-
-cat >script.py <<'END'
-kept = []
-
-
-def plant():
-    kept.append(bytearray(77776))
-
-
-plant()
-import os
-os._exit(0)
-END
-
 # site PROGRAM...: the function and FILE:LINE of the site of the planted allocation; of a child's if the program forks.
 site() {
     try "$launcher" profile --period 1 --allocated --sites 9999 -- "$@"
@@ -155,9 +113,6 @@ build cc -O2 -gsplit-dwarf -g c.c -o c_split
 check 'C, split DWARF' c.c ./c_split
 build cc -O2 -g -gz c.c -o c_packed
 check 'C, compressed DWARF' c.c ./c_packed
-objcopy --only-keep-debug c_o2 stripped.debug && cp c_o2 stripped && strip stripped &&
-    objcopy --add-gnu-debuglink=stripped.debug stripped || fail "no stripped program"
-check 'C, stripped with a debug file' c.c ./stripped
 check 'C, in the child of a fork' c.c ./c_o2 fork
 build c++ -O2 -g cxx.cc -o cxx
 check 'C++, template and new' cxx.cc ./cxx
@@ -169,18 +124,5 @@ if command -v clang >/dev/null; then
 fi
 if command -v rustc >/dev/null && rustc -O -g rust.rs -o rust 2>/dev/null; then
     check 'Rust -O' rust.rs ./rust
-fi
-# The second library comes to the place of the first one, which is closed.
-build cc -O2 -g -fPIC -shared plugin.c -o first.so
-build cc -O2 -g -fPIC -shared other.c -o second.so
-build cc -O2 -g opener.c -o opener
-check 'a library that was closed' plugin.c ./opener
-
-# The function of a script.
-python=$(python3.13 -c 'import sys; print(sys.executable)' 2>/dev/null || python3.12 -c 'import sys; print(sys.executable)' 2>/dev/null)
-if [[ -n $python ]]; then
-    found=$(site "$python" -X perf script.py)
-    [[ $found =~ ^py::plant:.*script\.py ]] || fail "Python: '$found' instead of plant of script.py"
-    echo "Python: $found"
 fi
 finish

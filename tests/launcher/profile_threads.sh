@@ -5,11 +5,6 @@
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"
 cd -- "$scratch" || exit 1
 
-# has TEXT WORDS: a regular expression over the output.
-has() {
-    [[ $1 =~ $2 ]] || fail "no '$2' in: $1"
-}
-
 cat >threads.c <<'END'
 #include <pthread.h>
 #include <stdlib.h>

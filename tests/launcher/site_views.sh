@@ -46,11 +46,6 @@ next() {
     read -r -t 300 line <&"${service[0]}" && [[ $line == ready ]] || fail "the service says '$line'"
 }
 
-# has WORDS TEXT: a regular expression over the text.
-has() {
-    [[ $2 =~ $1 ]] || fail "no '$1' in: ${2:0:4000}"
-}
-
 coproc service { HAKMEM_OBSERVE=1 HAKMEM_PROFILE_FILE=$scratch/profile exec ./service; }
 pid=$service_PID
 next
@@ -60,14 +55,14 @@ next
 for command in "stat $pid" "top --once $pid"; do
     try "$launcher" $command
     ((status == 0)) || fail "$command: $errors"
-    has 'sites, by in use, estimated from [0-9.k]+ samples' "$output"
-    has '1015\.6 KiB +[0-9]+ % +2\.0k +15\.6 KiB +1015\.6 KiB .*take_buffers\(int\) \(service\.cc:9\)' "$output"
-    has '1015\.6 KiB +[0-9]+ % +2\.0k +15\.6 KiB +1015\.6 KiB .*  parser\.nodes' "$output"
+    has "$output" 'sites, by in use, estimated from [0-9.k]+ samples'
+    has "$output" '1015\.6 KiB +[0-9]+ % +2\.0k +15\.6 KiB +1015\.6 KiB .*take_buffers\(int\) \(service\.cc:9\)'
+    has "$output" '1015\.6 KiB +[0-9]+ % +2\.0k +15\.6 KiB +1015\.6 KiB .*  parser\.nodes'
 done
 
 "$launcher" heap "$pid" -o before.html >/dev/null || fail "heap"
-has '<td[^>]*>parser\.nodes</td><td[^>]*>1016 KiB</td>' "$(<before.html)"
-has 'take_buffers\(int\)<small>service\.cc:9</small></td><td[^>]*>1016 KiB</td>' "$(<before.html)"
+has "$(<before.html)" '<td[^>]*>parser\.nodes</td><td[^>]*>1016 KiB</td>'
+has "$(<before.html)" 'take_buffers\(int\)<small>service\.cc:9</small></td><td[^>]*>1016 KiB</td>'
 python3 - "$TEST_ROOT/python" "$pid" map.json <<'END'
 import sys
 sys.dont_write_bytecode = True
@@ -82,8 +77,8 @@ echo >&"${service[1]}"
 next
 "$launcher" heap map.json --compare "$pid" -o after.html >/dev/null || fail "heap --compare"
 changes=$(sed -n 's/.*<table id="site_changes"//p' after.html)
-has 'take_buffers\(int\)<small>service\.cc:9</small></td><td[^>]*>2\.0 MiB</td><td[^>]*>\+1016 KiB</td>' "$changes"
-has '<td[^>]*>parser\.nodes</td><td[^>]*>1016 KiB</td><td[^>]*>–</td>' "$changes"
+has "$changes" 'take_buffers\(int\)<small>service\.cc:9</small></td><td[^>]*>2\.0 MiB</td><td[^>]*>\+1016 KiB</td>'
+has "$changes" '<td[^>]*>parser\.nodes</td><td[^>]*>1016 KiB</td><td[^>]*>–</td>'
 
 expect 0 "process $pid is no longer sampled" '^$' "$launcher" profile --stop "$pid"
 expect 0 "process $pid was not being sampled" '^$' "$launcher" profile --stop "$pid"
@@ -93,10 +88,10 @@ echo >&"${service[1]}"
 wait "$pid"
 try "$launcher" profile --stacks --folded folded --html page.html profile
 ((status == 0)) || fail "profile: $errors"
-has '1015\.6 KiB +[0-9.]+ % +2000 blocks  \[parser\.nodes\] take_buffers\(int\) \(.*service\.cc:9\)' "$output"
-has '2\.0 MiB +[0-9.]+ % +4000 blocks  take_buffers\(int\) \(.*service\.cc:9\)' "$output"
-has 'main;take_buffers\(int\);\[parser\.nodes\] 1040000' "$(<folded)"
-has 'data-name="\[parser\.nodes\]"' "$(<page.html)"
+has "$output" '1015\.6 KiB +[0-9.]+ % +2000 blocks  \[parser\.nodes\] take_buffers\(int\) \(.*service\.cc:9\)'
+has "$output" '2\.0 MiB +[0-9.]+ % +4000 blocks  take_buffers\(int\) \(.*service\.cc:9\)'
+has "$(<folded)" 'main;take_buffers\(int\);\[parser\.nodes\] 1040000'
+has "$(<page.html)" 'data-name="\[parser\.nodes\]"'
 
 PYTHONDONTWRITEBYTECODE=1 python3 "$TEST_ROOT/python/tests/look/test_sites.py" || fail "python/tests/look/test_sites.py"
 finish

@@ -56,6 +56,11 @@ build_quickly() {
         fail "cmake/hakmem_flags.cmake has no -O2, or no loop"
 }
 
+# has TEXT WORDS: a regular expression over the text.
+has() {
+    [[ $1 =~ $2 ]] || fail "no '$2' in: ${1:0:4000}"
+}
+
 finish() {
     ((failures == 0)) || { echo "$failures failures" >&2; exit 1; }
     exit 0

@@ -8,9 +8,6 @@
 
 /* Says what each operation did. */
 static bool option_trace;
-/* A bug to find: some callocs write into another block. */
-static bool option_plant;
-enum { PLANT_SLOT = 5, PLANT_FROM = 1000, PLANT_TO = 2000 };
 
 /* Slot SIZE_MAX: none of the lane's; `block` may be NULL. */
 static void lane_trace(const struct lane *lane, size_t slot, const struct block *block)
@@ -36,15 +33,6 @@ static void lane_do(struct lane *lane, struct block *block, const char *name,
     lane->doing = name;
     operation(lane, block);
     lane_trace(lane, own ? (size_t)(block - lane->blocks) : SIZE_MAX, block);
-}
-
-static void lane_plant(struct lane *lane, const struct block *block)
-{
-    struct block *victim = &lane->blocks[PLANT_SLOT];
-    if (option_plant && victim != block && victim->pointer != NULL && victim->written != 0 &&
-        block->size >= PLANT_FROM && block->size < PLANT_TO) {
-        victim->pointer[0] ^= 1;
-    }
 }
 
 static void lane_init(size_t number, size_t slots_count)
@@ -79,7 +67,6 @@ static void lane_step(struct lane *lane)
         }
     } else if (roll < 30) {
         lane_do(lane, block, "calloc", do_calloc);
-        lane_plant(lane, block);
     } else if (roll < 45) {
         lane_do(lane, block, "aligned", do_aligned);
     } else if (roll < 50) {

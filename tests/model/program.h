@@ -78,22 +78,6 @@ static void program_init(void)
     }
 }
 
-/* Where each operation of the last program begins, for whoever asks (shrink.h); the last is its
- * end. */
-struct program_map {
-    uint32_t operations_count;
-    uint32_t offsets[PROGRAM_BYTES_MAX + 1];
-};
-static struct program_map *program_map;
-
-static void program_note(uint64_t operation, size_t offset)
-{
-    if (program_map != NULL) {
-        program_map->operations_count = (uint32_t)operation;
-        program_map->offsets[operation] = (uint32_t)offset;
-    }
-}
-
 /* Runs one program of at most PROGRAM_BYTES_MAX; a difference ends the process. */
 static void program_run(const uint8_t *bytes, size_t size)
 {
@@ -108,7 +92,6 @@ static void program_run(const uint8_t *bytes, size_t size)
     }
     uint64_t operation = 0;
     for (; input.left != 0; operation++) {
-        program_note(operation, size - input.left);
         size_t choice = input_take(&input, 1) % 16;
         size_t number = choice < 10 ? 0 : choice % 2 + 1;
         lanes[number].shared_operation = operation;
@@ -123,7 +106,6 @@ static void program_run(const uint8_t *bytes, size_t size)
             lane_trace(&lanes[number], SIZE_MAX, NULL);
         }
     }
-    program_note(operation, size);
     for (size_t i = 1; i < PROGRAM_LANES; i++) {
         servant_end(&servants[i]);
     }

@@ -3,18 +3,45 @@
  *
  *   test_corpus [--seconds N] [--seed N] [--programs N] [--file FILE] [--write FILE]
  *
- * All are run by one process, as a fuzzer does. A program that fails in a process of its own as
- * well is shrunk, its operations are printed, and `--write` keeps its bytes; `--file` runs only
+ * All are run by one process, as a fuzzer does. A program that fails runs again in a process of its
+ * own, its operations are printed, and `--write` keeps its bytes; `--file` runs only
  * one such program, printing what it does. One thread moves at a time, so there are no races.
  *
  * ctest: no-tsan
  */
-#include "shrink.h"
+#include "program.h"
 
 #include <dirent.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <time.h>
 
-static struct program *current; /* shared with the process that runs programs */
+/* Shared with the process that runs programs. */
+struct program {
+    char origin[300]; /* a file's name or a seed, for messages */
+    uint32_t size;
+    uint8_t bytes[PROGRAM_BYTES_MAX];
+};
+
+/* Runs `program` in a process of its own: true when it fails, also by a signal or after minutes.
+ */
+static bool program_fails(const struct program *program)
+{
+    fflush(NULL);
+    pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        alarm(280);
+        program_init();
+        program_run(program->bytes, program->size);
+        _exit(0);
+    }
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    return status != 0;
+}
+
+static struct program *current;
 
 static const char *argument_text(int count, char **arguments, const char *name)
 {
@@ -96,21 +123,17 @@ static void program_write(const struct program *program, const char *path)
     close(file);
 }
 
+/* Runs the program once more, by itself, and prints what it does. */
 static void failure_explain(const char *write_to)
 {
-    static struct program program;
-    program = *current;
-    bool alone = program_fails(&program, true);
-    printf("model: the program of %s, %u bytes, fails%s\n", program.origin, program.size,
-           alone ? "" : ", but not by itself: what went before matters");
-    if (alone) {
-        size_t operations_count = program_shrink(&program);
-        printf("model: shrunk to %zu operations in %u bytes:\n", operations_count, program.size);
-        option_trace = true;
-        program_fails(&program, false);
+    printf("model: the program of %s, %u bytes, fails; by itself:\n", current->origin,
+           current->size);
+    option_trace = true;
+    if (!program_fails(current)) {
+        printf("model: it does not fail by itself: what went before matters\n");
     }
     if (write_to != NULL) {
-        program_write(&program, write_to);
+        program_write(current, write_to);
     }
 }
 
@@ -124,7 +147,7 @@ int main(int count, char **arguments)
     if (file != NULL) {
         option_trace = true;
         program_read(current, file);
-        return program_fails(current, false);
+        return program_fails(current);
     }
     printf("model: programs of seed %llu, level %d\n", (unsigned long long)option_seed, HAK_LEVEL);
     fflush(stdout);

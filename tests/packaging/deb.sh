@@ -7,6 +7,7 @@ for tool in dpkg-deb dpkg-shlibdeps file; do
     command -v "$tool" >/dev/null || skip "no $tool here (Debian: dpkg-dev, file)"
 done
 commands=$(block 'Debian packages' sh | grep -v '^apt ')
+export DPKG_DEB_COMPRESSOR_LEVEL=1 # quicker; what is in the packages is the same
 
 # build DIRECTORY UMASK
 build() {

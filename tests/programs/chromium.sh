@@ -61,8 +61,8 @@ run() {
 
 run reference load_plain || skip "chromium cannot load a page here: $(tail -1 "$work/said")"
 grep -q '<title>[0-9]* [0-9]*</title>' "$work/reference" || skip "chromium's page has no title: $(tail -1 "$work/said")"
-for run in 1 2 3; do
+for run in 1 2; do
     run actual load_on_hakmem || fail "run $run: exit status $?: $(tail -3 "$work/said")"
     alike "the page of run $run" "$work/reference" "$work/actual"
 done
-say "3 loads alike, $(wc -c <"$work/actual") bytes"
+say "2 loads alike, $(wc -c <"$work/actual") bytes"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Real programs under a filter of system calls (seccomp) that ends them at each call that they do not make with the C
 # library's malloc. What they call with that one is found by strace, and they run again on hakmem, ordinary and secure:
-# python, redis, nginx, some of the benchmark programs. sshd sets a filter by itself, for each connection.
+# python and some of the benchmark programs. sshd sets a filter by itself, for each connection.
 . "$(dirname "$0")/lib.sh"
 need strace gcc python3
 PATH=$PATH:/usr/sbin:/sbin
@@ -71,121 +71,10 @@ if [[ -n ${TEST_BUILD:-} ]]; then
     volatile=
 fi
 
-# server NAME START USE STOP: a server that `START COMMAND...` starts (with what runs it before the command), USE asks and
-# STOP ends, answers the same.
-server() {
-    local form
-    $2 || fail "$1 does not start"
-    $3 >"$work/reference" 2>&1
-    $4
-    for form in "${forms[@]}"; do
-        form_of_server=$form
-        $2 again || fail "$1 $form does not start: $(tail -3 "$work/log")"
-        prove_process "$server_pid"
-        $3 >"$work/actual" 2>&1
-        alike "$1 $form" "$work/reference" "$work/actual"
-        kill -0 "$server_pid" 2>/dev/null || fail "$1 $form has ended: $(tail -3 "$work/log")"
-        $4
-    done
-    say "$1: $(wc -l <"$work/reference") lines alike"
-}
-
-# run_server AGAIN COMMAND...: traced the first time, then filtered.
-run_server() {
-    local again=$1
-    shift
-    if [[ -z $again ]]; then
-        filtered=("${traced[@]}" "$@")
-    else
-        filtered "$form_of_server" "$@"
-    fi
-    start "$work/log" "${filtered[@]}"
-}
-
-redis=${REDIS_SRC:+$REDIS_SRC/src}
-redis=${redis:-$(cache_directory)/redis-libc} # redis.sh builds it
-cli() {
-    "$redis/redis-cli" -s "$work/socket" "$@"
-}
-start_redis() {
-    run_server "${1:-}" "$redis/redis-server" --port 0 --unixsocket "$work/socket" --dir "$work" --save '' \
-        --appendonly no --enable-debug-command local --io-threads 2 --hz 50
-    wait_until 120 cli ping
-}
-use_redis() {
-    cli debug populate 40000 key 300
-    cli set large "$(head -c 100000 /dev/zero | tr '\0' x)"
-    for i in 1 2 3 4 5 6 7 8; do
-        cli append large "$(head -c 120000 /dev/zero | tr '\0' y)"
-    done
-    cli bgsave
-    wait_until 120 saved
-    cli debug digest
-    cli flushall
-    cli memory purge
-    sleep 1.2
-    cli dbsize
-}
-saved() {
-    [[ $(cli info persistence) == *rdb_bgsave_in_progress:0* ]]
-}
-stop_redis() {
-    cli shutdown nosave >/dev/null 2>&1
-    wait "$server_pid"
-}
-if [[ -x $redis/redis-server ]]; then
-    server redis start_redis use_redis stop_redis
-else
-    say "left out: redis (redis.sh builds it)"
-fi
-
-start_nginx() {
-    run_server "${1:-}" nginx -e "$work/error.log" -p "$work" -c "$work/nginx.conf"
-    wait_until 120 curl -sf "http://127.0.0.1:$port/text"
-}
-use_nginx() {
-    local i
-    for i in {1..30}; do
-        curl -sS --compressed "http://127.0.0.1:$port/page.html" | cksum
-        curl -sS "http://127.0.0.1:$port/again/page.html" | cksum
-    done
-    curl -sS "http://127.0.0.1:$port/text"
-}
-stop_nginx() {
-    local master=$server_pid
-    [[ -f $work/nginx.pid ]] && kill -QUIT "$(cat "$work/nginx.pid")"
-    wait "$master"
-}
-if command -v nginx >/dev/null && command -v curl >/dev/null; then
-    seq 200000 >"$work/page.html"
-    chmod 755 "$work"
-    port=$(free_port) || skip "no free port"
-    cat >"$work/nginx.conf" <<END
-$( ((EUID == 0)) && echo "user $(id -un);")
-worker_processes 2; daemon off; pid $work/nginx.pid; error_log $work/error.log warn;
-events { worker_connections 64; }
-http {
-    access_log off; gzip on; gzip_types text/plain text/html;
-    client_body_temp_path $work/t1; proxy_temp_path $work/t2; fastcgi_temp_path $work/t3;
-    uwsgi_temp_path $work/t4; scgi_temp_path $work/t5;
-    server {
-        listen 127.0.0.1:$port; root $work;
-        location /again/ { proxy_pass http://127.0.0.1:$port/; proxy_buffers 16 64k; }
-        location /text { return 200 "here\n"; }
-    }
-}
-END
-    server nginx start_nginx use_nginx stop_nginx
-else
-    say "left out: nginx is not installed"
-fi
-
 # sshd closes each connection's process in before anybody has proved who he is.
 start_sshd() {
-    local command=("$(command -v sshd)" -D -e -f "$work/sshd_config")
-    [[ -n ${1:-} ]] && command=("$HAKMEM" run --quiet ${form_of_server:+"$form_of_server"} -- "${command[@]}")
-    start "$work/log" "${command[@]}"
-    wait_until 120 log_in true
+    start "$work/log" "$@" "$(command -v sshd)" -D -e -f "$work/sshd_config"
+    wait_until 120 log_in true || fail "sshd does not start: $(tail -3 "$work/log")"
 }
 log_in() {
     ssh -F none -i "$work/key" -p "$port" -o BatchMode=yes -o StrictHostKeyChecking=no -o LogLevel=ERROR \
@@ -197,8 +86,6 @@ use_sshd() {
         log_in seq $((i * 20000)) | cksum
     done
     grep -i 'sigsys\|violation\|bad system call' "$work/log"
-}
-stop_sshd() {
     kill "$server_pid"
     wait "$server_pid"
 }
@@ -210,7 +97,15 @@ if command -v sshd >/dev/null && command -v ssh-keygen >/dev/null && { ((EUID !=
     cp "$work/key.pub" "$work/keys"
     printf '%s\n' "ListenAddress 127.0.0.1" "Port $port" "HostKey $work/host" "AuthorizedKeysFile $work/keys" \
         "PidFile none" "StrictModes no" "UsePAM no" "PermitRootLogin yes" >"$work/sshd_config"
-    server sshd start_sshd use_sshd stop_sshd
+    start_sshd
+    use_sshd >"$work/reference" 2>&1
+    for form in "${forms[@]}"; do
+        start_sshd "$HAKMEM" run --quiet ${form:+"$form"} --
+        prove_process "$server_pid"
+        use_sshd >"$work/actual" 2>&1
+        alike "sshd $form" "$work/reference" "$work/actual"
+    done
+    say "sshd: alike"
 else
     say "left out: sshd is not installed"
 fi

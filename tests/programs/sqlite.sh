@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 need sqlite3
 
-rows=$(scale 400000 5000000)
+rows=$(scale 100000 5000000)
 cat >"$work/work.sql" <<END
 pragma journal_mode = off; pragma synchronous = off; pragma cache_size = -64000;
 create table item (id integer primary key, name text, value integer, data blob);

@@ -32,20 +32,13 @@ int main(void)
 END
 gcc -O1 -fno-builtin "$work/work.c" -o "$work/work" || fail "the program does not build"
 "$work/work" >"$work/reference"
-tools=(none cachegrind)
-for tool in "${tools[@]}"; do
-    for form in "" --secure HAKMEM_GUARD=1 HAKMEM_GUARD=5; do
-        [[ $tool == none || -z $form ]] || continue # the address space is valgrind's own, whatever the tool
-        said=("$HAKMEM" run --quiet)
-        [[ $form == --secure ]] && said+=(--secure)
-        guard=0
-        [[ $form == HAKMEM_GUARD=* ]] && guard=${form#*=}
-        extra=()
-        [[ $tool == cachegrind ]] && extra=(--cachegrind-out-file=/dev/null)
-        HAKMEM_GUARD=$guard "${said[@]}" -- valgrind -q "--tool=$tool" "${extra[@]}" "$work/work" >"$work/actual" 2>"$work/said"
-        status=$?
-        ((status == 0)) || fail "$tool $form: status $status: $(tail -3 "$work/said")"
-        alike "$tool $form" "$work/reference" "$work/actual"
-    done
+for form in "" --secure HAKMEM_GUARD=1; do # the address space is valgrind's own, whatever the tool
+    said=("$HAKMEM" run --quiet)
+    [[ $form == --secure ]] && said+=(--secure)
+    [[ $form == HAKMEM_GUARD=1 ]] && guard=1 || guard=0
+    HAKMEM_GUARD=$guard "${said[@]}" -- valgrind -q --tool=none "$work/work" >"$work/actual" 2>"$work/said"
+    status=$?
+    ((status == 0)) || fail "$form: status $status: $(tail -3 "$work/said")"
+    alike "$form" "$work/reference" "$work/actual"
 done
-say "${tools[*]}: alike"
+say "alike"

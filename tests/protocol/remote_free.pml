@@ -1,6 +1,6 @@
 /* remote_free.pml: the remote-free protocol of a slab, and who drains a heap, for spin.
  *
- * One heap, SLABS slabs of CAPACITY objects. check.sh names the instances and the planted bugs.
+ * One heap, SLABS slabs of CAPACITY objects. check.sh names the instances.
  *   Owner   draws from the heap: joins, refills, returns, parts       1 to 2, they share the heap and its lock
  *   Freer   frees what the owners hand it, by batches                 1 to 2, of another heap
  *   Purger  the purge pass of some other thread                       with -DPURGE
@@ -9,7 +9,7 @@
  *
  * One step of the model is one access to a word that others write at the same time, together with what only its
  * thread can see. What the heap's lock guards is in several steps as well, so that a missing lock shows. Spin's
- * steps are sequentially consistent: a release that is missing is a plain write that comes later (the bugs named LATE).
+ * steps are sequentially consistent.
  * Left out: failures of a weak compare-and-swap without a cause (the loop only looks again), the order of the list
  * of partial slabs (any listed one is taken, which is more than the source does), reuse of a slab after it was
  * given back (nobody may hold it then; that is asserted).
@@ -118,11 +118,7 @@ inline give_back(s)
 inline keep_or_give_back(s)
 {
     if
-#ifdef BUG_KEEP_PARKED
-    :: true ->
-#else
     :: threads_count != 0 ->
-#endif
         d_step { /* keeps it */
             assert(freers_inside[s] == 0 && !notified[s]);
             word = 0;
@@ -149,11 +145,7 @@ inline give_kept(s)
 inline put_if_idle(s)
 {
     if
-#ifdef BUG_GIVE_BACK_NOTIFIED
-    :: free_count[s] + COUNT(word) == carved_count[s] -> keep_or_give_back(s)
-#else
     :: (word & N) == 0 && free_count[s] + COUNT(word) == carved_count[s] -> keep_or_give_back(s)
-#endif
     :: else -> word = 0
     fi
 }
@@ -165,13 +157,6 @@ inline drain()
     if
     :: shared_notified == 0
     :: else ->
-#ifdef BUG_B2_BEFORE_B1
-        at = shared_notified;
-        do
-        :: at != 0 -> d_step { shared_remote[at - 1] = shared_remote[at - 1] & ~N; at = shared_link[at - 1] }
-        :: else -> break
-        od;
-#endif
         /*= slab/slab_remote.c hak__slab_take_notified: atomic_store_relaxed(&set->shared_pending, 0u); */
         shared_pending = 0;
         /*= slab/slab_remote.c hak__slab_take_notified: B1, acquire */
@@ -179,31 +164,19 @@ inline drain()
         d_step { at = shared_notified; shared_notified = 0; excused = false }
         do
         :: at != 0 ->
-#ifndef BUG_LINK_READ_AFTER_B2
             /*= slab/slab.c hak__slab_drain: hak__slab_next_notified(slab); */
             /*= slab/slab_remote.c hak__slab_next_notified: atomic_load_relaxed(&slab->shared_link); */
             after = shared_link[at - 1];
-#endif
             /*= slab/slab.c hak__slab_drain: hak__slab_next_notified(slab); hak__slab_clear_notified(slab); */
             /*= slab/slab_remote.c hak__slab_clear_notified: B2, acquire */
             /*= slab/slab_remote.c hak__slab_clear_notified: atomic_and_acq_rel(&slab->shared_remote, ~REMOTE_NOTIFIED); */
-#ifdef BUG_B2_STORE
-            word = shared_remote[at - 1];
-            d_step { shared_remote[at - 1] = word & ~N; word = 0; notified[at - 1] = false };
-#else
             d_step { shared_remote[at - 1] = shared_remote[at - 1] & ~N; notified[at - 1] = false };
-#endif
-#ifdef BUG_LINK_READ_AFTER_B2
-            after = shared_link[at - 1];
-#endif
             /* What is counted for reports between the two plays no part here. */
             /*= slab/slab.c hak__slab_drain: slab_set_remote_seen(set, slab, hak__slab_remote_count(slab)); */
             /*= slab/slab.c hak__slab_drain: if (!slab->listed) { slab_list(set, slab); } hak__slab_put_if_idle(set, slab); slab = next; */
             atomic {
                 assert(!kept[at - 1]); /* a double free, which the source reports */
-#ifndef BUG_B2_WITHOUT_LIST
                 listed[at - 1] = true;
-#endif
                 word = shared_remote[at - 1]
             };
             put_if_idle((at - 1));
@@ -289,20 +262,11 @@ inline refill()
             :: COUNT(shared_remote[slab]) != 0 ->
                 /*= slab/slab_remote.c hak__slab_take_remote: B3, acquire */
                 /*= slab/slab_remote.c hak__slab_take_remote: atomic_and_acq_rel(&slab->shared_remote, REMOTE_NOTIFIED); */
-#ifdef BUG_B3_STORE
-                word = shared_remote[slab];
-                d_step { shared_remote[slab] = word & N; list = HEAD(word); count = COUNT(word); word = 0 };
-#else
                 d_step {
                     list = HEAD(shared_remote[slab]);
                     count = COUNT(shared_remote[slab]);
-#ifdef BUG_B3_CLEARS_N
-                    shared_remote[slab] = 0
-#else
                     shared_remote[slab] = shared_remote[slab] & N
-#endif
                 };
-#endif
                 take_part(REMOTE)
             :: else ->
                 if
@@ -330,11 +294,7 @@ inline refill()
         /*= slab/slab.c slab_unlist_used_up: slab_cut_count(slab) == slab->capacity && hak__slab_free_objects(slab) == 0) { */
         /*= slab/slab.c hak__slab_free_objects: return slab->free_count + hak__slab_remote_count(slab); */
         if
-#ifdef BUG_UNLIST_BLIND
-        :: carved_count[slab] == CAPACITY && free_count[slab] == 0 -> listed[slab] = false
-#else
         :: carved_count[slab] == CAPACITY && free_count[slab] + COUNT(shared_remote[slab]) == 0 -> listed[slab] = false
-#endif
         :: else
         fi
         /*= slab/slab.c slab_unlist_used_up: slab_unlist(set, slab); */
@@ -398,10 +358,8 @@ inline collect()
 {
     lock_heap();
     drain();
-#ifndef BUG_PART_KEEPS
     give_kept(0);
     if :: SLABS == 2 -> give_kept((SLABS - 1)) :: else fi;
-#endif
     unlock_heap()
 }
 
@@ -440,29 +398,17 @@ proctype Owner(byte me)
     :: else
     fi;
     /*= heap/thread.c hak__thread_park: hak__heap_part(heap); */
-#ifdef BUG_PATIENCE_AFTER_COLLECT
-    if
-    :: threads_count == 1 -> collect()
-    :: else
-    fi;
-#endif
     /*= heap/heap.c hak__heap_part: heap_set_threads(heap, left); */
     d_step { COUNT_THREADS(threads_count - 1); i = threads_count }
     /*= heap/heap.c hak__heap_part: if (left == 0) { hak__heap_collect(heap, true); } */
-#if !defined BUG_PATIENCE_AFTER_COLLECT && !defined BUG_PART_WITHOUT_COLLECT
     if
     :: i == 0 -> collect()
     :: else
     fi;
-#endif
     owners_left--
 }
 
-#ifdef BUG_A1_LINK_LATE
-#define LINK_TAIL
-#else
 #define LINK_TAIL next[tail] = HEAD(seen);
-#endif
 /* The link is the freer's own until A1, the count is a double free's proof. */
 #define LOOK_AT_WORD \
     assert(!given_back[mine]); \
@@ -470,11 +416,7 @@ proctype Owner(byte me)
     LINK_TAIL \
     assert(COUNT(seen) + count <= CAPACITY)
 
-#ifdef BUG_A2_LINK_LATE
-#define LINK_SLAB
-#else
 #define LINK_SLAB shared_link[mine] = top
-#endif
 /* So is the slab's link until A2. */
 #define LOOK_AT_STACK \
     assert(!given_back[mine]); \
@@ -498,17 +440,9 @@ inline return_remote()
     :: atomic {
            assert(!given_back[mine]);
            if
-#ifdef BUG_A1_STORE
-           :: true ->
-#else
            :: shared_remote[mine] == seen ->
-#endif
-#ifdef BUG_N_AFTER_A1
-               shared_remote[mine] = (head << 4) + (seen & N) + COUNT(seen) + count;
-#else
                old = seen;
                shared_remote[mine] = (head << 4) + N + COUNT(seen) + count;
-#endif
                o = head;
                i = 0;
                do
@@ -518,18 +452,10 @@ inline return_remote()
                i = 0; seen = 0; head = 0; count = 0;
                LEAVE_IF_TOLD
                break
-#ifndef BUG_A1_STORE
            :: else -> LOOK_AT_WORD
-#endif
            fi
        }
     od;
-#ifdef BUG_A1_LINK_LATE
-    next[tail] = HEAD(old);
-#endif
-#ifdef BUG_N_AFTER_A1
-    atomic { old = shared_remote[mine]; shared_remote[mine] = old | N; LEAVE_IF_TOLD }
-#endif
     tail = 0;
     if
     :: (old & N) != 0
@@ -543,28 +469,17 @@ inline return_remote()
         do
         :: atomic {
                if
-#ifdef BUG_A2_STORE
-               :: true ->
-#else
                :: shared_notified == top ->
-#endif
                    shared_notified = mine + 1;
                    assert(!notified[mine]); /* not on the stack twice */
                    notified[mine] = true;
-#ifndef BUG_A2_LINK_LATE
                    freers_inside[mine]--;
                    top = 0;
-#endif
                    break
-#ifndef BUG_A2_STORE
                :: else -> LOOK_AT_STACK
-#endif
                fi
            }
         od;
-#ifdef BUG_A2_LINK_LATE
-        atomic { shared_link[mine] = top; freers_inside[mine]--; top = 0 };
-#endif
         /*= slab/slab_remote.c slab_notify_owner: atomic_add_relaxed(&owner->shared_pending, 1u); */
 #ifdef HELP
         shared_pending++;
@@ -586,14 +501,10 @@ inline help()
 {
     lagging = false;
     if
-#ifdef BUG_DRAIN_UNLOCKED
-    :: true -> drain()
-#else
     :: atomic { !heap_lock -> heap_lock = true }
         drain();
         unlock_heap()
     :: atomic { heap_lock -> excused = true } /* else somebody is at it */
-#endif
     fi
 }
 
@@ -643,11 +554,7 @@ proctype Freer(byte me)
     :: count != 0 ->
         return_remote();
         if
-#ifdef BUG_END_WITHOUT_HELP
-        :: lagging -> lagging = false
-#else
         :: lagging -> help()
-#endif
         :: else
         fi
     :: else

@@ -221,28 +221,6 @@ static void run(const void *seed)
     }
 }
 
-struct outcome {
-    bool good;
-    bool reported;
-    struct child child;
-};
-
-static struct outcome outcome_of(uint64_t seed)
-{
-    struct outcome outcome = {0};
-    outcome.child = run_child(run, &seed);
-    struct child *child = &outcome.child;
-    int status = child->status;
-    outcome.reported = WIFSIGNALED(status) && strstr(child->text, "hakmem: fatal: ") != NULL &&
-                       (WTERMSIG(status) == SIGABRT || WTERMSIG(status) == SIGSEGV);
-    outcome.good = outcome.reported || (WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    if (!outcome.good) {
-        snprintf(child->text + child->length, sizeof child->text - child->length,
-                 "(wait status %#x)\n", (unsigned)status);
-    }
-    return outcome;
-}
-
 int main(int count, char **arguments)
 {
     uint64_t runs = count > 1 ? strtoull(arguments[1], NULL, 10) : 1000;
@@ -253,12 +231,16 @@ int main(int count, char **arguments)
         fputs("corruption: hakmem does not serve this process\n", stderr);
         return 2;
     }
-    for (uint64_t i = 0; i < runs && failed < 10; i++) {
-        struct outcome outcome = outcome_of(seed + i);
-        reported += outcome.reported;
-        if (!outcome.good) {
+    for (uint64_t end = seed + runs; seed < end && failed < 10; seed++) {
+        struct child child = run_child(run, &seed);
+        int ended = WIFSIGNALED(child.status) ? WTERMSIG(child.status) : 0;
+        bool by_report =
+            (ended == SIGABRT || ended == SIGSEGV) && strstr(child.text, "hakmem: fatal: ") != NULL;
+        reported += by_report;
+        if (child.status != 0 && !by_report) {
             failed++;
-            printf("seed %llu failed: %s", (unsigned long long)(seed + i), outcome.child.text);
+            printf("seed %llu failed: wait status %#x: %s", (unsigned long long)seed,
+                   (unsigned)child.status, child.text);
         }
     }
     printf("%llu runs, %llu ended by a report, %llu failed\n", (unsigned long long)runs,

@@ -12,7 +12,6 @@
 #include "child.h"
 
 #define MIB ((size_t)1 << 20)
-enum { ROUNDS = 500 /* more than a heap closes in a second */ };
 
 static void require(bool right, const char *what, size_t number)
 {
@@ -29,23 +28,8 @@ static unsigned char *get(size_t size)
     return block;
 }
 
-/* Of each size many are freed one after another. */
-static void reuse(size_t size)
-{
-    for (size_t i = 0; i < ROUNDS; i++) {
-        unsigned char *block = get(size);
-        for (size_t at = 0; at < size; at += 61) {
-            require(block[at] == 0, "a new block is not zero, size", size);
-        }
-        memset(block, 'x', size);
-        free(hide(block));
-    }
-}
-
 static void new_blocks_are_zero(void)
 {
-    reuse(70000);
-    reuse(256 << 10);
     /* Slabs become spans: their canaries and links are gone, too. */
     static unsigned char *blocks[2000];
     for (size_t i = 0; i < 2000; i++) {
@@ -65,7 +49,7 @@ static void new_blocks_are_zero(void)
 /* Faults, or reads zero. */
 static void freed_blocks_read_zero(void)
 {
-    enum { SIZE = 200000, COUNT = 200 };
+    enum { SIZE = 70000, COUNT = 600 /* more than a heap closes in a second */ };
     static unsigned char *blocks[COUNT];
     for (size_t i = 0; i < COUNT; i++) {
         blocks[i] = get(SIZE);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* questions.c: the secure form, preloaded, reports questions about freed blocks and sized frees
- * with another size than that of the request, and hands out first blocks at random places. */
+/* questions.c: the secure form, preloaded, reports questions about freed blocks, sized frees with
+ * another size than that of the request, and each use of a block of size 0; each such block has an
+ * address of its own; first blocks lie at random places. */
 #include <malloc.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,19 +28,9 @@ static void ask_inside(void)
     malloc_usable_size((char *)hide(malloc(100)) + 16);
 }
 
-static void ask_misaligned(void)
-{
-    malloc_usable_size((char *)hide(malloc(100)) + 8);
-}
-
 static void free_one_more(void)
 {
     free_sized(hide(malloc(100)), 101);
-}
-
-static void free_one_less(void)
-{
-    free_sized(hide(malloc(100)), 99);
 }
 
 static void free_large(void)
@@ -69,16 +60,77 @@ static void free_resized(void)
     free_sized(hide(realloc(hide(malloc(100)), 102)), 100);
 }
 
+/* --- blocks of size 0 --- */
+
+static void *make_empty(void)
+{
+    void *block = hide(malloc(0));
+    if (block == NULL || (uintptr_t)block % 16 != 0 || malloc_usable_size(block) != 0) {
+        fputs("malloc(0) is no block of 0 bytes\n", stderr);
+        exit(1);
+    }
+    return block;
+}
+
+static void read_empty(void)
+{
+    _exit(*(volatile unsigned char *)make_empty() == 77);
+}
+
+static void write_empty(void)
+{
+    *(volatile unsigned char *)make_empty() = 1;
+}
+
+static void write_empty_of_calloc(void)
+{
+    *(volatile unsigned char *)hide(calloc(0, 10)) = 1;
+}
+
+static void free_empty_twice(void)
+{
+    void *block = make_empty();
+    free(hide(block));
+    for (int i = 0; i < 1000; i++) {
+        make_empty();
+    }
+    free(hide(block));
+}
+
+static void free_inside_empty(void)
+{
+    free(hide((char *)make_empty() + 8));
+}
+
+static void ask_freed_empty(void)
+{
+    void *block = make_empty();
+    free(hide(block));
+    malloc_usable_size(hide(block));
+}
+
+static void realloc_freed_empty(void)
+{
+    void *block = make_empty();
+    free(hide(block));
+    hide(realloc(hide(block), 10));
+}
+
 static const struct child_case bugs[] = {{ask_freed, "malloc_usable_size of a freed block"},
                                          {ask_inside, "at which no block starts"},
-                                         {ask_misaligned, "at which no block starts"},
                                          {free_one_more, "sized free with another size"},
-                                         {free_one_less, "sized free with another size"},
                                          {free_large, "sized free with another size"},
                                          {free_aligned, "sized free with another size"},
                                          {free_huge, "sized free with another size"},
                                          {free_misaligned, "an alignment that the block does not"},
-                                         {free_resized, "sized free with another size"}};
+                                         {free_resized, "sized free with another size"},
+                                         {read_empty, "access to a block of size 0"},
+                                         {write_empty, "access to a block of size 0"},
+                                         {write_empty_of_calloc, "access to a block of size 0"},
+                                         {free_empty_twice, "double free"},
+                                         {free_inside_empty, "invalid free"},
+                                         {ask_freed_empty, "double free"},
+                                         {realloc_freed_empty, "double free"}};
 
 /* --- what must work --- */
 
@@ -114,10 +166,47 @@ static void check_first_places(void)
     }
 }
 
+static int by_address(const void *a, const void *b)
+{
+    uintptr_t left = *(const uintptr_t *)a, right = *(const uintptr_t *)b;
+    return left < right ? -1 : left > right;
+}
+
+/* The first have an address each; there are more than addresses. Each can be resized. */
+static void check_empty(void)
+{
+    enum { MANY = 300000, DISTINCT = 4000 };
+    static uintptr_t blocks[MANY];
+    for (size_t i = 0; i < MANY; i++) {
+        blocks[i] = (uintptr_t)make_empty();
+    }
+    qsort(blocks, DISTINCT, sizeof blocks[0], by_address);
+    for (size_t i = 1; i < DISTINCT; i++) {
+        if (blocks[i] == blocks[i - 1]) {
+            fputs("two blocks of size 0 have one address\n", stderr);
+            exit(1);
+        }
+    }
+    for (size_t i = 0; i < MANY; i++) {
+        free(hide((void *)blocks[i]));
+    }
+    char *block = realloc(make_empty(), 100), *zeroed = realloc(hide(calloc(1, 0)), 3);
+    if (block == NULL || malloc_usable_size(block) != 100 || zeroed == NULL) {
+        fputs("realloc of a block of size 0\n", stderr);
+        exit(1);
+    }
+    memset(block, 1, 100);
+    memset(zeroed, 1, 3);
+    free(block);
+    free(zeroed);
+    free(realloc(hide(malloc(0)), 0));
+}
+
 int main(int count, char **arguments)
 {
     check_first_places();
     check_right_sizes();
+    check_empty();
     if (count > 1) { /* the process itself: the switch is off */
         free_one_more();
         free_large();

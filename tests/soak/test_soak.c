@@ -19,12 +19,6 @@
  *     slabs that are not purged yet, or that the store fragments. In 20 s a fifth of the cycles is
  *     one or two, so 300 are allowed there; `./hakmem test --soak` allows 100.
  *
- * One in 64 calls of malloc and free in small, mixed, hand over and grow is timed. The last lines
- * have the figures.
- *
- * Built as soak_libc it does the same on the program's malloc, whichever that is, and counts
- * nothing: to time other allocators (docs/testing.md).
- *
  * ctest: args=--seconds args=8 args=--drift args=300 no-qemu
  */
 #include "../threads/threads.h"
@@ -39,15 +33,7 @@ enum {
     STORE_PARTS = 20,
     PHASE_MS = 150,
     REST_MS = 1300, /* longer than the purge delay */
-    CYCLES_MAX = 100000,
-    TIMED_ONE_IN = 64,
-    BUCKETS = 64 * 8 /* eight a doubling */
-};
-
-/* Calls by duration in ns. */
-struct latency {
-    uint64_t counts[BUCKETS];
-    uint64_t max;
+    CYCLES_MAX = 100000
 };
 
 struct worker {
@@ -56,7 +42,6 @@ struct worker {
     size_t phase;
     uint64_t random;
     uint64_t operations;
-    struct latency latencies[2]; /* of malloc, of free */
     struct parcel *slots[SLOTS];
 };
 
@@ -65,7 +50,6 @@ static size_t worker_count;
 static struct parcel **store;
 static struct queue *queues[THREADS_MAX];
 static size_t *resident; /* at the end of each cycle's rest */
-static struct latency totals[2];
 static uint64_t operations;
 
 static uint64_t now_ns(void)
@@ -75,43 +59,9 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-static void latency_add(struct latency *latency, uint64_t duration)
-{
-    uint64_t value = duration < 8 ? 8 : duration;
-    unsigned doubling = 63 - (unsigned)__builtin_clzll(value);
-    latency->counts[doubling * 8 + (value >> (doubling - 3)) % 8]++;
-    latency->max = duration > latency->max ? duration : latency->max;
-}
-
-/* The duration that `part` of a million calls did not exceed, upper end of its bucket. */
-static uint64_t latency_at(const struct latency *latency, uint64_t part)
-{
-    uint64_t total = 0, below = 0;
-    for (size_t i = 0; i < BUCKETS; i++) {
-        total += latency->counts[i];
-    }
-    for (size_t i = 0; i < BUCKETS; i++) {
-        below += latency->counts[i];
-        if (total != 0 && below * 1000000 >= total * part) {
-            return ((uint64_t)(8 + i % 8 + 1) << (i / 8)) >> 3;
-        }
-    }
-    return 0;
-}
-
-static struct parcel *timed_create(struct worker *worker, size_t size)
+static struct parcel *create(struct worker *worker, size_t size)
 {
     worker->operations++;
-    if (worker->operations % TIMED_ONE_IN != 0) {
-        return parcel_create(size, worker->random);
-    }
-    uint64_t start = now_ns();
-    void *block = hak_malloc(size);
-    latency_add(&worker->latencies[0], now_ns() - start);
-    REQUIRE(block != NULL);
-    start = now_ns();
-    hak_free(block);
-    latency_add(&worker->latencies[1], now_ns() - start);
     return parcel_create(size, worker->random);
 }
 
@@ -148,7 +98,7 @@ static void replace_blocks(struct worker *worker, size_t slots, size_t (*size)(u
         for (int i = 0; i < 64; i++) {
             size_t slot = random_below(&worker->random, slots);
             slot_empty(worker, slot);
-            worker->slots[slot] = timed_create(worker, size(&worker->random));
+            worker->slots[slot] = create(worker, size(&worker->random));
         }
     }
     slots_empty(worker);
@@ -207,7 +157,7 @@ static void phase_hand_over(struct worker *worker)
     while (now_ns() < end) {
         void *items[64];
         for (size_t i = 0; i < COUNT_OF(items); i++) {
-            items[i] = timed_create(worker, random_size(&worker->random, 12));
+            items[i] = create(worker, random_size(&worker->random, 12));
         }
         queue_put(queues[worker->number / 2], items, COUNT_OF(items));
     }
@@ -217,7 +167,7 @@ static void phase_hand_over(struct worker *worker)
 static void phase_grow_and_shrink(struct worker *worker)
 {
     for (size_t i = 0; i < SLOTS; i++) {
-        worker->slots[i] = timed_create(worker, random_size(&worker->random, 15));
+        worker->slots[i] = create(worker, random_size(&worker->random, 15));
     }
     for (size_t i = 0; i < 3 * SLOTS; i++) {
         slot_empty(worker, random_below(&worker->random, SLOTS));
@@ -287,16 +237,6 @@ static void rest(void)
     }
 }
 
-#ifdef SOAK_LIBC
-static void start_counts(void)
-{
-}
-
-static void check_counts(size_t cycle)
-{
-    (void)cycle;
-}
-#else
 static size_t objects_before; /* the process's own */
 
 static void start_counts(void)
@@ -315,7 +255,6 @@ static void check_counts(size_t cycle)
         hak_trim(0); /* walks every heap */
     }
 }
-#endif
 
 static void run_cycle(size_t cycle)
 {
@@ -348,52 +287,15 @@ static size_t resident_most(size_t first, size_t last)
     return most;
 }
 
-static void latencies_collect(void)
-{
-    for (size_t i = 0; i < worker_count; i++) {
-        operations += workers[i].operations;
-        for (size_t kind = 0; kind < 2; kind++) {
-            const struct latency *latency = &workers[i].latencies[kind];
-            for (size_t bucket = 0; bucket < BUCKETS; bucket++) {
-                totals[kind].counts[bucket] += latency->counts[bucket];
-            }
-            totals[kind].max = latency->max > totals[kind].max ? latency->max : totals[kind].max;
-        }
-    }
-}
-
-/* How many calls of a million took `duration` ns, a power of two, or longer. */
-static double latency_above(const struct latency *latency, uint64_t duration)
-{
-    uint64_t total = 0, above = 0;
-    for (size_t i = 0; i < BUCKETS; i++) {
-        total += latency->counts[i];
-        above += (UINT64_C(1) << (i / 8)) >= duration ? latency->counts[i] : 0;
-    }
-    return total == 0 ? 0 : (double)above * 1e6 / (double)total;
-}
-
-static void latency_print(const char *name, const struct latency *latency)
-{
-    printf(
-        "soak: %s: p50 %llu, p99 %llu, p99.9 %llu, p99.99 %llu ns, longest %.3f ms; of a million "
-        "%.0f took 1 us, %.0f took 4 us\n",
-        name, (unsigned long long)latency_at(latency, 500000),
-        (unsigned long long)latency_at(latency, 990000),
-        (unsigned long long)latency_at(latency, 999000),
-        (unsigned long long)latency_at(latency, 999900), (double)latency->max / 1e6,
-        latency_above(latency, 1024), latency_above(latency, 4096));
-}
-
 /* Ends the process when resident memory has crept up. */
 static void report(size_t cycles, uint64_t seconds, long drift_max)
 {
     size_t part = cycles * 2 / 5;
     size_t early = resident_most(part / 2, part), late = resident_least(cycles - part, cycles);
     double drift = ((double)late - (double)early) * 1000 / (double)early;
-    latencies_collect();
-    latency_print("malloc", &totals[0]);
-    latency_print("free", &totals[1]);
+    for (size_t i = 0; i < worker_count; i++) {
+        operations += workers[i].operations;
+    }
     printf("soak: %zu cycles in %llu s, %llu blocks by %zu threads at a time; resident at most %zu "
            "KiB in the second fifth, at least %zu KiB in the last two: drift %.1f per mille\n",
            cycles, (unsigned long long)seconds, (unsigned long long)operations, worker_count,

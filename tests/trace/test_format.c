@@ -8,6 +8,8 @@
 #include "trace/encode.h"
 #include "trace/walk.h"
 
+#include <sys/resource.h>
+
 static struct encoder encoder;
 static struct trace_event events[TRACE_EVENTS_MAX], unpacked_events[TRACE_EVENTS_MAX];
 static uint64_t random_state = 1;
@@ -346,6 +348,28 @@ TEST(repairs)
     assert_int_equal(walk.calls, trace.calls);
     walk_end(&walk);
     trace_close(&trace);
+}
+
+/* A small file that says that there were very many threads takes little memory. */
+TEST(very_many_threads)
+{
+    static const struct {
+        uint32_t lane, thread;
+        bool damaged;
+    } cases[] = {{65537, 65537, true}, {1 << 24, 1 << 24, true}, {1, 1 << 24, false}};
+    struct rlimit limit = {600 * MIB, 600 * MIB};
+    REQUIRE(SUPPORT_EMULATED || setrlimit(RLIMIT_AS, &limit) == 0);
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        const char *problem;
+        struct trace_frame given = {
+            .lane = cases[i].lane, .thread = cases[i].thread, .threads = cases[i].thread};
+        begin_file();
+        put_event(0, 1, 0x1000, 10, KIND_MALLOC);
+        add_bytes(encoder.output, encode_events(&encoder, events, 1, &given));
+        write_file(file_length);
+        read_frames(&problem);
+        assert_int_equal(problem != NULL, cases[i].damaged);
+    }
 }
 
 int main(void)
