@@ -60,9 +60,7 @@ def test_arms_of_libraries(tmp_path):
     for folder in ("old", "new"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "libhakmem.so").write_bytes(folder.encode())
-    a, b = ab.parse_arms(
-        f"lib={tmp_path}/old/libhakmem.so", f"lib={tmp_path}/new/libhakmem.so,bin_bytes=1m"
-    )
+    a, b = ab.parse_arms(f"lib={tmp_path}/old/libhakmem.so", f"lib={tmp_path}/new/libhakmem.so,bin_bytes=1m")
     assert a.name == "hakmem old/libhakmem.so"
     assert b.name == "hakmem new/libhakmem.so bin_bytes=1m"
     assert b.library == f"{tmp_path}/new/libhakmem.so"
@@ -162,16 +160,6 @@ def test_an_interrupted_run_keeps_what_was_fixed(fabricated, monkeypatch, tmp_pa
 
 
 @NEEDS_BUILD
-def test_a_program_from_end_to_end(monkeypatch, capsys):
-    library = BUILD / "libhakmem.so"
-    monkeypatch.setattr(arms, "our_arm", lambda: Arm("hakmem", str(library)))
-    assert run("--b", "purge_delay_ms=0", "--rounds", "9", "--json", "--", "true") == 0
-    data = json.loads(capsys.readouterr().out)
-    assert data["cases"][0]["cost"]["rounds"] == 9
-    assert "true" in data["sentence"]
-
-
-@NEEDS_BUILD
 def test_a_noisy_machine_is_measured_longer(monkeypatch, capsys, tmp_path):
     """Until no more rounds are asked for, unless it was told how many."""
     library = BUILD / "libhakmem.so"
@@ -213,8 +201,7 @@ def plan(**changes) -> Plan:
     values = dict(
         title="Bins of a megabyte", why="Refills are 3 % of the instructions.",
         words=["ab", "--b", "bin_bytes=1m"], a=Arm("hakmem"), b=Arm("hakmem bin_bytes=1m"),
-        cases=[Case("one", ["/one"]), Case("a | b", ["/two"])], rounds=25, rules=Rules(),
-        key="0123456789",
+        cases=[Case("one", ["/one"]), Case("a | b", ["/two"])], rounds=25, rules=Rules(), key="0123456789",
     )  # fmt: skip
     return Plan(**{**values, **changes})
 

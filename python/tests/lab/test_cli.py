@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hakmem.lab import bench, cli, doctor
+from hakmem.lab import bench, cli
 from hakmem.lab.problem import Problem, Usage
 
 
@@ -32,7 +32,6 @@ def lab(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
         ["bench", "--suite"],
         ["bench", "--runs", "0"],
         ["bench", "--runs", "x"],
-        ["bench", "--list", "--split", "5/3"],
         ["bench", "--list", "--workload", "no_such_workload"],
         ["bench", "superfluous"],
         ["doctor", "--jsn"],
@@ -109,17 +108,6 @@ def test_statuses(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
     for result in (0, 3):
         monkeypatch.setattr(cli, "command_of", lambda name, r=result: lambda *_, **__: r)
         assert cli.main(["doctor"]) == result
-
-
-def test_an_interrupt_is_a_sentence(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def interrupted() -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(doctor, "fit", interrupted)
-    assert cli.main(["doctor"]) == 130
-    assert capsys.readouterr().err == "hakmem: doctor: stopped\n"
 
 
 def test_listing_loads_no_heavy_library() -> None:

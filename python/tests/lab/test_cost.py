@@ -25,10 +25,8 @@ TOLERANCE = {
 }
 PARTS = {
     "first": Part("r", instructions=40, lines=("a", "b"), atomics=1),
-    "second": Part("r", instructions=10, lines=("b", "c")),
-    "step": Part("r", instructions=2, lines_each=1),
-    "store": Part("r", stored_each=1, repeated=7),
-    "guarded": Part("r", instructions=10, atomics=1, locked=2),
+    "second": Part("r", instructions=10, lines=("b", "c")), "step": Part("r", instructions=2, lines_each=1),
+    "store": Part("r", stored_each=1, repeated=7), "guarded": Part("r", instructions=10, atomics=1, locked=2),
     "map": Part("r", syscalls=1, maps=1, faults=2),
 }
 
@@ -96,9 +94,7 @@ def test_what_contradicts_a_belief(quantity, predicted, measured, wrong):
 
 
 def test_the_measured_machine_replaces_the_believed_one_where_it_is_known():
-    here = cost_model.measured_machine(
-        MACHINE, {"atomic_cycles": 31.0, "far_cycles": 0.0, "cycles_per_ns": 2.6}
-    )
+    here = cost_model.measured_machine(MACHINE, {"atomic_cycles": 31.0, "far_cycles": 0.0, "cycles_per_ns": 2.6})
     assert here == dataclasses.replace(MACHINE, atomic_cycles=31.0)
     beliefs = cost_model.judge_machine(model_of(), here)
     assert list(beliefs) == ["atomic_cycles"] and beliefs["atomic_cycles"].is_wrong

@@ -6,6 +6,7 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import matplotlib.image
 import pytest
 import synthetic
 from hakmem.lab.model import Session
@@ -51,7 +52,12 @@ def read(session: Session, directory: Path, pictures=()) -> tuple[Reader, str]:
 
 def test_the_page_is_complete_and_needs_no_other_file(tmp_path: Path):
     session = synthetic.session(["one", "two"], failing=[("one", "jemalloc")])
-    reader, source = read(session, tmp_path, write_plots(session, tmp_path))
+    pictures = write_plots(session, tmp_path / "new")
+    assert [path.name for path in pictures] == ["speed-1.png", "memory-1.png", "time-memory.png"]
+    for path in pictures:
+        height, width, _ = matplotlib.image.imread(path).shape
+        assert 500 < width < 2500 and 300 < height < 2500
+    reader, source = read(session, tmp_path, pictures)
     assert len(reader.references) == 3
     assert all(ref.startswith("data:image/png;base64,") for ref in reader.references)
     assert not re.search(r"https?://", source)
@@ -69,8 +75,14 @@ def test_names_of_users_are_escaped(tmp_path: Path):
     assert "<script>alert" not in source and "<b>" not in source
 
 
+def test_dollars_in_a_command_are_no_formula(tmp_path: Path):
+    name = r"sh -c 'echo $HOME \frac $PATH'"
+    assert len(write_plots(synthetic.session([name], kind="program"), tmp_path)) == 3
+
+
 @pytest.mark.parametrize("empty", ["samples", "cases"])
 def test_a_session_with_nothing_in_it_still_makes_a_page(tmp_path: Path, empty: str):
     session = dataclasses.replace(synthetic.session(["one"]), **{empty: []})
     reader, _ = read(session, tmp_path)
+    assert write_plots(session, tmp_path) == []
     assert "Imaginary 9000" in " ".join(reader.texts)

@@ -143,8 +143,7 @@ def session_with_bugs() -> Session:
     session.command = ["bench", "--suite", "secure"]
     cells = {
         "hakmem-secure": ({bugs.REPORT: 5}, "hakmem: double free of 0x1"),
-        "hakmem": ({bugs.NOTHING: 3, bugs.REPORT: 2}, "hakmem: double free"),
-        "glibc": ({bugs.HARM: 5}, ""),
+        "hakmem": ({bugs.NOTHING: 3, bugs.REPORT: 2}, "hakmem: double free"), "glibc": ({bugs.HARM: 5}, ""),
         "scudo": ({bugs.ENDED: 5}, ""),
     }
     for name in ("double_free", "underflow"):
@@ -162,16 +161,6 @@ def shown(session: Session, width: int) -> str:
     for part in secure_tables.secure_parts(session, summarise(session), secure_tables.report_of(session)):
         console.print(part)
     return text.getvalue()
-
-
-def test_costs_are_relative_to_a_reference() -> None:
-    session = session_with_bugs()
-    costs = secure_tables.costs_over(session, "hakmem")
-    assert costs["hakmem-secure"]["time"] == pytest.approx(1.5)
-    assert costs["glibc"]["memory"] == pytest.approx(0.5, rel=0.01)
-    assert costs["hakmem"]["time"] == pytest.approx(1)
-    assert costs["scudo"]["cases"] == 1 and costs["scudo"]["time_case"] == "alpha"
-    assert secure_tables.costs_over(session, "glibc")["hakmem-secure"]["time"] == pytest.approx(0.75)
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
@@ -238,7 +227,5 @@ def test_the_command(
     assert data["secure"]["totals"]["harm"]["harmed"] == 2 and len(data["session"]["bugs"]) == 4
     assert cli.main(["bench", "--suite", "bugs", "--list"]) == 0
     assert "A block is freed twice" in " ".join(capsys.readouterr().out.split())
-    for words, reason in (
-        (["bench", "--suite", "bugs", "--instructions"], "neither --trace nor --instructions"),
-    ):
-        assert cli.main(words) == 2 and reason in capsys.readouterr().err
+    assert cli.main(["bench", "--suite", "bugs", "--instructions"]) == 2
+    assert "neither --trace nor --instructions" in capsys.readouterr().err

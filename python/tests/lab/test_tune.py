@@ -70,28 +70,11 @@ def test_no_scavenger_without_anything_to_purge(journal):
     assert not [one for one, _ in program.calls if one == point]
 
 
-# ---- The goal. ----
+# ---- The search. ----
 
 
 def scaled(cost: float, memory: float) -> Figures:
     return Figures(BASE.cost * cost, BASE.peak_kib * memory, BASE.mean_kib * memory, 0.1)
-
-
-def test_goals():
-    faster, leaner = scaled(0.9, 1.0), scaled(1.0, 0.8)
-    assert Goal("time", 0.5, 0.02).loss(faster, BASE) < 0 == Goal("memory", 0.5, 0.02).loss(
-        faster, BASE
-    )
-    assert Goal("time", 0.5, 0.02).loss(leaner, BASE) == 0
-    assert Goal("memory", 0.5, 0.02).loss(leaner, BASE) == pytest.approx(-0.223, abs=1e-3)
-    assert BOTH.loss(leaner, BASE) == pytest.approx(-0.1116, abs=1e-3)
-    heavy = Goal("both", 2.0, 0.02)
-    assert heavy.loss(leaner, BASE) < heavy.loss(faster, BASE) < 0
-    # However heavy: a gain of 0.1 % stays one.
-    assert Goal("both", 1000, 0.02).loss(scaled(1.0, 0.999), BASE) > -0.0011
-
-
-# ---- The search. ----
 
 
 class Planted:
@@ -236,9 +219,7 @@ def tuned(
     figures = {"hakmem": (1.0, 1.0)}
     figures |= {f"hakmem {name}": pair for name, pair in arm_figures.items()}
     failing = [("server", f"hakmem {name}") for name in changes.pop("failing", ())]
-    session = synthetic.session(
-        ["server"], figures, rounds=rounds, kind="program", vary=False, failing=failing
-    )
+    session = synthetic.session(["server"], figures, rounds=rounds, kind="program", vary=False, failing=failing)
     case = dataclasses.replace(session.cases[0], title="./server 1", **changes)
     session = dataclasses.replace(session, cases=[case])
     settings = {name: dict(word.split("=") for word in name.split()) for name in arm_figures}

@@ -78,9 +78,7 @@ def test_the_answer_the_line_and_the_file(fabricated, capsys, tmp_path):
                   "GO: heaps=1", "peak memory: -10.0 %"):  # fmt: skip
         assert any(line.startswith(f"# {words}") for line in lines), words
     assert read_profile("sh.profile") == {"HAKMEM_HEAPS": "1"}
-    assert [path.name for path in (tmp_path / "data/hakmem/results").iterdir()] == [
-        "20261121T100000Z-tune-0.journal"
-    ]
+    assert [path.name for path in (tmp_path / "data/hakmem/results").iterdir()] == ["20261121T100000Z-tune-0.journal"]
     assert cli.main(["tune", "--", "sh", "-c", "echo 'a b'"]) == 0  # its own file may be replaced
 
 
@@ -129,9 +127,7 @@ def test_bad_requests_are_one_sentence(alone, capsys, words, status, sentence):
 
 def test_too_short_a_budget_says_what_is_needed(alone, capsys, monkeypatch):
     monkeypatch.setattr(tune.serving, "prove_program", lambda *_: ({}, ""))
-    monkeypatch.setattr(
-        tune.Tuning, "_run_once", lambda *_: Figures(1e9, 500.0, 400.0, seconds=20.0)
-    )
+    monkeypatch.setattr(tune.Tuning, "_run_once", lambda *_: Figures(1e9, 500.0, 400.0, seconds=20.0))
     assert cli.main(["tune", "--minutes", "10", "--", "sh"]) == 1
     error = capsys.readouterr().err
     assert "10 minutes are too short: a run takes 20.0 s" in error

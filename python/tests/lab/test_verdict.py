@@ -17,10 +17,7 @@ def series(factor=1.0, rounds=25, noise=0.004, seed=1, drift=0.0, again=1.0):
     """100 on average under a; b takes `factor` times as much, the A/A arm `again` times."""
     generator = numpy.random.default_rng(seed)
     trend = numpy.linspace(0, drift, rounds)
-    parts = [
-        100 * part * numpy.exp(generator.normal(0, noise, rounds) + trend)
-        for part in (1.0, again, factor)
-    ]
+    parts = [100 * part * numpy.exp(generator.normal(0, noise, rounds) + trend) for part in (1.0, again, factor)]
     return Series(*(dict(enumerate(map(float, part))) for part in parts))
 
 
