@@ -4,13 +4,13 @@
 `session()` draws samples around known true costs, so that a test knows the right answer.
 """
 
-from __future__ import annotations
-
 import hashlib
+import io
 import random
 from collections.abc import Mapping, Sequence
 
 from hakmem.lab.model import Arm, Case, Failure, Sample, Session
+from rich.console import Console
 
 PEERS = {
     "glibc": (1.55, 0.92), "mimalloc 3": (1.00, 1.00), "mimalloc 2": (1.03, 1.05), "jemalloc": (1.22, 0.97),
@@ -92,8 +92,7 @@ def session(
             root = name.removesuffix(" (again)")
             if root not in shifts:
                 sigma = 0.12 if vary else 0.0
-                shifts[root] = (random_numbers.lognormvariate(0, sigma),
-                                random_numbers.lognormvariate(0, sigma))  # fmt: skip
+                shifts[root] = (random_numbers.lognormvariate(0, sigma), random_numbers.lognormvariate(0, sigma))
             for number in range(rounds):
                 if (one.name, name) in failing:
                     result.failures.append(Failure(one.name, name, number, -11, "ended by signal 11 (SIGSEGV)", ""))
@@ -106,3 +105,11 @@ def session(
     for name in allocators:
         result.proofs[name] = {"malloc": f"/cache/{name}.so"}
     return result
+
+
+def shown(parts: Sequence[object], width: int) -> str:
+    """What a terminal of that width shows of them."""
+    console = Console(file=io.StringIO(), width=width, no_color=True, force_terminal=False)
+    for part in parts:
+        console.print(part)
+    return console.file.getvalue()

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The command line: statuses, one sentence, nothing loaded in vain."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -10,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from hakmem.lab import bench, cli
 from hakmem.lab.problem import Problem, Usage
 

@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: MIT
 """cost: the arithmetic of the model, the readers of valgrind's files, and the driver itself."""
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 import subprocess
 from pathlib import Path as FilePath
 
 import pytest
-
 from hakmem.lab import cli, cost, cost_measure, cost_model
 from hakmem.lab.cost_measure import Driver
 from hakmem.lab.cost_model import Machine, Model, Part, Path
@@ -171,8 +168,7 @@ def test_callgrind_costs_are_the_functions_own():
 
 
 def test_lines_are_counted_between_the_marks():
-    said = {"mark_operation": 0x5000, "mark_end": 0x5008, "image": [0x4000, 0x6000],
-            "stack": 0x1FFF000000}
+    said = {"mark_operation": 0x5000, "mark_end": 0x5008, "image": [0x4000, 0x6000], "stack": 0x1FFF000000}
     trace = b"""\
 I  7000,3
  L 9000,8

@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: MIT
 """The checks on made-up machines, and the doctor on this one."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import pytest
-
 from hakmem.lab import checks, doctor
 from hakmem.lab.checks import Busy, System
 
@@ -42,14 +39,11 @@ def test_a_machine_without_faults(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("check", "file", "content", "level"),
     [
-        (checks.check_governor, "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave",
-         "warning"),
+        (checks.check_governor, "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave", "warning"),
         (checks.check_turbo, "sys/devices/system/cpu/intel_pstate/no_turbo", "0", "warning"),
         (checks.check_turbo, "sys/devices/system/cpu/cpufreq/boost", "1", "warning"),
-        (checks.check_clock, "sys/devices/system/clocksource/clocksource0/current_clocksource",
-         "hpet", "warning"),
-        (checks.check_huge_pages, "sys/kernel/mm/transparent_hugepage/enabled",
-         "[always] madvise never", "note"),
+        (checks.check_clock, "sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet", "warning"),
+        (checks.check_huge_pages, "sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never", "note"),
         (checks.check_aslr, "proc/sys/kernel/randomize_va_space", "0", "warning"),
         (checks.check_limits, "proc/sys/vm/overcommit_memory", "2", "warning"),
         (checks.check_options_file, "etc/hakmem.conf", "limit=1g", "warning"),

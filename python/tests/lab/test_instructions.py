@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Instructions per operation."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 
 import pytest
-
 from hakmem.lab import instructions, runner, workloads
 from hakmem.lab.instructions import Count, Counting, Uncountable, doubled, quotient
 from hakmem.lab.model import Arm

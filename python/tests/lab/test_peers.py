@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Peers: which library serves is proved, and whatever goes wrong is one sentence."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

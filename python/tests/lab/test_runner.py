@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Sessions: complete, resumed after the worst, honest about failures."""
 
-from __future__ import annotations
-
 import dataclasses
 import errno
 import json
@@ -17,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from hakmem.lab import runner, store
 from hakmem.lab.model import Arm, Case, Session
 from hakmem.lab.places import BUILD

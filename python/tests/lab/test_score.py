@@ -2,7 +2,6 @@
 """scorecard.py and score.py: milestones from sessions whose truth is known."""
 
 import dataclasses
-import io
 import json
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from hakmem.lab.model import Session
 from hakmem.lab.problem import Problem
 from hakmem.lab.scorecard import highest, make_cards
 from hakmem.lab.store import Store
-from rich.console import Console
 
 PEERS = {"glibc": (2.0, 1.0), "mimalloc 3": (1.0, 1.5), "jemalloc": (0.8, 2.0)}
 BUILT = score.Built("", "", "fab0fab0")
@@ -80,11 +78,7 @@ def test_results_of_another_build_are_marked():
 
 
 def shown(session: Session, width: int) -> str:
-    text = io.StringIO()
-    console = Console(file=text, width=width, no_color=True)
-    for part in score.card_parts(make_cards([session])[0], BUILT):
-        console.print(part)
-    return text.getvalue()
+    return synthetic.shown(score.card_parts(make_cards([session])[0], BUILT), width)
 
 
 def store(session: Session, directory: Path) -> Path:

@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Suites secure and bugs: verdicts of programs with a bug, costs, tables. Programs are fakes."""
 
-from __future__ import annotations
-
 import functools
-import io
 import json
 import resource
 from pathlib import Path
@@ -17,7 +14,6 @@ from hakmem.lab.measure import MEASURE
 from hakmem.lab.model import Arm, Case, Session
 from hakmem.lab.problem import Problem, Usage
 from hakmem.lab.summary import summarise
-from rich.console import Console
 
 FAKE = """#!/bin/sh
 # What the allocator does of the bug is in the arm's environment.
@@ -136,8 +132,7 @@ def test_trying_is_a_part_of_a_session_and_goes_on(programs: Path, tmp_path: Pat
 def session_with_bugs() -> Session:
     session = synthetic.session(
         ["alpha", "beta"],
-        {"hakmem-secure": (1.5, 1.2), "hakmem": (1.0, 1.0), "glibc": (2.0, 0.5),
-         "scudo": (3.0, 2.0)},
+        {"hakmem-secure": (1.5, 1.2), "hakmem": (1.0, 1.0), "glibc": (2.0, 0.5), "scudo": (3.0, 2.0)},
         again="hakmem-secure", spread=0.0, vary=False, failing=[("beta", "scudo")],
     )  # fmt: skip
     session.command = ["bench", "--suite", "secure"]
@@ -148,19 +143,15 @@ def session_with_bugs() -> Session:
     }
     for name in ("double_free", "underflow"):
         session.bugs += [
-            {"case": name, "title": "A block <b>", "arm": arm, "sha256": "", "counts": counts,
-             "report": said}
+            {"case": name, "title": "A block <b>", "arm": arm, "sha256": "", "counts": counts, "report": said}
             for arm, (counts, said) in cells.items()
         ]  # fmt: skip
     return session
 
 
 def shown(session: Session, width: int) -> str:
-    text = io.StringIO()
-    console = Console(file=text, width=width, no_color=True, force_terminal=False)
-    for part in secure_tables.secure_parts(session, summarise(session), secure_tables.report_of(session)):
-        console.print(part)
-    return text.getvalue()
+    report = secure_tables.report_of(session)
+    return synthetic.shown(secure_tables.secure_parts(session, summarise(session), report), width)
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

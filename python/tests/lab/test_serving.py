@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Who serves a program that cannot tell itself."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -10,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from hakmem.lab.measure import Outcome
 from hakmem.lab.model import Arm, Case
 from hakmem.lab.places import BUILD

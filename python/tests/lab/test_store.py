@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Session files: what is written is there again, also after the worst."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -10,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from hakmem.lab import store
 from hakmem.lab.model import Arm, Case, Failure, Sample, Session
 from hakmem.lab.problem import Problem

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 """tune: the space, the search with a planted optimum and interruptions, the verdict."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 

@@ -2,8 +2,6 @@
 # ctest: slow
 """The command tune: answers, refusals, kills of real processes, and profile files."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Reading and choosing workloads."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
-
 from hakmem.lab import workloads
 from hakmem.lab.problem import Problem, Usage
 

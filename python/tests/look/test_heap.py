@@ -237,16 +237,6 @@ class Command(unittest.TestCase):
                     commands.main()
         return end.exception.code, out.getvalue(), errors.getvalue()
 
-    def test_the_page_is_written(self):
-        status, out, errors = self.run_with(self.map)
-        self.assertEqual((status, errors), (0, ""))
-        self.assertIn("could go back now", out)
-        self.assertIn("Heap of", self.map.with_suffix(".html").read_text())
-        other = Path(self.place.name, "other.page")
-        self.assertEqual(self.run_with(self.map, "-o", other, "--compare", self.map)[0], 0)
-        self.assertIn("What changed", other.read_text())
-        self.assertEqual(sorted(p.name for p in Path(self.place.name).iterdir()), ["map.html", "map.json", "other.page"])
-
     def test_refusals(self):
         empty, binary, absent = (Path(self.place.name, name) for name in ("empty", "binary", "absent"))
         empty.write_text("")
