@@ -9,9 +9,15 @@ import io
 import random
 from collections.abc import Mapping, Sequence
 
+import pytest
+from hakmem.lab.measure import MEASURE
 from hakmem.lab.model import Arm, Case, Failure, Sample, Session
+from hakmem.lab.places import BUILD
 from rich.console import Console
 
+NEEDS_BUILD = pytest.mark.skipif(
+    not ((BUILD / "libhakmem.so").exists() and MEASURE.exists()), reason="hakmem is not built"
+)
 PEERS = {
     "glibc": (1.55, 0.92), "mimalloc 3": (1.00, 1.00), "mimalloc 2": (1.03, 1.05), "jemalloc": (1.22, 0.97),
     "google tcmalloc": (1.10, 1.40), "snmalloc": (0.98, 1.13), "gperftools": (1.18, 1.10),

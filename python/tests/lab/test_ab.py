@@ -18,10 +18,6 @@ from hakmem.lab.problem import Problem, Usage
 from hakmem.lab.verdict import Rules, decide, evidence_of
 
 BAD = [{"level": "bad", "sentence": "The machine burns.", "remedy": "Put it out."}]
-NEEDS_BUILD = pytest.mark.skipif(
-    not ((BUILD / "libhakmem.so").exists() and (BUILD / "lab/measure").exists()),
-    reason="hakmem is not built",
-)
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +77,7 @@ def test_arms_that_make_no_sense(a, b, sentence):
         ab.parse_arms(a, b)
 
 
-@NEEDS_BUILD
+@synthetic.NEEDS_BUILD
 @pytest.mark.parametrize("setting", ["HAKMEM_PURGE=0", "HAKMEM_PURGE_DELAY_MS=soon"])
 def test_the_library_itself_refuses_options(setting):
     name, value = setting.split("=")
@@ -89,7 +85,7 @@ def test_the_library_itself_refuses_options(setting):
         ab.check_options(Arm("hakmem", str(BUILD / "libhakmem.so"), {name: value}))
 
 
-@NEEDS_BUILD
+@synthetic.NEEDS_BUILD
 def test_the_library_itself_accepts_options():
     ab.check_options(Arm("hakmem", str(BUILD / "libhakmem.so"), {"HAKMEM_PURGE_DELAY_MS": "0"}))
 
@@ -159,7 +155,7 @@ def test_an_interrupted_run_keeps_what_was_fixed(fabricated, monkeypatch, tmp_pa
     assert run(*words) == 2  # what is complete is never written over
 
 
-@NEEDS_BUILD
+@synthetic.NEEDS_BUILD
 def test_a_noisy_machine_is_measured_longer(monkeypatch, capsys, tmp_path):
     """Until no more rounds are asked for, unless it was told how many."""
     library = BUILD / "libhakmem.so"

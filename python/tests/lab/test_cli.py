@@ -22,16 +22,9 @@ def lab(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     "words",
     [
-        [],
-        ["fly"],
-        ["bench", "--no-such-option"],
-        ["bench", "--suite", "huge"],
-        ["bench", "--suite"],
-        ["bench", "--runs", "0"],
-        ["bench", "--runs", "x"],
-        ["bench", "--list", "--workload", "no_such_workload"],
-        ["bench", "superfluous"],
-        ["doctor", "--jsn"],
+        [], ["fly"], ["bench", "--no-such-option"], ["bench", "--suite", "huge"], ["bench", "--suite"],
+        ["bench", "--runs", "0"], ["bench", "--runs", "x"],
+        ["bench", "--list", "--workload", "no_such_workload"], ["bench", "superfluous"], ["doctor", "--jsn"],
     ],
 )
 def test_bad_usage(words: list[str]) -> None:

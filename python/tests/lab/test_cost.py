@@ -2,7 +2,6 @@
 """cost: the arithmetic of the model, the readers of valgrind's files, and the driver itself."""
 
 import dataclasses
-import shutil
 import subprocess
 from pathlib import Path as FilePath
 
@@ -32,7 +31,6 @@ TRIES = 20
 should. It is started again; one that never takes the path fails all the same."""
 
 needs_driver = pytest.mark.skipif(not cost.DRIVER.exists(), reason="lab/paths is not built")
-needs_valgrind = pytest.mark.skipif(shutil.which("valgrind") is None, reason="no valgrind")
 
 
 def model_of(**paths: Path) -> Model:

@@ -197,10 +197,7 @@ def test_patterns_choose_bugs_and_workloads(programs: Path) -> None:
 
 
 @needs_measure
-def test_the_command(
-    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+def test_the_command(programs, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(bench, "find_arms", lambda spec: [fake_arm("report"), fake_arm("harm")])
     unproved = functools.partial(runner.run_session, prove=lambda arm: {})

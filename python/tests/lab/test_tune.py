@@ -7,7 +7,6 @@ import re
 import pytest
 import synthetic
 from hakmem.lab import ab, tune_answer, tune_search, tune_space
-from hakmem.lab.measure import MEASURE
 from hakmem.lab.model import Arm
 from hakmem.lab.places import BUILD, ROOT
 from hakmem.lab.problem import Problem
@@ -17,9 +16,6 @@ BOTH = Goal("both", 0.5, 0.02)
 BASE = Figures(1000.0, 500.0, 400.0, 0.1)
 DEFAULT = tune_space.profiles()["default"]
 TRIALS = 60
-NEEDS_BUILD = pytest.mark.skipif(
-    not ((BUILD / "libhakmem.so").exists() and MEASURE.exists()), reason="hakmem is not built"
-)
 
 
 # ---- The space. ----
@@ -37,7 +33,7 @@ def test_every_option_is_searched_or_left_alone_on_purpose():
     assert not set(tune_space.LADDERS) & left_alone
 
 
-@NEEDS_BUILD
+@synthetic.NEEDS_BUILD
 def test_the_library_takes_every_value():
     rungs = tune_space.ladders()
     for at in range(max(map(len, rungs.values()))):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import synthetic
 from hakmem.lab import ab, arms, cli, runner, store, tune, tune_space
-from hakmem.lab.measure import MEASURE, Outcome
+from hakmem.lab.measure import Outcome
 from hakmem.lab.model import Arm, Case, Session
 from hakmem.lab.places import BUILD
 from hakmem.lab.problem import Problem, Usage
@@ -23,9 +23,6 @@ from hakmem.lab.tune_search import Figures, Goal, Journal
 SCRIPT = Path(__file__).with_name("tune_to_kill.py")
 BOTH = Goal("both", 0.5, 0.02)
 DEFAULT = tune_space.profiles()["default"]
-NEEDS_BUILD = pytest.mark.skipif(
-    not ((BUILD / "libhakmem.so").exists() and MEASURE.exists()), reason="hakmem is not built"
-)
 
 
 @pytest.fixture
@@ -198,7 +195,7 @@ def real(alone, monkeypatch):
     monkeypatch.setattr(arms, "our_arm", lambda: Arm("hakmem", str(library)))
 
 
-@NEEDS_BUILD
+@synthetic.NEEDS_BUILD
 @pytest.mark.parametrize(
     "words,sentence",
     [
@@ -223,7 +220,7 @@ while True:
 LOAD = "import socket; socket.socket(socket.AF_UNIX).connect('{}'); print('rate 1', 'rate 250.5')"
 
 
-@NEEDS_BUILD
+@synthetic.NEEDS_BUILD
 def test_a_server_is_measured_by_what_its_load_prints(real, tmp_path):
     server = tmp_path / "server"
     server.write_text(f"#!{sys.executable} -S\nimport os\n{SERVER}".replace(
@@ -248,7 +245,7 @@ def sitting(folder: Path, kill: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=600)
 
 
-@NEEDS_BUILD
+@synthetic.NEEDS_BUILD
 def test_a_kill_loses_nothing(tmp_path):
     """Killed in the search and in the verdict, the same command goes on and ends."""
     assert sitting(tmp_path, "search").returncode == -signal.SIGKILL
