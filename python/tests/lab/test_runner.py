@@ -162,14 +162,6 @@ def test_three_failures_in_a_row_stop_a_cell(tmp_path: Path, capsys: pytest.Capt
     assert "a under bad: it ended with status 4: oops" in capsys.readouterr().err
 
 
-def test_an_arm_that_does_not_serve_ends_the_session(tmp_path: Path) -> None:
-    def refuse(arm: Arm) -> dict[str, str]:
-        raise Problem(f"{arm.name} does not serve")
-
-    with pytest.raises(Problem, match="glibc does not serve"):
-        run([program("a", "true")], [GLIBC], 1, tmp_path, prove=refuse)
-
-
 def test_a_build_in_the_middle_ends_the_session(tmp_path: Path) -> None:
     script = tmp_path / "program"
     script.write_text("#!/bin/sh\n[ -n \"$LD_DEBUG\" ] || echo '# changed' >>\"$0\"\n")

@@ -138,25 +138,6 @@ def test_latency_counts_from_the_planned_moment(stalling: int):
 
 
 @built
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["nntp", "1", "a:quiet:1"], "protocol"),
-        (["http", "1"], "no phase"),
-        (["http", "1", "a:open:1"], "a phase is"),
-        (["http", "1", "a:closed:x"], "'x' is not a number"),
-        (["http", "99999", "a:quiet:1"], "'99999' is not a number"),
-    ],
-)
-def test_a_wrong_call_is_one_sentence(words: list[str], sentence: str):
-    command = [str(servers.LOAD), *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert sentence in done.stderr
-    assert done.stderr.count("\n") == 1
-
-
-@built
 @has_python
 def test_a_run_of_a_tiny_server(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(servers, "after_s", lambda _: 0.3)

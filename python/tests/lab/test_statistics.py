@@ -9,16 +9,6 @@ from hakmem.lab import statistics
 from scipy import stats
 
 
-def test_paired_ratios_join_rounds_both_have():
-    above, below = {2: 6.0, 0: 2.0, 5: 1.0}, {0: 1.0, 2: 2.0, 3: 9.0}
-    assert statistics.paired_ratios(above, below) == [2.0, 3.0]
-
-
-def test_estimate_ignores_disturbed_rounds():
-    ratios = [0.99, 1.0, 1.01, 1.0, 1.0, 0.99, 1.01, 1.0, 9.0]
-    assert statistics.ratio_interval(ratios).estimate == pytest.approx(1.0, abs=0.003)
-
-
 def _undisturbed(generator, count):
     return generator.lognormal(0, 0.01, count)
 
@@ -46,14 +36,12 @@ def test_interval_covers_the_truth(noise, count):
     assert 0.93 <= covered <= 0.99
 
 
-def test_mann_whitney_by_hand():
-    """U = 1: with three against three, 4 of 20 orders are as extreme."""
+def test_rank_tests_by_hand():
+    """Three against three, U = 1: 4 of 20 orders are as extreme; ties; all five rounds slower: 2 of 32 signs."""
     assert statistics.mann_whitney([1, 2, 4], [3, 5, 6]) == pytest.approx(4 / 20)
-
-
-def test_mann_whitney_with_ties():
     assert statistics.mann_whitney([5.0] * 9, [5.0] * 9) == 1.0
     assert statistics.mann_whitney([5.0] * 9, [6.0] * 9) < 1e-4
+    assert statistics.signed_rank([1.01, 1.02, 1.03, 1.04, 1.05]) == pytest.approx(2 / 32)
 
 
 @pytest.mark.parametrize("shift,p", [(0.2, 0.11), (0.4, 0.008), (0.5, 0.0015)])
@@ -64,11 +52,6 @@ def test_mann_whitney_of_many_values_is_close_and_not_bolder(shift, p):
     found = statistics.mann_whitney(list(first), list(second))
     assert exact == pytest.approx(p, rel=0.1)
     assert 0.998 * exact <= found <= 1.13 * exact
-
-
-def test_signed_rank_by_hand():
-    """All five rounds slower: 2 of 32 signs."""
-    assert statistics.signed_rank([1.01, 1.02, 1.03, 1.04, 1.05]) == pytest.approx(2 / 32)
 
 
 def test_holm_by_hand():

@@ -29,6 +29,24 @@ timeout_s = 7
 [real]
 script = "real.sh"
 suite = "core"
+
+[served]
+script = "real.sh"
+arguments = ["idle"]
+server = true
+rest = true
+
+[alone]
+program = "alpha"
+rest = "itself"
+
+[rested]
+program = "alpha"
+rest = true
+
+[old]
+program = "alpha"
+rest = "aging"
 """
 
 SCRIPT = """#!/bin/bash
@@ -67,7 +85,7 @@ def test_an_entry_becomes_a_case(known: list[workloads.Workload], tmp_path: Path
 def test_suites_hold_the_smaller_ones(known: list[workloads.Workload]) -> None:
     assert names(workloads.select(known, "quick")) == ["alpha_1"]
     assert names(workloads.select(known, "core")) == ["alpha_1", "alpha_2", "real"]
-    assert len(workloads.select(known, "full")) == 4
+    assert len(workloads.select(known, "full")) == 8
 
 
 def test_patterns_choose_whatever_the_suite(known: list[workloads.Workload]) -> None:
@@ -131,42 +149,15 @@ def test_the_entries_of_this_checkout() -> None:
             assert source.is_file() and one.smoke, one.case.name
 
 
-SERVER = """
-[plain]
-script = "real.sh"
-
-[served]
-script = "real.sh"
-arguments = ["idle"]
-server = true
-rest = true
-
-[alone]
-program = "alpha"
-rest = "itself"
-
-[rested]
-program = "alpha"
-rest = true
-
-[old]
-program = "alpha"
-rest = "aging"
-"""
-
-
-def test_programs_and_idle_workloads_are_suites(tmp_path: Path) -> None:
-    (tmp_path / "programs").mkdir()
-    (tmp_path / "programs" / "real.sh").write_text(SCRIPT)
-    (tmp_path / "workloads.toml").write_text(SERVER)
-    known = workloads.read_workloads(tmp_path / "workloads.toml", tmp_path / "bench")
-    assert names(workloads.select(known, "programs")) == ["plain"]
+def test_programs_and_idle_workloads_are_suites(known: list[workloads.Workload]) -> None:
+    assert names(workloads.select(known, "programs")) == ["real"]
     assert names(workloads.select(known, "idle")) == ["served", "alone", "rested"]
     assert names(workloads.select(known, "aging")) == ["old"]
-    served = known[1].case
-    assert served.load[2:] == ["load", str(known[1].inputs), "idle"]
-    assert served.rest_s == known[3].case.rest_s == list(workloads.REST_S)
-    assert known[2].case.rest_s == [] == served.without_rest.rest_s
+    by_name = {one.case.name: one for one in known}
+    served = by_name["served"].case
+    assert served.load[2:] == ["load", str(by_name["served"].inputs), "idle"]
+    assert served.rest_s == by_name["rested"].case.rest_s == list(workloads.REST_S)
+    assert by_name["alone"].case.rest_s == [] == served.without_rest.rest_s
 
 
 def test_the_suite_of_programs_is_large_enough() -> None:
