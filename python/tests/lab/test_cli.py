@@ -23,8 +23,8 @@ def lab(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     "words",
     [
         [], ["fly"], ["bench", "--no-such-option"], ["bench", "--suite", "huge"], ["bench", "--suite"],
-        ["bench", "--runs", "0"], ["bench", "--runs", "x"],
-        ["bench", "--list", "--workload", "no_such_workload"], ["bench", "superfluous"], ["doctor", "--jsn"],
+        ["bench", "--runs", "0"], ["bench", "--runs", "x"], ["bench", "superfluous"], ["doctor", "--jsn"],
+        ["bench", "--list", "--workload", "no_such_workload"],
     ],
 )
 def test_bad_usage(words: list[str]) -> None:

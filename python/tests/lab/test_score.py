@@ -109,13 +109,10 @@ def test_nothing_stored_is_one_sentence(tmp_path: Path):
         score.run(results=tmp_path / "none", session=None, as_json=False)
 
 
-def programs(cost: float, memory: float, peak: float = 1.0) -> Session:
+def programs(cost: float, memory: float) -> Session:
     """Two programs and a server, which is none of them."""
-    one = synthetic.session(
-        ["python", "z3", "redis_idle"],
-        {"hakmem": (cost, memory), "glibc": (1.0, peak), "mimalloc 3": (1.1, 2.0)},
-        spread=0.0, vary=False, kind="program",
-    )  # fmt: skip
+    figures = {"hakmem": (cost, memory), "glibc": (1.0, 1.0), "mimalloc 3": (1.1, 2.0)}
+    one = synthetic.session(["python", "z3", "redis_idle"], figures, spread=0.0, vary=False, kind="program")
     one.cases[2] = dataclasses.replace(one.cases[2], load=["load"])
     return one
 
