@@ -33,37 +33,14 @@ static const char *const pattern_names[] = {"drift",    "survivors",   "nightly"
                                             "sessions", "connections", NULL};
 
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
-    [PATTERN] = {.name = "PATTERN",
-                 .meaning = "what happens",
-                 .kind = BENCH_WORD,
-                 .words = pattern_names},
-    [COUNT] = {.name = "COUNT",
-               .meaning = "how much of it",
-               .value = 100000,
-               .value_smoke = 3000,
-               .min = 1000,
-               .max = 10000000},
-    [IDLE] = {.name = "IDLE",
-              .meaning = "how long the process rests",
-              .kind = BENCH_SECONDS,
-              .value = 3000,
-              .value_smoke = 100,
-              .min = 100,
-              .max = 86400000},
-    [SEED] = {.name = "SEED",
-              .meaning = "start of the random numbers",
-              .value = 42,
-              .value_smoke = 42,
-              .min = 1,
-              .max = UINT32_MAX},
+    BENCH_CHOICE(PATTERN, "what happens", pattern_names, 0, 0),
+    BENCH_COUNT(COUNT, "how much of it", 100000, 3000, 1000, 10000000),
+    BENCH_TIME(IDLE, "how long the process rests", 3000, 100, 100, 86400000),
+    BENCH_SEED,
 };
 
-static const struct bench_workload workload = {
-    .name = "aging",
-    .summary = "Lets a heap grow old and rests; what memory is left for the bytes that live?",
-    .arguments = arguments,
-    .argument_count = ARGUMENT_COUNT,
-};
+BENCH_WORKLOAD("aging",
+               "Lets a heap grow old and rests; what memory is left for the bytes that live?");
 
 struct block {
     unsigned char *start;

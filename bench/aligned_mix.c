@@ -18,32 +18,13 @@
 enum { STEPS, WS, SEED, ARGUMENT_COUNT };
 
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
-    [STEPS] = {.name = "STEPS",
-               .meaning = "steps of each thread",
-               .value = 15000000,
-               .value_smoke = 50000,
-               .min = 1,
-               .max = UINT64_C(1000000000000)},
-    [WS] = {.name = "WS",
-            .meaning = "slots of each thread",
-            .value = 1000,
-            .value_smoke = 1000,
-            .min = 1,
-            .max = 100000000},
-    [SEED] = {.name = "SEED",
-              .meaning = "start of the random numbers",
-              .value = 42,
-              .value_smoke = 42,
-              .min = 1,
-              .max = UINT32_MAX},
+    BENCH_COUNT(STEPS, "steps of each thread", 15000000, 50000, 1, UINT64_C(1000000000000)),
+    BENCH_COUNT(WS, "slots of each thread", 1000, 1000, 1, 100000000),
+    BENCH_SEED,
 };
 
-static const struct bench_workload workload = {
-    .name = "aligned_mix",
-    .summary = "Replaces the block of a random slot by a plain or an aligned one, each step.",
-    .arguments = arguments,
-    .argument_count = ARGUMENT_COUNT,
-};
+BENCH_WORKLOAD("aligned_mix",
+               "Replaces the block of a random slot by a plain or an aligned one, each step.");
 
 /* Of 64 aligned blocks. Those of 64 KiB are rare: they are a hundred times the others' size. */
 static const struct {
@@ -128,14 +109,7 @@ static void slots_fill(struct bench_thread *thread)
     thread->data = slots;
 }
 
-static void slots_measure(struct bench_thread *thread)
-{
-    if (thread->latency == NULL) {
-        slots_run(thread, NULL);
-    } else {
-        slots_run(thread, thread->latency);
-    }
-}
+BENCH_MEASURE(slots_measure, slots_run)
 
 static void slots_drain(struct bench_thread *thread)
 {

@@ -33,38 +33,14 @@ enum order { LIFO, FIFO, SH6, SH8 };
 static const char *const order_words[] = {"lifo", "fifo", "sh6", "sh8", NULL};
 
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
-    [ORDER] = {.name = "ORDER",
-               .meaning = "order of freeing",
-               .kind = BENCH_WORD,
-               .value = SH6,
-               .value_smoke = SH8,
-               .words = order_words},
-    [ROUNDS] = {.name = "ROUNDS",
-                .meaning = "batches of each thread",
-                .value = 3000,
-                .value_smoke = 30,
-                .min = 1,
-                .max = 1000000000},
-    [BATCH] = {.name = "BATCH",
-               .meaning = "objects of a batch, an even number",
-               .value = 6000,
-               .value_smoke = 2000,
-               .min = 2,
-               .max = 100000000},
-    [SEED] = {.name = "SEED",
-              .meaning = "start of the random numbers",
-              .value = 42,
-              .value_smoke = 42,
-              .min = 1,
-              .max = UINT32_MAX},
+    BENCH_CHOICE(ORDER, "order of freeing", order_words, SH6, SH8),
+    BENCH_COUNT(ROUNDS, "batches of each thread", 3000, 30, 1, 1000000000),
+    BENCH_COUNT(BATCH, "objects of a batch, an even number", 6000, 2000, 2, 100000000),
+    BENCH_SEED,
 };
 
-static const struct bench_workload workload = {
-    .name = "batch",
-    .summary = "Allocates batches of objects of 1 to 1024 bytes and frees them in some order.",
-    .arguments = arguments,
-    .argument_count = ARGUMENT_COUNT,
-};
+BENCH_WORKLOAD("batch",
+               "Allocates batches of objects of 1 to 1024 bytes and frees them in some order.");
 
 /* A thread's batch, and half a batch that waits: in sh6 its own older half, in sh8 what the
  * previous thread has put there. The flag is the sender's while false, the owner's while true. */
@@ -195,14 +171,7 @@ BENCH_INLINE void order_run(struct bench_thread *thread, struct bench_latency *l
     }
 }
 
-static void order_measure(struct bench_thread *thread)
-{
-    if (thread->latency == NULL) {
-        order_run(thread, NULL);
-    } else {
-        order_run(thread, thread->latency);
-    }
-}
+BENCH_MEASURE(order_measure, order_run)
 
 int main(int argc, char **argv)
 {

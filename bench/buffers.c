@@ -24,36 +24,14 @@ static const char *const kind_words[] = {"document", "mir", "vm", NULL};
 static const size_t kind_sizes[] = {64 * 1024, 256 * 1024, 2 * 1024 * 1024};
 
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
-    [KIND] = {.name = "KIND",
-              .meaning = "what the buffers are for",
-              .kind = BENCH_WORD,
-              .words = kind_words},
-    [STEPS] = {.name = "STEPS",
-               .meaning = "buffers of each thread",
-               .value = 1000000,
-               .value_smoke = 2000,
-               .min = 1,
-               .max = UINT64_C(1000000000000)},
-    [LIVE] = {.name = "LIVE",
-              .meaning = "buffers that live at a time",
-              .value = 4,
-              .value_smoke = 4,
-              .min = 1,
-              .max = 100000},
-    [SEED] = {.name = "SEED",
-              .meaning = "start of the random numbers",
-              .value = 42,
-              .value_smoke = 42,
-              .min = 1,
-              .max = UINT32_MAX},
+    BENCH_CHOICE(KIND, "what the buffers are for", kind_words, 0, 0),
+    BENCH_COUNT(STEPS, "buffers of each thread", 1000000, 2000, 1, UINT64_C(1000000000000)),
+    BENCH_COUNT(LIVE, "buffers that live at a time", 4, 4, 1, 100000),
+    BENCH_SEED,
 };
 
-static const struct bench_workload workload = {
-    .name = "buffers",
-    .summary = "Allocates, touches and frees buffers of 64 KiB, 256 KiB or 2 MiB in turn.",
-    .arguments = arguments,
-    .argument_count = ARGUMENT_COUNT,
-};
+BENCH_WORKLOAD("buffers",
+               "Allocates, touches and frees buffers of 64 KiB, 256 KiB or 2 MiB in turn.");
 
 static void ring_map(struct bench_thread *thread)
 {
@@ -102,14 +80,7 @@ BENCH_INLINE void buffers_run(struct bench_thread *thread, struct bench_latency 
     thread->operations = 2 * step_count;
 }
 
-static void buffers_measure(struct bench_thread *thread)
-{
-    if (thread->latency == NULL) {
-        buffers_run(thread, NULL);
-    } else {
-        buffers_run(thread, thread->latency);
-    }
-}
+BENCH_MEASURE(buffers_measure, buffers_run)
 
 static void ring_drain(struct bench_thread *thread)
 {
@@ -119,11 +90,4 @@ static void ring_drain(struct bench_thread *thread)
     }
 }
 
-int main(int argc, char **argv)
-{
-    static const struct bench_phases phases = {ring_map, buffers_measure, ring_drain};
-    bench_start(&workload, argc, argv);
-    bench_run(&phases);
-    bench_report();
-    return 0;
-}
+BENCH_MAIN(ring_map, buffers_measure, ring_drain)

@@ -19,32 +19,13 @@ enum { STEPS, MAX, SEED, ARGUMENT_COUNT };
 enum { LIVE = 4, STRIDE = 64 << 10, SIZE_MIN = 1 << 20 };
 
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
-    [STEPS] = {.name = "STEPS",
-               .meaning = "tables each thread allocates",
-               .value = 20,
-               .value_smoke = 100,
-               .min = 1,
-               .max = UINT64_C(1000000000)},
-    [MAX] = {.name = "MAX",
-             .meaning = "bytes of the largest table",
-             .value = 1 << 30,
-             .value_smoke = 4 << 20,
-             .min = SIZE_MIN,
-             .max = 1 << 30},
-    [SEED] = {.name = "SEED",
-              .meaning = "start of the random numbers",
-              .value = 42,
-              .value_smoke = 42,
-              .min = 1,
-              .max = UINT32_MAX},
+    BENCH_COUNT(STEPS, "tables each thread allocates", 20, 100, 1, UINT64_C(1000000000)),
+    BENCH_COUNT(MAX, "bytes of the largest table", 1 << 30, 4 << 20, SIZE_MIN, 1 << 30),
+    BENCH_SEED,
 };
 
-static const struct bench_workload workload = {
-    .name = "calloc_large",
-    .summary = "Replaces random ones of four large zeroed tables, each touched sparsely.",
-    .arguments = arguments,
-    .argument_count = ARGUMENT_COUNT,
-};
+BENCH_WORKLOAD("calloc_large",
+               "Replaces random ones of four large zeroed tables, each touched sparsely.");
 
 static uint32_t size_draw(uint32_t *state)
 {
@@ -108,11 +89,4 @@ static void slots_drain(struct bench_thread *thread)
     }
 }
 
-int main(int argc, char **argv)
-{
-    static const struct bench_phases phases = {slots_map, tables_measure, slots_drain};
-    bench_start(&workload, argc, argv);
-    bench_run(&phases);
-    bench_report();
-    return 0;
-}
+BENCH_MAIN(slots_map, tables_measure, slots_drain)

@@ -20,26 +20,13 @@ enum { STEPS, SIZE, ARGUMENT_COUNT };
 enum { STRIDE = 4096 + 64 };
 
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
-    [STEPS] = {.name = "STEPS",
-               .meaning = "buffers of each thread, one after another",
-               .value = 4000000,
-               .value_smoke = 1000,
-               .min = 1,
-               .max = UINT64_C(1000000000000)},
-    [SIZE] = {.name = "SIZE",
-              .meaning = "bytes of a buffer",
-              .value = 800000,
-              .value_smoke = 800000,
-              .min = 1,
-              .max = UINT64_C(1) << 40},
+    BENCH_COUNT(STEPS, "buffers of each thread, one after another", 4000000, 1000, 1,
+                UINT64_C(1000000000000)),
+    BENCH_COUNT(SIZE, "bytes of a buffer", 800000, 800000, 1, UINT64_C(1) << 40),
 };
 
-static const struct bench_workload workload = {
-    .name = "churn_800k",
-    .summary = "Allocates a large buffer, writes to each page of it and frees it, each step.",
-    .arguments = arguments,
-    .argument_count = ARGUMENT_COUNT,
-};
+BENCH_WORKLOAD("churn_800k",
+               "Allocates a large buffer, writes to each page of it and frees it, each step.");
 
 BENCH_INLINE void buffers_run(struct bench_thread *thread, struct bench_latency *latency)
 {
@@ -56,20 +43,6 @@ BENCH_INLINE void buffers_run(struct bench_thread *thread, struct bench_latency 
     thread->operations = 2 * step_count;
 }
 
-static void buffers_measure(struct bench_thread *thread)
-{
-    if (thread->latency == NULL) {
-        buffers_run(thread, NULL);
-    } else {
-        buffers_run(thread, thread->latency);
-    }
-}
+BENCH_MEASURE(buffers_measure, buffers_run)
 
-int main(int argc, char **argv)
-{
-    static const struct bench_phases phases = {.measure = buffers_measure};
-    bench_start(&workload, argc, argv);
-    bench_run(&phases);
-    bench_report();
-    return 0;
-}
+BENCH_MAIN(NULL, buffers_measure, NULL)

@@ -17,44 +17,15 @@
 enum { ROWS, ROW, ROUNDS, WALKS, SEED, ARGUMENT_COUNT };
 
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
-    [ROWS] = {.name = "ROWS",
-              .meaning = "rows of the matrix",
-              .value = 200,
-              .value_smoke = 50,
-              .min = 1,
-              .max = 1000000},
-    [ROW] = {.name = "ROW",
-             .meaning = "bytes of a row; whole doubles are used",
-             .value = 80000,
-             .value_smoke = 8000,
-             .min = sizeof(double),
-             .max = 1000000000},
-    [ROUNDS] = {.name = "ROUNDS",
-                .meaning = "matrices, one after another",
-                .value = 10,
-                .value_smoke = 2,
-                .min = 1,
-                .max = 1000000000},
-    [WALKS] = {.name = "WALKS",
-               .meaning = "times that a matrix is read",
-               .value = 20,
-               .value_smoke = 2,
-               .min = 1,
-               .max = 1000000000},
-    [SEED] = {.name = "SEED",
-              .meaning = "start of the random numbers",
-              .value = 42,
-              .value_smoke = 42,
-              .min = 1,
-              .max = UINT32_MAX},
+    BENCH_COUNT(ROWS, "rows of the matrix", 200, 50, 1, 1000000),
+    BENCH_COUNT(ROW, "bytes of a row; whole doubles are used", 80000, 8000, sizeof(double),
+                1000000000),
+    BENCH_COUNT(ROUNDS, "matrices, one after another", 10, 2, 1, 1000000000),
+    BENCH_COUNT(WALKS, "times that a matrix is read", 20, 2, 1, 1000000000),
+    BENCH_SEED,
 };
 
-static const struct bench_workload workload = {
-    .name = "columns",
-    .summary = "Reads a matrix, whose rows are allocations, down its columns.",
-    .arguments = arguments,
-    .argument_count = ARGUMENT_COUNT,
-};
+BENCH_WORKLOAD("columns", "Reads a matrix, whose rows are allocations, down its columns.");
 
 static void rows_map(struct bench_thread *thread)
 {
@@ -102,11 +73,4 @@ static void columns_run(struct bench_thread *thread)
     thread->operations = 2 * row_count * arguments[ROUNDS].value;
 }
 
-int main(int argc, char **argv)
-{
-    static const struct bench_phases phases = {rows_map, columns_run, NULL};
-    bench_start(&workload, argc, argv);
-    bench_run(&phases);
-    bench_report();
-    return 0;
-}
+BENCH_MAIN(rows_map, columns_run, NULL)

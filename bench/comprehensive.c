@@ -33,38 +33,15 @@ static const char *const pattern_words[] = {"lifo",  "fifo",       "shuffled", "
 static const char *const size_words[] = {"16", "32", "64", "128", "all", NULL};
 
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
-    [PATTERN] = {.name = "PATTERN",
-                 .meaning = "order of allocating and freeing",
-                 .kind = BENCH_WORD,
-                 .value = PATTERN_ALL,
-                 .value_smoke = PATTERN_ALL,
-                 .words = pattern_words},
-    [SIZE] = {.name = "SIZE",
-              .meaning = "size of the blocks",
-              .kind = BENCH_WORD,
-              .value = SIZE_ALL,
-              .value_smoke = SIZE_ALL,
-              .words = size_words},
-    [ROUNDS] = {.name = "ROUNDS",
-                .meaning = "rounds of each thread",
-                .value = 500000,
-                .value_smoke = 1000,
-                .min = 1,
-                .max = UINT64_C(10000000000)},
-    [SEED] = {.name = "SEED",
-              .meaning = "start of the random numbers",
-              .value = 42,
-              .value_smoke = 42,
-              .min = 1,
-              .max = UINT32_MAX},
+    BENCH_CHOICE(PATTERN, "order of allocating and freeing", pattern_words, PATTERN_ALL,
+                 PATTERN_ALL),
+    BENCH_CHOICE(SIZE, "size of the blocks", size_words, SIZE_ALL, SIZE_ALL),
+    BENCH_COUNT(ROUNDS, "rounds of each thread", 500000, 1000, 1, UINT64_C(10000000000)),
+    BENCH_SEED,
 };
 
-static const struct bench_workload workload = {
-    .name = "comprehensive",
-    .summary = "Rounds of 100 small blocks, allocated and freed in one of six orders.",
-    .arguments = arguments,
-    .argument_count = ARGUMENT_COUNT,
-};
+BENCH_WORKLOAD("comprehensive",
+               "Rounds of 100 small blocks, allocated and freed in one of six orders.");
 
 /* Drawn once before the clock and shared read-only: the loops then have no random numbers to pay
  * for. */
@@ -173,14 +150,7 @@ static void blocks_prepare(struct bench_thread *thread)
     thread->data = survivors_all + (size_t)thread->index * LONG_ROUNDS * LONG_COUNT;
 }
 
-static void blocks_measure(struct bench_thread *thread)
-{
-    if (thread->latency == NULL) {
-        pattern_run(thread, NULL);
-    } else {
-        pattern_run(thread, thread->latency);
-    }
-}
+BENCH_MEASURE(blocks_measure, pattern_run)
 
 static void blocks_drain(struct bench_thread *thread)
 {

@@ -30,37 +30,14 @@ enum { LINE_SIZE = 64 }; /* what caches of x86-64 and most of aarch64 fight for 
 static const char *const kind_words[] = {"thrash", "scratch", NULL};
 
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
-    [KIND] = {.name = "KIND",
-              .meaning = "who would cause the sharing",
-              .kind = BENCH_WORD,
-              .value_smoke = SCRATCH,
-              .words = kind_words},
-    [STEPS] = {.name = "STEPS",
-               .meaning = "objects of each thread",
-               .value = 100000,
-               .value_smoke = 1000,
-               .min = 1,
-               .max = UINT64_C(1000000000000)},
-    [WRITES] = {.name = "WRITES",
-                .meaning = "times that an object is written",
-                .value = 1000,
-                .value_smoke = 1000,
-                .min = 1,
-                .max = UINT64_C(1000000000000)},
-    [SIZE] = {.name = "SIZE",
-              .meaning = "bytes of an object",
-              .value = 8,
-              .value_smoke = 8,
-              .min = 1,
-              .max = 1048576},
+    BENCH_CHOICE(KIND, "who would cause the sharing", kind_words, 0, SCRATCH),
+    BENCH_COUNT(STEPS, "objects of each thread", 100000, 1000, 1, UINT64_C(1000000000000)),
+    BENCH_COUNT(WRITES, "times that an object is written", 1000, 1000, 1, UINT64_C(1000000000000)),
+    BENCH_COUNT(SIZE, "bytes of an object", 8, 8, 1, 1048576),
 };
 
-static const struct bench_workload workload = {
-    .name = "false_sharing",
-    .summary = "Threads write to small objects of their own, which may share cache lines.",
-    .arguments = arguments,
-    .argument_count = ARGUMENT_COUNT,
-};
+BENCH_WORKLOAD("false_sharing",
+               "Threads write to small objects of their own, which may share cache lines.");
 
 static unsigned char **given; /* one for each thread, NULL with thrash */
 static uintptr_t *last_lines; /* of each thread's last object, written at its end */
@@ -100,14 +77,7 @@ BENCH_INLINE void objects_run(struct bench_thread *thread, struct bench_latency 
     thread->operations = 2 * step_count;
 }
 
-static void objects_measure(struct bench_thread *thread)
-{
-    if (thread->latency == NULL) {
-        objects_run(thread, NULL);
-    } else {
-        objects_run(thread, thread->latency);
-    }
-}
+BENCH_MEASURE(objects_measure, objects_run)
 
 /* The threads that share their line with another. */
 static uint64_t sharing_count(void)

@@ -33,32 +33,13 @@ struct field {
 };
 
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
-    [ROUNDS] = {.name = "ROUNDS",
-                .meaning = "rounds of each thread",
-                .value = 500,
-                .value_smoke = 20,
-                .min = 1,
-                .max = 1000000000},
-    [BLOCKS] = {.name = "BLOCKS",
-                .meaning = "slots of each thread, an even number",
-                .value = 20000,
-                .value_smoke = 2000,
-                .min = 2,
-                .max = 100000000},
-    [SEED] = {.name = "SEED",
-              .meaning = "start of the random numbers",
-              .value = 42,
-              .value_smoke = 42,
-              .min = 1,
-              .max = UINT32_MAX},
+    BENCH_COUNT(ROUNDS, "rounds of each thread", 500, 20, 1, 1000000000),
+    BENCH_COUNT(BLOCKS, "slots of each thread, an even number", 20000, 2000, 2, 100000000),
+    BENCH_SEED,
 };
 
-static const struct bench_workload workload = {
-    .name = "fragment_stress",
-    .summary = "Frees a random half of its blocks and refills with another size, each round.",
-    .arguments = arguments,
-    .argument_count = ARGUMENT_COUNT,
-};
+BENCH_WORKLOAD("fragment_stress",
+               "Frees a random half of its blocks and refills with another size, each round.");
 
 static struct field *fields;
 
@@ -118,14 +99,7 @@ BENCH_INLINE void field_run(struct bench_thread *thread, struct bench_latency *l
     }
 }
 
-static void field_measure(struct bench_thread *thread)
-{
-    if (thread->latency == NULL) {
-        field_run(thread, NULL);
-    } else {
-        field_run(thread, thread->latency);
-    }
-}
+BENCH_MEASURE(field_measure, field_run)
 
 static void field_drain(struct bench_thread *thread)
 {

@@ -17,38 +17,14 @@
 enum { BYTES, MIN, MAX, SEED, ARGUMENT_COUNT };
 
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
-    [BYTES] = {.name = "BYTES",
-               .meaning = "bytes requested in all",
-               .value = UINT64_C(1) << 30,
-               .value_smoke = UINT64_C(16) << 20,
-               .min = 1,
-               .max = UINT64_C(1) << 46},
-    [MIN] = {.name = "MIN",
-             .meaning = "smallest block in bytes",
-             .value = 16,
-             .value_smoke = 16,
-             .min = 16,
-             .max = UINT32_MAX - 1},
-    [MAX] = {.name = "MAX",
-             .meaning = "one more than the largest block",
-             .value = 1040,
-             .value_smoke = 1040,
-             .min = 17,
-             .max = UINT32_MAX},
-    [SEED] = {.name = "SEED",
-              .meaning = "start of the random numbers",
-              .value = 42,
-              .value_smoke = 42,
-              .min = 1,
-              .max = UINT32_MAX},
+    BENCH_COUNT(BYTES, "bytes requested in all", UINT64_C(1) << 30, UINT64_C(16) << 20, 1,
+                UINT64_C(1) << 46),
+    BENCH_COUNT(MIN, "smallest block in bytes", 16, 16, 16, UINT32_MAX - 1),
+    BENCH_COUNT(MAX, "one more than the largest block", 1040, 1040, 17, UINT32_MAX),
+    BENCH_SEED,
 };
 
-static const struct bench_workload workload = {
-    .name = "growth",
-    .summary = "Allocates blocks until BYTES are live and frees none of them meanwhile.",
-    .arguments = arguments,
-    .argument_count = ARGUMENT_COUNT,
-};
+BENCH_WORKLOAD("growth", "Allocates blocks until BYTES are live and frees none of them meanwhile.");
 
 /* The blocks hold themselves together, so that no table of the workload grows with them. */
 struct link {
@@ -76,14 +52,7 @@ BENCH_INLINE void blocks_grow(struct bench_thread *thread, struct bench_latency 
     thread->operations = block_count;
 }
 
-static void blocks_measure(struct bench_thread *thread)
-{
-    if (thread->latency == NULL) {
-        blocks_grow(thread, NULL);
-    } else {
-        blocks_grow(thread, thread->latency);
-    }
-}
+BENCH_MEASURE(blocks_measure, blocks_grow)
 
 static void blocks_drain(struct bench_thread *thread)
 {

@@ -79,6 +79,34 @@ struct bench_workload {
     size_t argument_count;
 };
 
+/* A row of the table `arguments`, at the constant of the argument's name: its meaning, its default,
+ * that of --smoke, and the ends of what it may be. */
+#define BENCH_RANGE(key, sort, text, usual, small, least, most)                                    \
+    [key] = {.name = #key,                                                                         \
+             .meaning = (text),                                                                    \
+             .kind = (sort),                                                                       \
+             .value = (usual),                                                                     \
+             .value_smoke = (small),                                                               \
+             .min = (least),                                                                       \
+             .max = (most)}
+#define BENCH_COUNT(key, ...) BENCH_RANGE(key, BENCH_NUMBER, __VA_ARGS__)
+#define BENCH_TIME(key, ...) BENCH_RANGE(key, BENCH_SECONDS, __VA_ARGS__)
+#define BENCH_CHOICE(key, text, names, usual, small)                                               \
+    [key] = {.name = #key,                                                                         \
+             .meaning = (text),                                                                    \
+             .kind = BENCH_WORD,                                                                   \
+             .value = (usual),                                                                     \
+             .value_smoke = (small),                                                               \
+             .words = (names)}
+#define BENCH_SEED BENCH_COUNT(SEED, "start of the random numbers", 42, 42, 1, UINT32_MAX)
+
+/* What bench_start reads: the program's name, one sentence for --help, the table above it. */
+#define BENCH_WORKLOAD(program, sentence)                                                          \
+    static const struct bench_workload workload = {.name = (program),                              \
+                                                   .summary = (sentence),                          \
+                                                   .arguments = arguments,                         \
+                                                   .argument_count = ARGUMENT_COUNT}
+
 /* Reads the command line into the tables, answers --help, checks --expect; may end there. */
 void bench_start(const struct bench_workload *workload, int argc, char **argv);
 
@@ -224,5 +252,28 @@ BENCH_INLINE void bench_free(struct bench_latency *latency, void *block)
         bench_histogram_record(&latency->release, bench_now_ns() - start_ns);
     }
 }
+
+/* The phase of a loop that is written once: with a literal NULL, for which bench_malloc and
+ * bench_free are the plain calls, and with the thread's histograms. */
+#define BENCH_MEASURE(phase, run)                                                                  \
+    static void phase(struct bench_thread *thread)                                                 \
+    {                                                                                              \
+        if (thread->latency == NULL) {                                                             \
+            run(thread, NULL);                                                                     \
+        } else {                                                                                   \
+            run(thread, thread->latency);                                                          \
+        }                                                                                          \
+    }
+
+/* Of a program that has nothing to do besides. */
+#define BENCH_MAIN(prepare, measure, drain)                                                        \
+    int main(int argc, char **argv)                                                                \
+    {                                                                                              \
+        static const struct bench_phases phases = {prepare, measure, drain};                       \
+        bench_start(&workload, argc, argv);                                                        \
+        bench_run(&phases);                                                                        \
+        bench_report();                                                                            \
+        return 0;                                                                                  \
+    }
 
 #endif

@@ -21,39 +21,15 @@ enum {
 };
 
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
-    [BYTES] = {.name = "BYTES",
-               .meaning = "bytes each thread allocates and frees, about",
-               .value = 100000000,
-               .value_smoke = 4000000,
-               .min = BLOCK_MEAN,
-               .max = UINT64_C(1) << 40},
-    [PAIRS] = {.name = "PAIRS",
-               .meaning = "malloc and free pairs a second afterwards",
-               .value = 100,
-               .value_smoke = 100,
-               .min = 0,
-               .max = 1000},
-    [IDLE] = {.name = "IDLE",
-              .meaning = "how long that goes on",
-              .kind = BENCH_SECONDS,
-              .value = 3000,
-              .value_smoke = 100,
-              .min = 0,
-              .max = 86400000},
-    [SEED] = {.name = "SEED",
-              .meaning = "start of the random numbers",
-              .value = 42,
-              .value_smoke = 42,
-              .min = 1,
-              .max = UINT32_MAX},
+    BENCH_COUNT(BYTES, "bytes each thread allocates and frees, about", 100000000, 4000000,
+                BLOCK_MEAN, UINT64_C(1) << 40),
+    BENCH_COUNT(PAIRS, "malloc and free pairs a second afterwards", 100, 100, 0, 1000),
+    BENCH_TIME(IDLE, "how long that goes on", 3000, 100, 0, 86400000),
+    BENCH_SEED,
 };
 
-static const struct bench_workload workload = {
-    .name = "idle_after_burst",
-    .summary = "Frees much memory, then hardly calls the allocator; what memory is left then?",
-    .arguments = arguments,
-    .argument_count = ARGUMENT_COUNT,
-};
+BENCH_WORKLOAD("idle_after_burst",
+               "Frees much memory, then hardly calls the allocator; what memory is left then?");
 
 static pthread_barrier_t idle_over;
 
@@ -88,14 +64,7 @@ BENCH_INLINE void blocks_run(struct bench_thread *thread, struct bench_latency *
     thread->operations = 2 * count;
 }
 
-static void blocks_measure(struct bench_thread *thread)
-{
-    if (thread->latency == NULL) {
-        blocks_run(thread, NULL);
-    } else {
-        blocks_run(thread, thread->latency);
-    }
-}
+BENCH_MEASURE(blocks_measure, blocks_run)
 
 /* The compiler may not drop a pair. */
 static void pair_run(uint32_t *state)

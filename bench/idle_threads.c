@@ -19,39 +19,14 @@ enum { THREADS, BLOCKS, IDLE, SEED, ARGUMENT_COUNT };
 enum { SIZE_MIN = 16, SIZE_RANGE = 1024, KEPT_ONE_IN = 10 };
 
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
-    [THREADS] = {.name = "THREADS",
-                 .meaning = "threads",
-                 .value = 200,
-                 .value_smoke = 50,
-                 .min = 1,
-                 .max = BENCH_THREADS_MAX},
-    [BLOCKS] = {.name = "BLOCKS",
-                .meaning = "blocks each thread allocates",
-                .value = 2000,
-                .value_smoke = 500,
-                .min = 1,
-                .max = 100000000},
-    [IDLE] = {.name = "IDLE",
-              .meaning = "how long they sleep",
-              .kind = BENCH_SECONDS,
-              .value = 500,
-              .value_smoke = 100,
-              .min = 0,
-              .max = 86400000},
-    [SEED] = {.name = "SEED",
-              .meaning = "start of the random numbers",
-              .value = 42,
-              .value_smoke = 42,
-              .min = 1,
-              .max = UINT32_MAX},
+    BENCH_COUNT(THREADS, "threads", 200, 50, 1, BENCH_THREADS_MAX),
+    BENCH_COUNT(BLOCKS, "blocks each thread allocates", 2000, 500, 1, 100000000),
+    BENCH_TIME(IDLE, "how long they sleep", 500, 100, 0, 86400000),
+    BENCH_SEED,
 };
 
-static const struct bench_workload workload = {
-    .name = "idle_threads",
-    .summary = "Many threads allocate, free most of it and sleep; what memory is left then?",
-    .arguments = arguments,
-    .argument_count = ARGUMENT_COUNT,
-};
+BENCH_WORKLOAD("idle_threads",
+               "Many threads allocate, free most of it and sleep; what memory is left then?");
 
 static pthread_barrier_t idle_over;
 static _Atomic uint64_t shared_live_size; /* of all threads; orders nothing */
@@ -88,14 +63,7 @@ BENCH_INLINE void burst_run(struct bench_thread *thread, struct bench_latency *l
     thread->operations = block_count + freed_count;
 }
 
-static void burst_measure(struct bench_thread *thread)
-{
-    if (thread->latency == NULL) {
-        burst_run(thread, NULL);
-    } else {
-        burst_run(thread, thread->latency);
-    }
-}
+BENCH_MEASURE(burst_measure, burst_run)
 
 /* One thread looks while the others sleep at the barrier. */
 static void idle_drain(struct bench_thread *thread)

@@ -48,32 +48,12 @@ struct parser {
 };
 
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
-    [DOCUMENTS] = {.name = "DOCUMENTS",
-                   .meaning = "documents of each thread",
-                   .value = 2000,
-                   .value_smoke = 20,
-                   .min = 1,
-                   .max = UINT64_C(1000000000)},
-    [SIZE] = {.name = "SIZE",
-              .meaning = "bytes of a document",
-              .value = 65536,
-              .value_smoke = 65536,
-              .min = 1024,
-              .max = UINT32_C(1) << 30},
-    [SEED] = {.name = "SEED",
-              .meaning = "start of the random numbers",
-              .value = 42,
-              .value_smoke = 42,
-              .min = 1,
-              .max = UINT32_MAX},
+    BENCH_COUNT(DOCUMENTS, "documents of each thread", 2000, 20, 1, UINT64_C(1000000000)),
+    BENCH_COUNT(SIZE, "bytes of a document", 65536, 65536, 1024, UINT32_C(1) << 30),
+    BENCH_SEED,
 };
 
-static const struct bench_workload workload = {
-    .name = "json",
-    .summary = "Parses documents into trees of small objects, visits and frees them.",
-    .arguments = arguments,
-    .argument_count = ARGUMENT_COUNT,
-};
+BENCH_WORKLOAD("json", "Parses documents into trees of small objects, visits and frees them.");
 
 /* Written once, before the threads start. */
 static char *document;

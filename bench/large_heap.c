@@ -29,32 +29,12 @@ enum { GIB, SPANS, ROUNDS, ARGUMENT_COUNT };
 enum { HOLE_SIZE = 94208, SPAN_SIZE = 126976, TRIM_MIB = 64, TRIES = 10, SPANS_MAX = 4096 };
 
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
-    [GIB] = {.name = "GIB",
-             .meaning = "gibibytes of blocks before every second one is freed",
-             .value = 16,
-             .value_smoke = 1,
-             .min = 1,
-             .max = 512},
-    [SPANS] = {.name = "SPANS",
-               .meaning = "longer blocks in each round",
-               .value = 256,
-               .value_smoke = 32,
-               .min = 1,
-               .max = SPANS_MAX},
-    [ROUNDS] = {.name = "ROUNDS",
-                .meaning = "rounds of longer blocks",
-                .value = 50,
-                .value_smoke = 3,
-                .min = 1,
-                .max = UINT32_MAX},
+    BENCH_COUNT(GIB, "gibibytes of blocks before every second one is freed", 16, 1, 1, 512),
+    BENCH_COUNT(SPANS, "longer blocks in each round", 256, 32, 1, SPANS_MAX),
+    BENCH_COUNT(ROUNDS, "rounds of longer blocks", 50, 3, 1, UINT32_MAX),
 };
 
-static const struct bench_workload workload = {
-    .name = "large_heap",
-    .summary = "Allocates blocks that fit into no hole of a heap of many gigabytes.",
-    .arguments = arguments,
-    .argument_count = ARGUMENT_COUNT,
-};
+BENCH_WORKLOAD("large_heap", "Allocates blocks that fit into no hole of a heap of many gigabytes.");
 
 static void **holes;
 static uint64_t holes_count;

@@ -19,44 +19,15 @@ enum { STEPS, LIVE, MIN, MAX, SEED, ARGUMENT_COUNT };
 enum { STRIDE = 4096 + 64, LIVE_MAX = 4096 };
 
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
-    [STEPS] = {.name = "STEPS",
-               .meaning = "objects each thread allocates",
-               .value = 120,
-               .value_smoke = 10,
-               .min = 1,
-               .max = UINT64_C(1000000000)},
-    [LIVE] = {.name = "LIVE",
-              .meaning = "slots of each thread",
-              .value = 10,
-              .value_smoke = 4,
-              .min = 1,
-              .max = LIVE_MAX},
-    [MIN] = {.name = "MIN",
-             .meaning = "bytes of the first objects",
-             .value = 5 << 20,
-             .value_smoke = 5 << 20,
-             .min = 1,
-             .max = UINT64_C(1) << 40},
-    [MAX] = {.name = "MAX",
-             .meaning = "bytes of the last objects",
-             .value = 25 << 20,
-             .value_smoke = 25 << 20,
-             .min = 1,
-             .max = UINT64_C(1) << 40},
-    [SEED] = {.name = "SEED",
-              .meaning = "start of the random numbers",
-              .value = 42,
-              .value_smoke = 42,
-              .min = 1,
-              .max = UINT32_MAX},
+    BENCH_COUNT(STEPS, "objects each thread allocates", 120, 10, 1, UINT64_C(1000000000)),
+    BENCH_COUNT(LIVE, "slots of each thread", 10, 4, 1, LIVE_MAX),
+    BENCH_COUNT(MIN, "bytes of the first objects", 5 << 20, 5 << 20, 1, UINT64_C(1) << 40),
+    BENCH_COUNT(MAX, "bytes of the last objects", 25 << 20, 25 << 20, 1, UINT64_C(1) << 40),
+    BENCH_SEED,
 };
 
-static const struct bench_workload workload = {
-    .name = "large_objects",
-    .summary = "Replaces random ones of a few live objects of many megabytes by larger ones.",
-    .arguments = arguments,
-    .argument_count = ARGUMENT_COUNT,
-};
+BENCH_WORKLOAD("large_objects",
+               "Replaces random ones of a few live objects of many megabytes by larger ones.");
 
 struct object {
     unsigned char *data;

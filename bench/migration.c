@@ -31,38 +31,14 @@ struct lane {
 } __attribute__((aligned(BENCH_LINE)));
 
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
-    [ROUNDS] = {.name = "ROUNDS",
-                .meaning = "times that halves are passed on",
-                .value = 1000,
-                .value_smoke = 20,
-                .min = 1,
-                .max = 1000000000},
-    [STEPS] = {.name = "STEPS",
-               .meaning = "steps of each thread in a round",
-               .value = 10000,
-               .value_smoke = 1000,
-               .min = 1,
-               .max = 1000000000},
-    [OBJECTS] = {.name = "OBJECTS",
-                 .meaning = "objects of each thread, an even number",
-                 .value = 10000,
-                 .value_smoke = 1000,
-                 .min = 2,
-                 .max = 100000000},
-    [SEED] = {.name = "SEED",
-              .meaning = "start of the random numbers",
-              .value = 42,
-              .value_smoke = 42,
-              .min = 1,
-              .max = UINT32_MAX},
+    BENCH_COUNT(ROUNDS, "times that halves are passed on", 1000, 20, 1, 1000000000),
+    BENCH_COUNT(STEPS, "steps of each thread in a round", 10000, 1000, 1, 1000000000),
+    BENCH_COUNT(OBJECTS, "objects of each thread, an even number", 10000, 1000, 2, 100000000),
+    BENCH_SEED,
 };
 
-static const struct bench_workload workload = {
-    .name = "migration",
-    .summary = "Threads replace random objects and pass half of them on, round after round.",
-    .arguments = arguments,
-    .argument_count = ARGUMENT_COUNT,
-};
+BENCH_WORKLOAD("migration",
+               "Threads replace random objects and pass half of them on, round after round.");
 
 static struct lane *lanes;
 /* Second halves. In round r thread t works on number t + r; the barrier between rounds hands it
@@ -130,14 +106,7 @@ BENCH_INLINE void rounds_run(struct bench_thread *thread, struct bench_latency *
     thread->operations = 2 * round_count * arguments[STEPS].value;
 }
 
-static void rounds_measure(struct bench_thread *thread)
-{
-    if (thread->latency == NULL) {
-        rounds_run(thread, NULL);
-    } else {
-        rounds_run(thread, thread->latency);
-    }
-}
+BENCH_MEASURE(rounds_measure, rounds_run)
 
 static void halves_drain(struct bench_thread *thread)
 {

@@ -21,44 +21,15 @@ enum { ITER, WS, MIN, MAX, SEED, ARGUMENT_COUNT };
 enum { TOUCH_STEP = 4096 };
 
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
-    [ITER] = {.name = "ITER",
-              .meaning = "steps of each thread",
-              .value = 2000000,
-              .value_smoke = 10000,
-              .min = 1,
-              .max = UINT64_C(1000000000000)},
-    [WS] = {.name = "WS",
-            .meaning = "slots of each thread",
-            .value = 256,
-            .value_smoke = 256,
-            .min = 1,
-            .max = 100000000},
-    [MIN] = {.name = "MIN",
-             .meaning = "smallest object in bytes",
-             .value = 8,
-             .value_smoke = 8,
-             .min = 1,
-             .max = UINT32_C(1) << 31},
-    [MAX] = {.name = "MAX",
-             .meaning = "largest object in bytes",
-             .value = 1048576,
-             .value_smoke = 1048576,
-             .min = 1,
-             .max = UINT32_C(1) << 31},
-    [SEED] = {.name = "SEED",
-              .meaning = "start of the random numbers",
-              .value = 42,
-              .value_smoke = 42,
-              .min = 1,
-              .max = UINT32_MAX},
+    BENCH_COUNT(ITER, "steps of each thread", 2000000, 10000, 1, UINT64_C(1000000000000)),
+    BENCH_COUNT(WS, "slots of each thread", 256, 256, 1, 100000000),
+    BENCH_COUNT(MIN, "smallest object in bytes", 8, 8, 1, UINT32_C(1) << 31),
+    BENCH_COUNT(MAX, "largest object in bytes", 1048576, 1048576, 1, UINT32_C(1) << 31),
+    BENCH_SEED,
 };
 
-static const struct bench_workload workload = {
-    .name = "mixed",
-    .summary = "Replaces the object of a random slot by one of MIN to MAX bytes, each step.",
-    .arguments = arguments,
-    .argument_count = ARGUMENT_COUNT,
-};
+BENCH_WORKLOAD("mixed",
+               "Replaces the object of a random slot by one of MIN to MAX bytes, each step.");
 
 static uint32_t doubling_count; /* of MIN, until MAX is reached; at least 1 */
 
@@ -99,14 +70,7 @@ BENCH_INLINE void slots_run(struct bench_thread *thread, struct bench_latency *l
     thread->operations = 2 * step_count;
 }
 
-static void slots_measure(struct bench_thread *thread)
-{
-    if (thread->latency == NULL) {
-        slots_run(thread, NULL);
-    } else {
-        slots_run(thread, thread->latency);
-    }
-}
+BENCH_MEASURE(slots_measure, slots_run)
 
 static void slots_drain(struct bench_thread *thread)
 {

@@ -19,38 +19,14 @@ enum { COUNT, SIZE, TURNS, SEED, ARGUMENT_COUNT };
 enum { KEPT_ONE_IN = 8 };
 
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
-    [COUNT] = {.name = "COUNT",
-               .meaning = "blocks a thread allocates in its turn",
-               .value = 50000,
-               .value_smoke = 2000,
-               .min = 1,
-               .max = 1000000000},
-    [SIZE] = {.name = "SIZE",
-              .meaning = "largest block, bytes",
-              .value = 4096,
-              .value_smoke = 4096,
-              .min = 2,
-              .max = 1000000000},
-    [TURNS] = {.name = "TURNS",
-               .meaning = "turns, of all threads together",
-               .value = 16,
-               .value_smoke = 8,
-               .min = 1,
-               .max = 1000000000},
-    [SEED] = {.name = "SEED",
-              .meaning = "start of the random numbers",
-              .value = 42,
-              .value_smoke = 42,
-              .min = 1,
-              .max = UINT32_MAX},
+    BENCH_COUNT(COUNT, "blocks a thread allocates in its turn", 50000, 2000, 1, 1000000000),
+    BENCH_COUNT(SIZE, "largest block, bytes", 4096, 4096, 2, 1000000000),
+    BENCH_COUNT(TURNS, "turns, of all threads together", 16, 8, 1, 1000000000),
+    BENCH_SEED,
 };
 
-static const struct bench_workload workload = {
-    .name = "moving_load",
-    .summary = "Threads take turns and leave an eighth of their blocks; who has the freed memory?",
-    .arguments = arguments,
-    .argument_count = ARGUMENT_COUNT,
-};
+BENCH_WORKLOAD("moving_load",
+               "Threads take turns and leave an eighth of their blocks; who has the freed memory?");
 
 static pthread_barrier_t turn_over;
 
@@ -107,14 +83,7 @@ BENCH_INLINE void turns_run(struct bench_thread *thread, struct bench_latency *l
     memset(blocks + kept, 0, (count - kept) * sizeof *blocks);
 }
 
-static void turns_measure(struct bench_thread *thread)
-{
-    if (thread->latency == NULL) {
-        turns_run(thread, NULL);
-    } else {
-        turns_run(thread, thread->latency);
-    }
-}
+BENCH_MEASURE(turns_measure, turns_run)
 
 static void turns_drain(struct bench_thread *thread)
 {

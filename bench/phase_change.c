@@ -22,32 +22,14 @@ static const uint32_t phase_sizes[] = {32, 1024, 128, 8192, 64, 2048, 256, 4096,
 enum { SIZE_COUNT = sizeof phase_sizes / sizeof phase_sizes[0], SIZE_SMALLEST = 32 };
 
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
-    [PHASES] = {.name = "PHASES",
-                .meaning = "phases of each thread",
-                .value = 9,
-                .value_smoke = 9,
-                .min = 1,
-                .max = UINT64_C(1000000000)},
-    [BYTES] = {.name = "BYTES",
-               .meaning = "bytes requested in a phase by all threads",
-               .value = UINT64_C(64) << 20,
-               .value_smoke = UINT64_C(4) << 20,
-               .min = 1 << 16,
-               .max = UINT64_C(1) << 40},
-    [SEED] = {.name = "SEED",
-              .meaning = "start of the random numbers",
-              .value = 42,
-              .value_smoke = 42,
-              .min = 1,
-              .max = UINT32_MAX},
+    BENCH_COUNT(PHASES, "phases of each thread", 9, 9, 1, UINT64_C(1000000000)),
+    BENCH_COUNT(BYTES, "bytes requested in a phase by all threads", UINT64_C(64) << 20,
+                UINT64_C(4) << 20, 1 << 16, UINT64_C(1) << 40),
+    BENCH_SEED,
 };
 
-static const struct bench_workload workload = {
-    .name = "phase_change",
-    .summary = "Allocates blocks of one size range, frees 95 % of them, goes on to another range.",
-    .arguments = arguments,
-    .argument_count = ARGUMENT_COUNT,
-};
+BENCH_WORKLOAD("phase_change",
+               "Allocates blocks of one size range, frees 95 % of them, goes on to another range.");
 
 /* The blocks of the last two phases; of the older one only survivors. */
 struct history {
@@ -114,14 +96,7 @@ BENCH_INLINE void phases_run(struct bench_thread *thread, struct bench_latency *
     }
 }
 
-static void phases_measure(struct bench_thread *thread)
-{
-    if (thread->latency == NULL) {
-        phases_run(thread, NULL);
-    } else {
-        phases_run(thread, thread->latency);
-    }
-}
+BENCH_MEASURE(phases_measure, phases_run)
 
 static void history_drain(struct bench_thread *thread)
 {
@@ -133,11 +108,4 @@ static void history_drain(struct bench_thread *thread)
     }
 }
 
-int main(int argc, char **argv)
-{
-    static const struct bench_phases phases = {history_map, phases_measure, history_drain};
-    bench_start(&workload, argc, argv);
-    bench_run(&phases);
-    bench_report();
-    return 0;
-}
+BENCH_MAIN(history_map, phases_measure, history_drain)

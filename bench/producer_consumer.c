@@ -42,36 +42,14 @@ struct consumer {
 static const char *const pattern_words[] = {"pairs", "silent", "many_to_one", NULL};
 
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
-    [PATTERN] = {.name = "PATTERN",
-                 .meaning = "who allocates and who frees",
-                 .kind = BENCH_WORD,
-                 .words = pattern_words},
-    [MESSAGES] = {.name = "MESSAGES",
-                  .meaning = "messages of each producer",
-                  .value = 5000000,
-                  .value_smoke = 20000,
-                  .min = 1,
-                  .max = UINT32_MAX},
-    [QUEUE] = {.name = "QUEUE",
-               .meaning = "messages that may wait for each producer",
-               .value = 1024,
-               .value_smoke = 1024,
-               .min = 1,
-               .max = 100000000},
-    [SEED] = {.name = "SEED",
-              .meaning = "start of the random numbers",
-              .value = 42,
-              .value_smoke = 42,
-              .min = 1,
-              .max = UINT32_MAX},
+    BENCH_CHOICE(PATTERN, "who allocates and who frees", pattern_words, 0, 0),
+    BENCH_COUNT(MESSAGES, "messages of each producer", 5000000, 20000, 1, UINT32_MAX),
+    BENCH_COUNT(QUEUE, "messages that may wait for each producer", 1024, 1024, 1, 100000000),
+    BENCH_SEED,
 };
 
-static const struct bench_workload workload = {
-    .name = "producer_consumer",
-    .summary = "Producers allocate messages and queue them, consumers check and free them.",
-    .arguments = arguments,
-    .argument_count = ARGUMENT_COUNT,
-};
+BENCH_WORKLOAD("producer_consumer",
+               "Producers allocate messages and queue them, consumers check and free them.");
 
 static struct ring *rings; /* one for each thread, of those that produce */
 

@@ -19,32 +19,12 @@
 enum { ITER, WS, SEED, ARGUMENT_COUNT };
 
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
-    [ITER] = {.name = "ITER",
-              .meaning = "steps of each thread",
-              .value = 20000000,
-              .value_smoke = 300000,
-              .min = 1,
-              .max = UINT64_C(1000000000000)},
-    [WS] = {.name = "WS",
-            .meaning = "slots of each thread",
-            .value = 400,
-            .value_smoke = 400,
-            .min = 1,
-            .max = 100000000},
-    [SEED] = {.name = "SEED",
-              .meaning = "start of the random numbers",
-              .value = 42,
-              .value_smoke = 42,
-              .min = 1,
-              .max = UINT32_MAX},
+    BENCH_COUNT(ITER, "steps of each thread", 20000000, 300000, 1, UINT64_C(1000000000000)),
+    BENCH_COUNT(WS, "slots of each thread", 400, 400, 1, 100000000),
+    BENCH_SEED,
 };
 
-static const struct bench_workload workload = {
-    .name = "random_mixed",
-    .summary = "Frees or allocates 16 to 1039 bytes in a random slot, each step.",
-    .arguments = arguments,
-    .argument_count = ARGUMENT_COUNT,
-};
+BENCH_WORKLOAD("random_mixed", "Frees or allocates 16 to 1039 bytes in a random slot, each step.");
 
 static void slots_map(struct bench_thread *thread)
 {
@@ -72,14 +52,7 @@ BENCH_INLINE void slots_run(struct bench_thread *thread, struct bench_latency *l
     thread->operations = step_count;
 }
 
-static void slots_measure(struct bench_thread *thread)
-{
-    if (thread->latency == NULL) {
-        slots_run(thread, NULL);
-    } else {
-        slots_run(thread, thread->latency);
-    }
-}
+BENCH_MEASURE(slots_measure, slots_run)
 
 static void slots_drain(struct bench_thread *thread)
 {
@@ -89,11 +62,4 @@ static void slots_drain(struct bench_thread *thread)
     }
 }
 
-int main(int argc, char **argv)
-{
-    static const struct bench_phases phases = {slots_map, slots_measure, slots_drain};
-    bench_start(&workload, argc, argv);
-    bench_run(&phases);
-    bench_report();
-    return 0;
-}
+BENCH_MAIN(slots_map, slots_measure, slots_drain)

@@ -25,44 +25,17 @@
 enum { STEPS, LIVE, HANDOVER, SEED, THREADS, ARGUMENT_COUNT };
 
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
-    [STEPS] = {.name = "STEPS",
-               .meaning = "blocks each thread allocates",
-               .value = 10000000,
-               .value_smoke = 100000,
-               .min = 1,
-               .max = UINT64_C(1000000000000)},
-    [LIVE] = {.name = "LIVE",
-              .meaning = "mean lifetime in steps, so the mean number of live blocks",
-              .value = 1000,
-              .value_smoke = 1000,
-              .min = 1,
-              .max = 10000000},
-    [HANDOVER] = {.name = "HANDOVER",
-                  .meaning = "percent of the blocks that go to the next thread",
-                  .value = 20,
-                  .value_smoke = 20,
-                  .min = 0,
-                  .max = 100},
-    [SEED] = {.name = "SEED",
-              .meaning = "start of the random numbers",
-              .value = 42,
-              .value_smoke = 42,
-              .min = 1,
-              .max = UINT32_MAX},
-    [THREADS] = {.name = "THREADS",
-                 .meaning = "threads",
-                 .value = 1,
-                 .value_smoke = 2,
-                 .min = 1,
-                 .max = BENCH_THREADS_MAX},
+    BENCH_COUNT(STEPS, "blocks each thread allocates", 10000000, 100000, 1,
+                UINT64_C(1000000000000)),
+    BENCH_COUNT(LIVE, "mean lifetime in steps, so the mean number of live blocks", 1000, 1000, 1,
+                10000000),
+    BENCH_COUNT(HANDOVER, "percent of the blocks that go to the next thread", 20, 20, 0, 100),
+    BENCH_SEED,
+    BENCH_COUNT(THREADS, "threads", 1, 2, 1, BENCH_THREADS_MAX),
 };
 
-static const struct bench_workload workload = {
-    .name = "random_sizes",
-    .summary = "Allocates blocks up to 16 KiB with random lifetimes; some change threads.",
-    .arguments = arguments,
-    .argument_count = ARGUMENT_COUNT,
-};
+BENCH_WORKLOAD("random_sizes",
+               "Allocates blocks up to 16 KiB with random lifetimes; some change threads.");
 
 enum { SIZE_MAX_LIVE = 16384, LIFETIME_COUNT = 4096, INBOX_COUNT = 4096, NONE = 0 };
 
@@ -186,14 +159,7 @@ BENCH_INLINE void steps_run(struct bench_thread *thread, struct bench_latency *l
     thread->operations = lane->operations;
 }
 
-static void lane_measure(struct bench_thread *thread)
-{
-    if (thread->latency == NULL) {
-        steps_run(thread, NULL);
-    } else {
-        steps_run(thread, thread->latency);
-    }
-}
+BENCH_MEASURE(lane_measure, steps_run)
 
 static void lane_drain(struct bench_thread *thread)
 {

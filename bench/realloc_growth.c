@@ -21,44 +21,16 @@ enum { ROUNDS, LIMIT, VECTORS, PERCENT, SEED, ARGUMENT_COUNT };
 enum { VECTORS_MAX = 256, PAGE_STEP = 4096 };
 
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
-    [ROUNDS] = {.name = "ROUNDS",
-                .meaning = "times all vectors grow from one byte",
-                .value = 1,
-                .value_smoke = 2,
-                .min = 1,
-                .max = UINT64_C(1000000000)},
-    [LIMIT] = {.name = "LIMIT",
-               .meaning = "bytes of a full vector",
-               .value = UINT64_C(1) << 30,
-               .value_smoke = UINT64_C(4) << 20,
-               .min = 1,
-               .max = UINT64_C(1) << 40},
-    [VECTORS] = {.name = "VECTORS",
-                 .meaning = "vectors of each thread that grow side by side",
-                 .value = 2,
-                 .value_smoke = 4,
-                 .min = 1,
-                 .max = VECTORS_MAX},
-    [PERCENT] = {.name = "PERCENT",
-                 .meaning = "how much larger a step makes a vector",
-                 .value = 50,
-                 .value_smoke = 50,
-                 .min = 1,
-                 .max = 1000},
-    [SEED] = {.name = "SEED",
-              .meaning = "start of the random numbers",
-              .value = 42,
-              .value_smoke = 42,
-              .min = 1,
-              .max = UINT32_MAX},
+    BENCH_COUNT(ROUNDS, "times all vectors grow from one byte", 1, 2, 1, UINT64_C(1000000000)),
+    BENCH_COUNT(LIMIT, "bytes of a full vector", UINT64_C(1) << 30, UINT64_C(4) << 20, 1,
+                UINT64_C(1) << 40),
+    BENCH_COUNT(VECTORS, "vectors of each thread that grow side by side", 2, 4, 1, VECTORS_MAX),
+    BENCH_COUNT(PERCENT, "how much larger a step makes a vector", 50, 50, 1, 1000),
+    BENCH_SEED,
 };
 
-static const struct bench_workload workload = {
-    .name = "realloc_growth",
-    .summary = "Grows several vectors side by side by realloc, from one byte to LIMIT.",
-    .arguments = arguments,
-    .argument_count = ARGUMENT_COUNT,
-};
+BENCH_WORKLOAD("realloc_growth",
+               "Grows several vectors side by side by realloc, from one byte to LIMIT.");
 
 struct vector {
     unsigned char *data;

@@ -23,32 +23,13 @@ struct object {
 };
 
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
-    [ROUNDS] = {.name = "ROUNDS",
-                .meaning = "trees of each thread",
-                .value = 1500,
-                .value_smoke = 30,
-                .min = 1,
-                .max = UINT64_C(1000000000)},
-    [OBJECTS] = {.name = "OBJECTS",
-                 .meaning = "objects of a tree",
-                 .value = 10000,
-                 .value_smoke = 2000,
-                 .min = 1,
-                 .max = 100000000},
-    [SEED] = {.name = "SEED",
-              .meaning = "start of the random numbers",
-              .value = 42,
-              .value_smoke = 42,
-              .min = 1,
-              .max = UINT32_MAX},
+    BENCH_COUNT(ROUNDS, "trees of each thread", 1500, 30, 1, UINT64_C(1000000000)),
+    BENCH_COUNT(OBJECTS, "objects of a tree", 10000, 2000, 1, 100000000),
+    BENCH_SEED,
 };
 
-static const struct bench_workload workload = {
-    .name = "small_objects",
-    .summary = "Builds trees of objects of 24 to 96 bytes, frees them along their links.",
-    .arguments = arguments,
-    .argument_count = ARGUMENT_COUNT,
-};
+BENCH_WORKLOAD("small_objects",
+               "Builds trees of objects of 24 to 96 bytes, frees them along their links.");
 
 static void table_map(struct bench_thread *thread)
 {
@@ -114,20 +95,6 @@ BENCH_INLINE void trees_run(struct bench_thread *thread, struct bench_latency *l
     thread->operations = 2 * round_count * object_count;
 }
 
-static void trees_measure(struct bench_thread *thread)
-{
-    if (thread->latency == NULL) {
-        trees_run(thread, NULL);
-    } else {
-        trees_run(thread, thread->latency);
-    }
-}
+BENCH_MEASURE(trees_measure, trees_run)
 
-int main(int argc, char **argv)
-{
-    static const struct bench_phases phases = {table_map, trees_measure, NULL};
-    bench_start(&workload, argc, argv);
-    bench_run(&phases);
-    bench_report();
-    return 0;
-}
+BENCH_MAIN(table_map, trees_measure, NULL)

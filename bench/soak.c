@@ -37,32 +37,13 @@ struct mix {
 };
 
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
-    [ROUNDS] = {.name = "ROUNDS",
-                .meaning = "days",
-                .value = 100,
-                .value_smoke = 3,
-                .min = 1,
-                .max = 1000000000},
-    [BLOCKS] = {.name = "BLOCKS",
-                .meaning = "slots of each thread",
-                .value = 5000,
-                .value_smoke = 500,
-                .min = 1,
-                .max = 100000000},
-    [SEED] = {.name = "SEED",
-              .meaning = "start of the random numbers",
-              .value = 42,
-              .value_smoke = 42,
-              .min = 1,
-              .max = UINT32_MAX},
+    BENCH_COUNT(ROUNDS, "days", 100, 3, 1, 1000000000),
+    BENCH_COUNT(BLOCKS, "slots of each thread", 5000, 500, 1, 100000000),
+    BENCH_SEED,
 };
 
-static const struct bench_workload workload = {
-    .name = "soak",
-    .summary = "Grows, works, hands over and shrinks, with sizes that change, checking contents.",
-    .arguments = arguments,
-    .argument_count = ARGUMENT_COUNT,
-};
+BENCH_WORKLOAD("soak",
+               "Grows, works, hands over and shrinks, with sizes that change, checking contents.");
 
 /* In round r thread t begins with number t + r and goes on to the next at the hand-over. */
 static struct block ***tables;
@@ -162,14 +143,7 @@ BENCH_INLINE void days_run(struct bench_thread *thread, struct bench_latency *la
     }
 }
 
-static void days_measure(struct bench_thread *thread)
-{
-    if (thread->latency == NULL) {
-        days_run(thread, NULL);
-    } else {
-        days_run(thread, thread->latency);
-    }
-}
+BENCH_MEASURE(days_measure, days_run)
 
 static void table_drain(struct bench_thread *thread)
 {

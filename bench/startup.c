@@ -24,20 +24,12 @@ enum { COUNT, ARGUMENT_COUNT };
 enum { CHILD_BLOCKS = 10, EXEC_FAILED = 127 };
 
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
-    [COUNT] = {.name = "COUNT",
-               .meaning = "processes each thread starts, one after another",
-               .value = 500,
-               .value_smoke = 20,
-               .min = 1,
-               .max = UINT64_C(1000000000)},
+    BENCH_COUNT(COUNT, "processes each thread starts, one after another", 500, 20, 1,
+                UINT64_C(1000000000)),
 };
 
-static const struct bench_workload workload = {
-    .name = "startup",
-    .summary = "Starts a trivial process by fork and exec and waits for its end, each step.",
-    .arguments = arguments,
-    .argument_count = ARGUMENT_COUNT,
-};
+BENCH_WORKLOAD("startup",
+               "Starts a trivial process by fork and exec and waits for its end, each step.");
 
 /* What execv wants; filled before the clock: nothing may be computed between fork and exec. */
 static char program_path[PATH_MAX];

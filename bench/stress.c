@@ -23,44 +23,14 @@
 enum { ROUNDS, STEPS, SLOTS, SEED, THREADS, ARGUMENT_COUNT };
 
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
-    [ROUNDS] = {.name = "ROUNDS",
-                .meaning = "times that all threads start and end",
-                .value = 6,
-                .value_smoke = 4,
-                .min = 1,
-                .max = UINT64_C(1000000000)},
-    [STEPS] = {.name = "STEPS",
-               .meaning = "items a thread makes in a round",
-               .value = 20000,
-               .value_smoke = 500,
-               .min = 8,
-               .max = UINT64_C(1000000000)},
-    [SLOTS] = {.name = "SLOTS",
-               .meaning = "items a thread holds",
-               .value = 10000,
-               .value_smoke = 200,
-               .min = 1,
-               .max = 100000000},
-    [SEED] = {.name = "SEED",
-              .meaning = "start of the random numbers",
-              .value = 42,
-              .value_smoke = 42,
-              .min = 1,
-              .max = UINT32_MAX},
-    [THREADS] = {.name = "THREADS",
-                 .meaning = "threads of a round",
-                 .value = 8,
-                 .value_smoke = 8,
-                 .min = 1,
-                 .max = BENCH_THREADS_MAX},
+    BENCH_COUNT(ROUNDS, "times that all threads start and end", 6, 4, 1, UINT64_C(1000000000)),
+    BENCH_COUNT(STEPS, "items a thread makes in a round", 20000, 500, 8, UINT64_C(1000000000)),
+    BENCH_COUNT(SLOTS, "items a thread holds", 10000, 200, 1, 100000000),
+    BENCH_SEED,
+    BENCH_COUNT(THREADS, "threads of a round", 8, 8, 1, BENCH_THREADS_MAX),
 };
 
-static const struct bench_workload workload = {
-    .name = "stress",
-    .summary = "Rounds of threads that build trees and arrays, exchange some, and end.",
-    .arguments = arguments,
-    .argument_count = ARGUMENT_COUNT,
-};
+BENCH_WORKLOAD("stress", "Rounds of threads that build trees and arrays, exchange some, and end.");
 
 enum {
     TREE_LEVELS = 6,

@@ -21,32 +21,13 @@ enum { ROUNDS, STRINGS, SEED, ARGUMENT_COUNT };
 enum { GROWTH_COUNT = 4, SIZE_FIRST = 8 };
 
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
-    [ROUNDS] = {.name = "ROUNDS",
-                .meaning = "rounds of each thread",
-                .value = 10000000,
-                .value_smoke = 20000,
-                .min = 1,
-                .max = UINT64_C(1000000000000)},
-    [STRINGS] = {.name = "STRINGS",
-                 .meaning = "strings built at a time",
-                 .value = 1,
-                 .value_smoke = 4,
-                 .min = 1,
-                 .max = 1000000},
-    [SEED] = {.name = "SEED",
-              .meaning = "start of the random numbers",
-              .value = 42,
-              .value_smoke = 42,
-              .min = 1,
-              .max = UINT32_MAX},
+    BENCH_COUNT(ROUNDS, "rounds of each thread", 10000000, 20000, 1, UINT64_C(1000000000000)),
+    BENCH_COUNT(STRINGS, "strings built at a time", 1, 4, 1, 1000000),
+    BENCH_SEED,
 };
 
-static const struct bench_workload workload = {
-    .name = "string_builder",
-    .summary = "Builds strings by doubling from 8 to 64 bytes, then frees all pieces in order.",
-    .arguments = arguments,
-    .argument_count = ARGUMENT_COUNT,
-};
+BENCH_WORKLOAD("string_builder",
+               "Builds strings by doubling from 8 to 64 bytes, then frees all pieces in order.");
 
 static void pieces_map(struct bench_thread *thread)
 {
@@ -96,20 +77,6 @@ BENCH_INLINE void pieces_run(struct bench_thread *thread, struct bench_latency *
     thread->operations = 2 * GROWTH_COUNT * string_count * round_count;
 }
 
-static void pieces_measure(struct bench_thread *thread)
-{
-    if (thread->latency == NULL) {
-        pieces_run(thread, NULL);
-    } else {
-        pieces_run(thread, thread->latency);
-    }
-}
+BENCH_MEASURE(pieces_measure, pieces_run)
 
-int main(int argc, char **argv)
-{
-    static const struct bench_phases phases = {pieces_map, pieces_measure, NULL};
-    bench_start(&workload, argc, argv);
-    bench_run(&phases);
-    bench_report();
-    return 0;
-}
+BENCH_MAIN(pieces_map, pieces_measure, NULL)

@@ -19,33 +19,13 @@ enum { COUNT, IDLE, SEED, ARGUMENT_COUNT };
 enum { SIZE_MIN = 16, SIZE_RANGE = 1024, KEPT_ONE_IN = 20 };
 
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
-    [COUNT] = {.name = "COUNT",
-               .meaning = "blocks each thread allocates",
-               .value = 500000,
-               .value_smoke = 20000,
-               .min = 1,
-               .max = 1000000000},
-    [IDLE] = {.name = "IDLE",
-              .meaning = "how long the process rests",
-              .kind = BENCH_SECONDS,
-              .value = 10000,
-              .value_smoke = 100,
-              .min = 0,
-              .max = 86400000},
-    [SEED] = {.name = "SEED",
-              .meaning = "start of the random numbers",
-              .value = 42,
-              .value_smoke = 42,
-              .min = 1,
-              .max = UINT32_MAX},
+    BENCH_COUNT(COUNT, "blocks each thread allocates", 500000, 20000, 1, 1000000000),
+    BENCH_TIME(IDLE, "how long the process rests", 10000, 100, 0, 86400000),
+    BENCH_SEED,
 };
 
-static const struct bench_workload workload = {
-    .name = "survivors",
-    .summary = "Frees all but one in twenty blocks and rests; what memory is left then?",
-    .arguments = arguments,
-    .argument_count = ARGUMENT_COUNT,
-};
+BENCH_WORKLOAD("survivors",
+               "Frees all but one in twenty blocks and rests; what memory is left then?");
 
 static pthread_barrier_t idle_over;
 static _Atomic uint64_t shared_live_size; /* of all threads; orders nothing */
@@ -94,14 +74,7 @@ BENCH_INLINE void blocks_run(struct bench_thread *thread, struct bench_latency *
     thread->operations = 2 * count - (count + KEPT_ONE_IN - 1) / KEPT_ONE_IN;
 }
 
-static void blocks_measure(struct bench_thread *thread)
-{
-    if (thread->latency == NULL) {
-        blocks_run(thread, NULL);
-    } else {
-        blocks_run(thread, thread->latency);
-    }
-}
+BENCH_MEASURE(blocks_measure, blocks_run)
 
 /* One thread looks while the others sleep at the barrier. */
 static void blocks_drain(struct bench_thread *thread)

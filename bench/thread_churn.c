@@ -20,32 +20,13 @@ enum { COUNT, BLOCKS, SEED, ARGUMENT_COUNT };
 enum { BLOCKS_MAX = 1024, SIZE_MIN = 16, SIZE_RANGE = 512 };
 
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
-    [COUNT] = {.name = "COUNT",
-               .meaning = "threads started one after another",
-               .value = 100000,
-               .value_smoke = 1000,
-               .min = 1,
-               .max = UINT64_C(1000000000)},
-    [BLOCKS] = {.name = "BLOCKS",
-                .meaning = "blocks each of them allocates",
-                .value = 32,
-                .value_smoke = 32,
-                .min = 1,
-                .max = BLOCKS_MAX},
-    [SEED] = {.name = "SEED",
-              .meaning = "start of the random numbers",
-              .value = 42,
-              .value_smoke = 42,
-              .min = 1,
-              .max = UINT32_MAX},
+    BENCH_COUNT(COUNT, "threads started one after another", 100000, 1000, 1, UINT64_C(1000000000)),
+    BENCH_COUNT(BLOCKS, "blocks each of them allocates", 32, 32, 1, BLOCKS_MAX),
+    BENCH_SEED,
 };
 
-static const struct bench_workload workload = {
-    .name = "thread_churn",
-    .summary = "Starts short threads one after another; each allocates a little and ends.",
-    .arguments = arguments,
-    .argument_count = ARGUMENT_COUNT,
-};
+BENCH_WORKLOAD("thread_churn",
+               "Starts short threads one after another; each allocates a little and ends.");
 
 /* What a short thread is given and leaves; pthread_create and pthread_join hand it over. */
 struct errand {
@@ -87,11 +68,4 @@ static void threads_measure(struct bench_thread *thread)
     thread->operations = 2 * arguments[BLOCKS].value * arguments[COUNT].value;
 }
 
-int main(int argc, char **argv)
-{
-    static const struct bench_phases phases = {.measure = threads_measure};
-    bench_start(&workload, argc, argv);
-    bench_run(&phases);
-    bench_report();
-    return 0;
-}
+BENCH_MAIN(NULL, threads_measure, NULL)

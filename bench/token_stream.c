@@ -35,32 +35,13 @@ struct stream {
 };
 
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
-    [TOKENS] = {.name = "TOKENS",
-                .meaning = "tokens of each thread",
-                .value = 20000000,
-                .value_smoke = 200000,
-                .min = 1,
-                .max = UINT64_C(1000000000000)},
-    [WINDOW] = {.name = "WINDOW",
-                .meaning = "tokens between lexer and parser",
-                .value = 64,
-                .value_smoke = 64,
-                .min = 1,
-                .max = 10000000},
-    [SEED] = {.name = "SEED",
-              .meaning = "start of the random numbers",
-              .value = 42,
-              .value_smoke = 42,
-              .min = 1,
-              .max = UINT32_MAX},
+    BENCH_COUNT(TOKENS, "tokens of each thread", 20000000, 200000, 1, UINT64_C(1000000000000)),
+    BENCH_COUNT(WINDOW, "tokens between lexer and parser", 64, 64, 1, 10000000),
+    BENCH_SEED,
 };
 
-static const struct bench_workload workload = {
-    .name = "token_stream",
-    .summary = "Tokens of 17 to 80 bytes pass through a queue; one in 16 stays longer.",
-    .arguments = arguments,
-    .argument_count = ARGUMENT_COUNT,
-};
+BENCH_WORKLOAD("token_stream",
+               "Tokens of 17 to 80 bytes pass through a queue; one in 16 stays longer.");
 
 static void stream_prepare(struct bench_thread *thread)
 {
@@ -125,14 +106,7 @@ BENCH_INLINE void stream_run(struct bench_thread *thread, struct bench_latency *
     thread->operations = 2 * token_count;
 }
 
-static void stream_measure(struct bench_thread *thread)
-{
-    if (thread->latency == NULL) {
-        stream_run(thread, NULL);
-    } else {
-        stream_run(thread, thread->latency);
-    }
-}
+BENCH_MEASURE(stream_measure, stream_run)
 
 static void stream_drain(struct bench_thread *thread)
 {
@@ -145,11 +119,4 @@ static void stream_drain(struct bench_thread *thread)
     }
 }
 
-int main(int argc, char **argv)
-{
-    static const struct bench_phases phases = {stream_prepare, stream_measure, stream_drain};
-    bench_start(&workload, argc, argv);
-    bench_run(&phases);
-    bench_report();
-    return 0;
-}
+BENCH_MAIN(stream_prepare, stream_measure, stream_drain)

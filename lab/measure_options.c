@@ -21,21 +21,6 @@ struct options options = {
 static size_t environment_count;
 static size_t load_count;
 
-enum option_value {
-    INTERVAL = 1,
-    TIMEOUT,
-    DIRECTORY,
-    ENV,
-    STDIN,
-    STDOUT,
-    STDERR,
-    LOAD,
-    LOAD_STDOUT,
-    READY,
-    STOP,
-    REST
-};
-
 static uint64_t number_read(const char *text)
 {
     char *end;
@@ -48,78 +33,70 @@ static uint64_t number_read(const char *text)
     return number;
 }
 
-static void rest_add(uint64_t rest_s)
+static void rest_add(char *value)
 {
+    uint64_t rest_s = number_read(value);
     if (options.rest_count > 0 && rest_s <= options.rest_s[options.rest_count - 1]) {
         measure_fail(2, "the seconds of --rest-s must rise.");
     }
     options.rest_s[options.rest_count++] = rest_s;
 }
 
-static void option_read(int option, char *value)
+static void load_add(char *value)
 {
-    switch ((enum option_value)option) {
-    case INTERVAL:
-        options.interval_ms = number_read(value);
-        return;
-    case TIMEOUT:
-        options.timeout_s = number_read(value);
-        return;
-    case READY:
-        options.ready_ms = number_read(value);
-        return;
-    case STOP:
-        options.stop_ms = number_read(value);
-        return;
-    case REST:
-        rest_add(number_read(value));
-        return;
-    case DIRECTORY:
-        options.directory = value;
-        return;
-    case STDIN:
-        options.input = value;
-        return;
-    case STDOUT:
-        options.output = value;
-        return;
-    case STDERR:
-        options.errors = value;
-        return;
-    case LOAD_STDOUT:
-        options.load_output = value;
-        return;
-    case LOAD:
-        options.load[load_count++] = value;
-        return;
-    case ENV:
-        if (strchr(value, '=') == NULL) {
-            measure_fail(2, "'%s' is not of the form NAME=VALUE.", value);
-        }
-        options.environment[environment_count++] = value;
-        return;
+    options.load[load_count++] = value;
+}
+
+static void environment_add(char *value)
+{
+    if (strchr(value, '=') == NULL) {
+        measure_fail(2, "'%s' is not of the form NAME=VALUE.", value);
     }
-    measure_fail(2, "the options are in the first lines of lab/measure.c.");
+    options.environment[environment_count++] = value;
+}
+
+/* Where the value of an option goes: to a number, a text, or a function. */
+static const struct {
+    const char *name;
+    uint64_t *number;
+    const char **text;
+    void (*add)(char *value);
+} kinds[] = {
+    {"interval-ms", &options.interval_ms, NULL, NULL},
+    {"timeout-s", &options.timeout_s, NULL, NULL},
+    {"ready-ms", &options.ready_ms, NULL, NULL},
+    {"stop-ms", &options.stop_ms, NULL, NULL},
+    {"directory", NULL, &options.directory, NULL},
+    {"stdin", NULL, &options.input, NULL},
+    {"stdout", NULL, &options.output, NULL},
+    {"stderr", NULL, &options.errors, NULL},
+    {"load-stdout", NULL, &options.load_output, NULL},
+    {"load", NULL, NULL, load_add},
+    {"env", NULL, NULL, environment_add},
+    {"rest-s", NULL, NULL, rest_add},
+};
+enum { KIND_COUNT = sizeof kinds / sizeof *kinds };
+
+static void option_read(int kind, char *value)
+{
+    if (kind >= KIND_COUNT) {
+        measure_fail(2, "the options are in the first lines of lab/measure.c.");
+    } else if (kinds[kind].number != NULL) {
+        *kinds[kind].number = number_read(value);
+    } else if (kinds[kind].text != NULL) {
+        *kinds[kind].text = value;
+    } else {
+        kinds[kind].add(value);
+    }
 }
 
 char **options_read(int count, char **words)
 {
-    static const struct option names[] = {
-        {"interval-ms", required_argument, NULL, INTERVAL},
-        {"timeout-s", required_argument, NULL, TIMEOUT},
-        {"directory", required_argument, NULL, DIRECTORY},
-        {"env", required_argument, NULL, ENV},
-        {"stdin", required_argument, NULL, STDIN},
-        {"stdout", required_argument, NULL, STDOUT},
-        {"stderr", required_argument, NULL, STDERR},
-        {"load", required_argument, NULL, LOAD},
-        {"load-stdout", required_argument, NULL, LOAD_STDOUT},
-        {"ready-ms", required_argument, NULL, READY},
-        {"stop-ms", required_argument, NULL, STOP},
-        {"rest-s", required_argument, NULL, REST},
-        {NULL, 0, NULL, 0},
-    };
+    struct option names[KIND_COUNT + 1] = {{0}};
     int option;
+    for (int kind = 0; kind < KIND_COUNT; kind++) {
+        names[kind] = (struct option){kinds[kind].name, required_argument, NULL, kind + 1};
+    }
     /* No more of each than there are words. */
     options.environment = calloc((size_t)count + 1, sizeof *options.environment);
     options.load = calloc((size_t)count + 1, sizeof *options.load);
@@ -128,7 +105,7 @@ char **options_read(int count, char **words)
         measure_fail(1, "no memory for %d words.", count);
     }
     while ((option = getopt_long(count, words, "+", names, NULL)) != -1) {
-        option_read(option, optarg);
+        option_read(option - 1, optarg); /* a question mark is none of them */
     }
     if (optind == count) {
         measure_fail(2, "which program?");

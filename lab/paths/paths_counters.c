@@ -13,7 +13,6 @@ static size_t report_length;
 
 static void report_collect(void *argument, const char *text, size_t size)
 {
-    (void)argument;
     if (size >= sizeof report_text - report_length) {
         paths_fail(PATHS_STATUS_FAILED, "the library's report is too long to be read.");
     }

@@ -12,7 +12,6 @@ enum { SPAN_SIZE = 800000, SPAN_SIZE_GROWN = 900000, RESIZED_SIZE = 100, RESIZED
 
 static void cached_start(const struct path *path, unsigned rounds)
 {
-    (void)rounds;
     free(paths_allocate(path->size));
 }
 
@@ -20,8 +19,6 @@ static void cached_start(const struct path *path, unsigned rounds)
  * may have taken it away since the last round. */
 static void uncached_prepare(const struct path *path, unsigned round)
 {
-    (void)path;
-    (void)round;
     free(paths_allocate(MIB(2)));
 }
 
@@ -39,7 +36,6 @@ static void uncached_prepare_allocate(const struct path *path, unsigned round)
 
 static void resize_start(const struct path *path, unsigned rounds)
 {
-    (void)rounds;
     paths_hold(0, RESIZED_COUNT, path->size); /* the bin is filled for both sizes */
     paths_release(0, RESIZED_COUNT);
     for (unsigned i = 0; i < path->count; i++) {
@@ -58,14 +54,12 @@ static void copied_finish(const struct path *path, unsigned round)
 
 static void grown_finish(const struct path *path, unsigned round)
 {
-    (void)round;
     paths_pointers[0] = realloc(paths_pointers[0], path->other);
 }
 
 /* Both halves of the newest superslab are taken. */
 static void halves_start(const struct path *path, unsigned rounds)
 {
-    (void)rounds;
     paths_claim_superslab(path->size);
     paths_keep(path->size);
 }
@@ -73,20 +67,16 @@ static void halves_start(const struct path *path, unsigned rounds)
 /* The first half of a new superslab: the path takes the second. */
 static void halves_prepare(const struct path *path, unsigned round)
 {
-    (void)round;
     paths_keep(path->size);
 }
 
 static void whale_start(const struct path *path, unsigned rounds)
 {
-    (void)rounds;
     paths_pointers[0] = paths_allocate(path->other);
 }
 
 static void no_start(const struct path *path, unsigned rounds)
 {
-    (void)path;
-    (void)rounds;
 }
 
 const struct path paths_large[] = {

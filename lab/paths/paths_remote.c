@@ -127,14 +127,12 @@ static void remote_free(size_t count)
 
 static void push_start(const struct path *path, unsigned rounds)
 {
-    (void)path;
     owned_start(rounds);
 }
 
 /* The buffer has no entry of the slab: the round before has sent it. */
 static void first_prepare(const struct path *path, unsigned round)
 {
-    (void)round;
     for (unsigned i = 0; i < path->count; i++) {
         paths_pointers[i] = paths_held[next_held++];
     }
@@ -148,8 +146,6 @@ static void push_prepare(const struct path *path, unsigned round)
 
 static void push_finish(const struct path *path, unsigned round)
 {
-    (void)path;
-    (void)round;
     remote_free(REMOTE_BATCH - next_held % REMOTE_BATCH); /* the last of these sends */
 }
 
@@ -159,7 +155,6 @@ enum { SENDS_A_SLAB = PATHS_SLAB / REMOTE_BATCH };
 
 static void send_start(const struct path *path, unsigned rounds)
 {
-    (void)path;
     size_t slabs = rounds / (SENDS_A_SLAB - 1) + 1;
     owned_start(slabs * SENDS_A_SLAB);
 }
@@ -173,7 +168,6 @@ static void batch_but_one(void)
 /* The first batch of a slab tells its owner, the others find that it has been told. */
 static void send_prepare(const struct path *path, unsigned round)
 {
-    (void)path;
     if (round % (SENDS_A_SLAB - 1) == 0) {
         paths_worker_do(job_drain);
         remote_free(REMOTE_BATCH);
@@ -181,23 +175,13 @@ static void send_prepare(const struct path *path, unsigned round)
     batch_but_one();
 }
 
-static void notify_start(const struct path *path, unsigned rounds)
-{
-    (void)path;
-    owned_start(rounds);
-}
-
 static void notify_prepare(const struct path *path, unsigned round)
 {
-    (void)path;
-    (void)round;
     batch_but_one();
 }
 
 static void notify_finish(const struct path *path, unsigned round)
 {
-    (void)path;
-    (void)round;
     paths_worker_do(job_drain);
 }
 
@@ -283,7 +267,6 @@ static void tick_send_prepare(const struct path *path, unsigned round)
 
 static void refill_start(const struct path *path, unsigned rounds)
 {
-    (void)rounds;
     (void)paths_worker_start();
     paths_hold(0, REMOTE_SLAB_OBJECTS, path->size);
     paths_pointers[0] = paths_held[0];
@@ -291,8 +274,6 @@ static void refill_start(const struct path *path, unsigned rounds)
 
 static void refill_prepare(const struct path *path, unsigned round)
 {
-    (void)path;
-    (void)round;
     paths_worker_do(job_free);
 }
 
@@ -300,7 +281,7 @@ const struct path paths_remote[] = {
     {"remote_push", NULL, PATH_FREE, 64, PATHS_OBJECT, 0, push_start, push_prepare, push_finish},
     {"remote_start", NULL, PATH_FREE, 1, PATHS_OBJECT, 0, push_start, first_prepare, push_finish},
     {"remote_send", NULL, PATH_FREE, 1, PATHS_OBJECT, 0, send_start, send_prepare, NULL},
-    {"remote_send_notify", NULL, PATH_FREE, 1, PATHS_OBJECT, 0, notify_start, notify_prepare,
+    {"remote_send_notify", NULL, PATH_FREE, 1, PATHS_OBJECT, 0, push_start, notify_prepare,
      notify_finish},
     {"tick", NULL, PATH_FREE, 1, TICK_SIZE, 0, tick_start, tick_prepare, NULL},
     {"tick_send", NULL, PATH_FREE, 1, TICK_SIZE, 0, tick_send_start, tick_send_prepare, NULL},

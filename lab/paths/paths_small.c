@@ -46,20 +46,17 @@ static void bin_fill(size_t size)
 
 static void hit_start(const struct path *path, unsigned rounds)
 {
-    (void)rounds;
     bin_fill(path->size);
 }
 
 static void aligned_start(const struct path *path, unsigned rounds)
 {
-    (void)rounds;
     /* the class that aligned_alloc will choose */
     bin_fill((path->size + path->other - 1) / path->other * path->other);
 }
 
 static void null_prepare(const struct path *path, unsigned round)
 {
-    (void)round;
     for (unsigned i = 0; i < path->count; i++) {
         paths_pointers[i] = NULL;
     }
@@ -101,7 +98,6 @@ static void flush_start(const struct path *path, unsigned rounds)
 static void scattered_start(const struct path *path, unsigned rounds)
 {
     static void *ordered[SCATTERED_SLABS * PATHS_SLAB];
-    (void)rounds;
     flush_grow(path->size);
     paths_hold(0, SCATTERED_SLABS * PATHS_SLAB, path->size);
     for (size_t i = 0; i < SCATTERED_SLABS * PATHS_SLAB; i++) {
@@ -115,8 +111,6 @@ static void scattered_start(const struct path *path, unsigned rounds)
 
 static void flush_prepare(const struct path *path, unsigned round)
 {
-    (void)path;
-    (void)round;
     paths_release(next_held, BIN_MOVED - 1);
     next_held += BIN_MOVED;
     paths_pointers[0] = paths_held[next_held - 1];
@@ -127,7 +121,6 @@ static void flush_prepare(const struct path *path, unsigned round)
 /* One slab wholly in use. */
 static void slab_start(const struct path *path, unsigned rounds)
 {
-    (void)rounds;
     paths_hold(0, PATHS_SLAB, path->size);
     paths_pointers[0] = paths_held[0];
 }
@@ -135,20 +128,16 @@ static void slab_start(const struct path *path, unsigned rounds)
 /* The same, of a class with more than a refill takes: two of its objects are free. */
 static void part_start(const struct path *path, unsigned rounds)
 {
-    (void)rounds;
     paths_hold(0, LARGEST_SLAB, path->size);
 }
 
 static void part_prepare(const struct path *path, unsigned round)
 {
-    (void)path;
-    (void)round;
     paths_release(0, 2);
 }
 
 static void part_finish(const struct path *path, unsigned round)
 {
-    (void)round;
     paths_held[0] = paths_pointers[0];
     paths_hold(1, 1, path->size);
 }
@@ -156,39 +145,30 @@ static void part_finish(const struct path *path, unsigned round)
 /* One slab of which what was carved is in use. */
 static void carving_start(const struct path *path, unsigned rounds)
 {
-    (void)rounds;
     paths_hold(0, CARVED_FIRST, path->size);
     paths_pointers[0] = paths_held[0];
 }
 
 static void one_prepare_free(const struct path *path, unsigned round)
 {
-    (void)path;
-    (void)round;
     free(paths_pointers[0]);
 }
 
 static void one_finish_allocate(const struct path *path, unsigned round)
 {
-    (void)round;
     paths_pointers[0] = paths_allocate(path->size);
 }
 
 static void none_start(const struct path *path, unsigned rounds)
 {
-    (void)path;
-    (void)rounds;
     next_held = 0;
 }
 
-/* A slab with its pages present goes back to its superslab. */
 /* The heap keeps as many idle slabs of another class as it may. So what becomes idle after that
  * goes back to its superslab, and new slabs come from there. */
 static void region_start(const struct path *path, unsigned rounds)
 {
     static void *fillers[FILLERS + SMALL_FILLERS];
-    (void)path;
-    (void)rounds;
     for (int i = 0; i < FILLERS + SMALL_FILLERS; i++) {
         fillers[i] = paths_allocate(i < FILLERS ? FILLER_SIZE : SMALL_FILLER_SIZE);
     }
@@ -209,7 +189,7 @@ static void carve_start(const struct path *path, unsigned rounds)
  * the next one is measured. */
 static void carve_prepare(const struct path *path, unsigned round)
 {
-    (void)round; /* each further refill would carve twice as many */
+    /* each further refill would carve twice as many */
     paths_release(0, next_held);
     paths_hold(0, CARVED_FIRST, path->size);
     next_held = CARVED_FIRST;
@@ -226,7 +206,6 @@ static void carve_enter_slab(const struct path *path, unsigned round)
 
 static void carve_finish(const struct path *path, unsigned round)
 {
-    (void)round;
     paths_held[next_held] = paths_pointers[0];
     paths_hold(next_held + 1, PATHS_CARVED - 1, path->size);
     next_held += PATHS_CARVED;
@@ -234,13 +213,11 @@ static void carve_finish(const struct path *path, unsigned round)
 
 static void superslab_start(const struct path *path, unsigned rounds)
 {
-    (void)rounds;
     paths_claim_superslab(path->size);
 }
 
 static void superslab_prepare(const struct path *path, unsigned round)
 {
-    (void)round;
     paths_hold(0, SUPERSLAB_OBJECTS - 1, path->size);
 }
 

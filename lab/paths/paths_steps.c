@@ -47,7 +47,6 @@ void paths_release(size_t first, size_t count)
 
 void paths_prepare_allocate(const struct path *path, unsigned round)
 {
-    (void)round;
     for (unsigned i = 0; i < path->count; i++) {
         paths_pointers[i] = paths_allocate(path->size);
     }
@@ -55,7 +54,6 @@ void paths_prepare_allocate(const struct path *path, unsigned round)
 
 void paths_finish_free(const struct path *path, unsigned round)
 {
-    (void)round;
     for (unsigned i = 0; i < path->count; i++) {
         free(paths_pointers[i]);
     }

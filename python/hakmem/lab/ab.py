@@ -20,9 +20,7 @@ from ..words import Parser
 from . import arms as arm_list
 from . import decision_record, doctor, machine, runner, store, workloads
 from .bench import only_session, prepared
-from .common_options import (
-    add_force, add_json, add_new, add_program, add_results, add_seed, add_workload, whole,
-)  # fmt: skip
+from .common_options import (add_force, add_json, add_new, add_program, add_results, add_seed, add_workload, whole)
 from .compare import TIMEOUT_S, make_case, rehearse
 from .decision_record import Plan
 from .measure import arm_environment, clean_environment
@@ -142,9 +140,7 @@ def _arm_word(spec: str, option: str) -> str:
         if part.strip() == PLAIN:
             continue
         if not (sign and name and value):
-            raise Usage(
-                f"{option} {spec}: '{part}' is neither option=value nor lib=FILE nor {PLAIN}"
-            )
+            raise Usage(f"{option} {spec}: '{part}' is neither option=value nor lib=FILE nor {PLAIN}")
         if name == "lib":
             library = value
         else:
@@ -195,9 +191,7 @@ def _cases(program: list[str] | None, suite: str, workload: str) -> list[Case]:
     return [one.case.without_rest for one in prepared(chosen)]
 
 
-def _key(
-    cases: Sequence[Case], both: Sequence[Arm], rounds: int | None, seed: int | None, rules: Rules
-) -> str:
+def _key(cases: Sequence[Case], both: Sequence[Arm], rounds: int | None, seed: int | None, rules: Rules) -> str:
     """Tells the experiment: the session's key and the rules it is judged by."""
     session = store.session_key(
         "ab", cases, with_again(both), rounds or store.ROUNDS_GROW, seed, machine.describe()["id"]

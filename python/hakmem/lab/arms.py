@@ -55,9 +55,7 @@ class Entry:
         compiler = self.compiler and f"{self.compiler} {' '.join(_level(self.flags))}".strip()
         parts = (self.version, self.origin, compiler)
         digest = self.sha256 if self.recipe else file_sha256(self.library)
-        return Arm(
-            self.name, self.library, dict(self.environment), ", ".join(filter(None, parts)), digest
-        )
+        return Arm(self.name, self.library, dict(self.environment), ", ".join(filter(None, parts)), digest)
 
     @property
     def fault(self) -> str:
@@ -95,12 +93,8 @@ def read_manifest() -> dict[str, Entry]:
 
 def write_manifest(entries: dict[str, Entry]) -> None:
     """Whole or not at all."""
-    target = _manifest()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    fresh = target.with_suffix(f".{os.getpid()}")
     text = json.dumps({"peers": {k: dataclasses.asdict(e) for k, e in entries.items()}}, indent=1)
-    fresh.write_text(text + "\n")
-    fresh.rename(target)
+    places.write_whole(_manifest(), text + "\n")
 
 
 def _manifest() -> Path:

@@ -47,7 +47,6 @@ def add_arguments(parser: Parser) -> None:
     add_seed(parser)
     add("--seconds", metavar="N", type=at_least(5, float), default=servers.SECONDS,
         help="of the load of each run of suite servers, 5 or more; 600 shows more")
-    add("--split", metavar="I/N", default="", help="only the part I of N of the workloads, such as 1/3")
     add_rest(parser, "read the memory again after the work, or not")
     add("--instructions", action="store_true", help="also count instructions with callgrind")
     add_results(parser)
@@ -60,7 +59,7 @@ def add_arguments(parser: Parser) -> None:
 
 def run(
     suite: str, alloc: str, workload: str, trace: list[Path] | None, runs: int | None, seed: int | None,
-    seconds: float, split: str, rest: bool, instructions: bool, results: Path | None, output: Path | None,
+    seconds: float, rest: bool, instructions: bool, results: Path | None, output: Path | None,
     as_json: bool, new: bool, listing: bool, force: bool,
 ) -> None:
     """Measures workloads under several allocators and shows who is best at what."""
@@ -68,29 +67,23 @@ def run(
     if suite == servers.SUITE:
         if trace or instructions:
             raise Usage("suite servers has neither --trace nor --instructions")
-        run_servers(
-            alloc, workload, split, runs, seconds, seed, results, new, force, output, as_json,
-            listing,
-        )  # fmt: skip
+        run_servers(alloc, workload, runs, seconds, seed, results, new, force, output, as_json, listing)
         return
     if seconds != servers.SECONDS:
         raise Usage("--seconds is for the suite servers")
     if listing:
-        show_list(listed(known, suite or "full", workload, split), as_json)
+        show_list(listed(known, suite or "full", workload), as_json)
         return
     if suite in secure.SUITES:
         if trace or instructions:
             raise Usage(f"suite {suite} has neither --trace nor --instructions")
-        run_secure(
-            known, suite, alloc, workload, split, runs, seed, results, new, force,
-            output=output, as_json=as_json,
-        )  # fmt: skip
+        run_secure(known, suite, alloc, workload, runs, seed, results, new, force, output=output, as_json=as_json)
         return
-    words = command_words(suite, alloc, workload, split, runs, trace or ())
+    words = command_words(suite, alloc, workload, runs, trace or ())
     words += [] if rest else ["--no-rest"]
     chosen = [workloads.of_trace(file) for file in trace or []]
     if not trace or suite or workload:
-        chosen += workloads.select(known, suite or "quick", workload, split)
+        chosen += workloads.select(known, suite or "quick", workload)
     suite = suite or "quick"
     arms = find_arms(alloc)
     check_output(output)
@@ -104,20 +97,18 @@ def run(
             findings=findings, parts=[Counting(ready)] if instructions else [], shows=True,
         )
     show_session(session, output, as_json)
-    store.mark_shown(session, results)
-    if not session.samples:
-        raise Problem("no run has ended well; the reasons are above")
+    end(session, results)
 
 
 def command_words(
-    suite: str, alloc: str, workload: str, split: str, runs: int | None = None,
+    suite: str, alloc: str, workload: str, runs: int | None = None,
     traces: Sequence[Path] = (),
 ) -> list[str]:
     """What was asked for, as one would type it."""
     words = ["bench"]
     for name, value in (
         ("--suite", suite or ("" if workload or traces else "quick")), ("--alloc", alloc),
-        ("--workload", workload), ("--split", split), ("--runs", str(runs or "")),
+        ("--workload", workload), ("--runs", str(runs or "")),
         *(("--trace", str(file)) for file in traces),
     ):  # fmt: skip
         words += [name, value] if value else []
@@ -147,13 +138,13 @@ def advise_peers(arms: Sequence[Arm], alloc: str) -> None:
         say("no other allocators are installed; for more than glibc type: ./hakmem peers install")
 
 
-def prepared(chosen: Sequence[Workload]) -> list[Workload]:
+def prepared(chosen: Sequence[Workload], prepare: Callable[[Workload], str] = Workload.prepare) -> list[Workload]:
     """Those that can run here; says why others cannot."""
     ready = []
     for one in chosen:
         if one.inputs is not None and not one.inputs.exists():
             say(f"preparing {one.script.stem if one.script else ''}, once")
-        reason = one.prepare()
+        reason = prepare(one)
         if reason:
             say(f"skipping {one.case.name}: {reason}")
         else:
@@ -189,12 +180,12 @@ def only_session(force: bool) -> Iterator[None]:
 
 
 def run_secure(
-    known: Sequence[Workload], suite: str, alloc: str, workload: str, split: str,
+    known: Sequence[Workload], suite: str, alloc: str, workload: str,
     runs: int | None, seed: int | None, results: Path | None, new: bool, force: bool,
     **show: Any,
 ) -> None:
     """The suites of hardened allocators. Memory after the work is not asked about."""
-    bugs, chosen = secure.select(known, suite, workload, split)
+    bugs, chosen = secure.select(known, suite, workload)
     spec, missing = secure.default_allocators()
     arms = find_arms(alloc or spec)
     check_output(show["output"])
@@ -209,24 +200,22 @@ def run_secure(
         ready = prepared(chosen) if chosen else []
         session = runner.run_session(
             [w.case.without_rest for w in ready], arms, runs or ROUNDS.get(suite, ROUNDS_ELSE),
-            seed, command_words(suite, alloc, workload, split, runs), results=results, new=new,
+            seed, command_words(suite, alloc, workload, runs), results=results, new=new,
             again=bool(ready), findings=findings, parts=[Trying(bugs, runs or TRIES)], shows=True,
         )
     show_session(session, is_secure=True, **show)
-    store.mark_shown(session, results)
-    if not session.samples and not session.bugs:
-        raise Problem("no run has ended well; the reasons are above")
+    end(session, results)
 
 
 def run_servers(
-    alloc: str, workload: str, split: str, runs: int | None, seconds: float, seed: int | None,
+    alloc: str, workload: str, runs: int | None, seconds: float, seed: int | None,
     results: Path | None, new: bool, force: bool, output: Path | None, as_json: bool,
     listing: bool,
 ) -> None:  # fmt: skip
     """Real servers under a planned load. The first four figures of the report are judged."""
     known = {server.name: server for server in servers.read_servers()}
     cases = [Workload(server.case(seconds)) for server in known.values()]
-    chosen = workloads.choose(cases, workload, split)
+    chosen = workloads.choose(cases, workload)
     if listing:
         show_list(chosen, as_json)
         return
@@ -239,34 +228,30 @@ def run_servers(
         say(f"not all allocators are installed; type: ./hakmem peers install {names}")
     with only_session(force):
         findings = doctor.warn()
-        ready = []
-        for one in chosen:
-            reason = known[one.case.name].prepare()
-            if reason:
-                say(f"skipping {one.case.name}: {reason}")
-            else:
-                ready.append(one.case)
-        if not ready:
-            raise Problem("none of these servers can run here")
-        words = command_words(servers.SUITE, alloc, workload, split, runs)
+        ready = prepared(chosen, lambda one: known[one.case.name].prepare())
+        words = command_words(servers.SUITE, alloc, workload, runs)
         words += ["--seconds", f"{seconds:g}"] if seconds != servers.SECONDS else []
         with servers.Runner(list(known.values()), seconds, seed or 1) as server_runner:
             session = runner.run_session(
-                ready, arms, runs or ROUNDS[servers.SUITE], seed, words, results=results, new=new,
+                [one.case for one in ready], arms, runs or ROUNDS[servers.SUITE], seed, words, results=results, new=new,
                 findings=findings, shows=True, server_runner=server_runner,
             )
     from . import servers_tables
 
     servers_tables.show(session, output, as_json)
+    end(session, results)
+
+
+def end(session: Session, results: Path | None) -> None:
     store.mark_shown(session, results)
-    if not session.samples:
+    if not session.samples and not session.bugs:
         raise Problem("no run has ended well; the reasons are above")
 
 
-def listed(known: Sequence[Workload], suite: str, workload: str, split: str) -> list[Workload]:
+def listed(known: Sequence[Workload], suite: str, workload: str) -> list[Workload]:
     if suite not in secure.SUITES:
-        return workloads.select(known, suite, workload, split)
-    bugs, costs = secure.select(known, suite, workload, split)
+        return workloads.select(known, suite, workload)
+    bugs, costs = secure.select(known, suite, workload)
     return [*(Workload(bug) for bug in bugs), *costs]
 
 

@@ -177,8 +177,7 @@ def bug_rows(session: Session) -> list[BugRow]:
 def bug_total(rows: Sequence[BugRow], arm: str) -> BugTotal:
     cells = [row.cells[arm] for row in rows if arm in row.cells]
     return BugTotal(
-        bugs=len(cells),
-        noticed=sum(cell.is_always(REPORT, WARNING) for cell in cells),
+        bugs=len(cells), noticed=sum(cell.is_always(REPORT, WARNING) for cell in cells),
         stopped=sum(cell.is_always(REPORT, ENDED) for cell in cells),
         harmed=sum(HARM in cell.counts for cell in cells),
     )

@@ -67,9 +67,7 @@ def run(
     case = make_case(command, load or "", timeout, rest)
     arms = ordered(peers.find_arms(alloc or None))
     words = ["compare"]
-    for name, value in (
-        ("--alloc", alloc), ("--load", load), ("--runs", "" if runs == RUNS else str(runs)),
-    ):  # fmt: skip
+    for name, value in (("--alloc", alloc), ("--load", load), ("--runs", "" if runs == RUNS else str(runs))):
         words += [name, value] if value else []
     words += [] if rest else ["--no-rest"]
     check_output(output)
@@ -91,9 +89,7 @@ def run(
     return 0 if comparison.is_possible else 1
 
 
-def make_case(
-    command: Sequence[str], load: str, timeout_s: float, rest: bool = True
-) -> Case:
+def make_case(command: Sequence[str], load: str, timeout_s: float, rest: bool = True) -> Case:
     """The program as a case; raises Problem when no library can be put under it."""
     if not command or not command[0]:
         raise Usage("which program?")
@@ -145,16 +141,13 @@ def report_parts(session: Session, comparison: Comparison) -> list[Any]:
     """The answer first; then what it rests on."""
     parts: list[Any] = [Text(comparison.answer, style="bold")]
     parts += [Text(note, style="yellow") for note in comparison.notes]
-    return [
-        Text(), *parts, Text(), result_table(comparison), Text(), footnote(session, comparison)
-    ]  # fmt: skip
+    return [Text(), *parts, Text(), result_table(comparison), Text(), footnote(session, comparison)]
 
 
 def result_table(comparison: Comparison) -> Fitting:
     """Whole, with intervals below their ratios, or without what can be found on the page."""
     return Fitting(
-        lambda: _table(comparison, " ", ()),
-        lambda: _table(comparison, "\n", ("mean",)),
+        lambda: _table(comparison, " ", ()), lambda: _table(comparison, "\n", ("mean",)),
         lambda: _table(comparison, "\n", ("mean", "p")),
         lambda: _table(comparison, "\n", ("mean", "p", "faults")),
         lambda: _table(comparison, "\n", ("mean", "p", "faults", "CPU")),
@@ -182,8 +175,7 @@ def _table(comparison: Comparison, gap: str, without: Sequence[str]) -> Table:
             continue
         values: dict[str, str | Text] = {
             "time": duration(cell.cost_ns) + ("*" if cell.is_winner else " "),
-            "change": change_text(result.time, gap), "p": p_text(result.time),
-            "CPU": duration(cell.cpu_ns),
+            "change": change_text(result.time, gap), "p": p_text(result.time), "CPU": duration(cell.cpu_ns),
             "peak": mebibytes(cell.peak_kib) + ("*" if cell.is_leanest else " "),
             "memory": change_text(result.memory), "faults": f"{cell.faults or 0:,.0f}",
             "mean": mebibytes(cell.mean_kib),

@@ -96,10 +96,7 @@ def compare_arms(session: Session, summary: Summary) -> Comparison:
     times = _changes(samples, baseline, again, others, lambda sample: sample.cost_ns)
     peaks = _changes(samples, baseline, again, others, lambda sample: float(sample.peak_kib))
     ordered = sorted(arms, key=lambda arm: (not arm.is_ours, arm.name != baseline))
-    results = [
-        Result(arm.name, row.cells[arm.name], times.get(arm.name), peaks.get(arm.name))
-        for arm in ordered
-    ]
+    results = [Result(arm.name, row.cells[arm.name], times.get(arm.name), peaks.get(arm.name)) for arm in ordered]
     ours = next((arm.name for arm in ordered if arm.is_ours and arm.name != baseline), "")
     took = "served its load in" if case.load else "took"
     answer = _answer(_Words(case.name, took, baseline, results), row, ours)
@@ -121,9 +118,7 @@ def _changes(
     ratios = statistics.paired_ratios(rounds.get(again, {}), rounds[baseline])
     if len(ratios) >= SAMPLES_MIN:
         floor = statistics.noise_floor(statistics.ratio_interval(ratios))
-    p_values = [
-        p_value(list(rounds[arm].values()), list(rounds[baseline].values())) for arm in others
-    ]
+    p_values = [p_value(list(rounds[arm].values()), list(rounds[baseline].values())) for arm in others]
     return {
         arm: _change(rounds[arm], rounds[baseline], p, floor)
         for arm, p in zip(others, statistics.holm(p_values), strict=True)
@@ -140,16 +135,11 @@ def p_value(first: Sequence[float], second: Sequence[float]) -> float:
     return statistics.mann_whitney(first, second)
 
 
-def _change(
-    values: dict[int, float], base: dict[int, float], p: float, floor: float | None
-) -> Change:
+def _change(values: dict[int, float], base: dict[int, float], p: float, floor: float | None) -> Change:
     ratios = statistics.paired_ratios(values, base)
     if len(ratios) < SAMPLES_MIN:
         if not ratios:
-            ratios = [
-                statistics.geometric_mean(list(values.values()))
-                / statistics.geometric_mean(list(base.values()))
-            ]
+            ratios = [statistics.geometric_mean(list(values.values())) / statistics.geometric_mean(list(base.values()))]
         return Change(statistics.geometric_mean(ratios) - 1)
     ratio = statistics.ratio_interval(ratios)
     is_clear = p < ALPHA and not ratio.low <= 1 <= ratio.high
@@ -290,9 +280,7 @@ def _notes(
         notes.append(f"With {runs} runs no difference can be proved; --runs {needed} can.")
     cost = next((r.cell.cost_ns for r in results if r.arm == baseline), None)
     if cost is not None and cost < SHORT_NS:
-        notes.append(
-            f"One run takes {cost / 1e6:.1f} ms: mostly the start of a process, not its work."
-        )
+        notes.append(f"One run takes {cost / 1e6:.1f} ms: mostly the start of a process, not its work.")
     return notes + _server_note(session, baseline)
 
 
@@ -305,9 +293,7 @@ def _lean_note(results: Sequence[Result], baseline: str, row: Row) -> list[str]:
     return [f"{best.arm} needed the least memory: {less} less than {baseline}."]
 
 
-def _rest_note(
-    samples: dict[str, list[Sample]], results: Sequence[Result], baseline: str
-) -> list[str]:
+def _rest_note(samples: dict[str, list[Sample]], results: Sequence[Result], baseline: str) -> list[str]:
     """What the idle server held at the last reading, when it differs.
 
     That is by more than a MiB, with ranges that do not even touch: these few readings vary little,
@@ -318,10 +304,7 @@ def _rest_note(
         return []
     seconds = rests[baseline][0]
     middle = {arm: kib for arm, (second, kib) in rests.items() if second == seconds}
-    held = {
-        arm: [kib for s in samples[arm] for second, kib, *_ in s.rest if second == seconds]
-        for arm in middle
-    }
+    held = {arm: [kib for s in samples[arm] for second, kib, *_ in s.rest if second == seconds] for arm in middle}
     leanest = min(middle, key=middle.__getitem__)
     ours = [result.arm for result in results if result.arm.split(" ")[0] == "hakmem"]
     named = [arm for arm in dict.fromkeys([*ours[:1], leanest]) if arm in held]

@@ -132,19 +132,13 @@ def interleaved(
     return medians, nanoseconds
 
 
-def verdict_of(
-    model: Model, here: Machine, name: str, findings: Findings, rate: float
-) -> Verdict:
+def verdict_of(model: Model, here: Machine, name: str, findings: Findings, rate: float) -> Verdict:
     path, counts, nanoseconds = model.paths[name], findings.counts[name], findings.nanoseconds[name]
     typical = statistics.median(nanoseconds)
     quarters = statistics.quantiles(nanoseconds, n=4)
     measured = {
-        "instructions": counts.instructions,
-        "lines": counts.lines,
-        "atomics": counts.atomics,
-        "syscalls": counts.syscalls,
-        "faults": counts.faults,
-        "cycles": typical * rate,
+        "instructions": counts.instructions, "lines": counts.lines, "atomics": counts.atomics,
+        "syscalls": counts.syscalls, "faults": counts.faults, "cycles": typical * rate,
     }
     return Verdict(
         path,
@@ -169,15 +163,10 @@ def cycles_per_ns(constants: dict[str, float]) -> float:
 # ---- Showing. ----
 
 
-def report(
-    verdicts: list[Verdict], constants: dict[str, Belief], rate: float
-) -> dict[str, Any]:
+def report(verdicts: list[Verdict], constants: dict[str, Belief], rate: float) -> dict[str, Any]:
     return {
-        "machine": machine.describe(),
-        "commit": machine.commit(),
-        "created": machine.now(),
-        "cycles_per_ns": rate,
-        "constants": {name: belief.to_json() for name, belief in constants.items()},
+        "machine": machine.describe(), "commit": machine.commit(), "created": machine.now(),
+        "cycles_per_ns": rate, "constants": {name: belief.to_json() for name, belief in constants.items()},
         "paths": [verdict.to_json() for verdict in verdicts],
     }
 
@@ -202,18 +191,13 @@ def row_of(verdict: Verdict) -> dict[str, Text]:
     """The cells by their headings."""
     beliefs = {quantity: cell(verdict.beliefs[quantity]) for quantity in QUANTITIES}
     time = Text(f"{number(verdict.nanoseconds)} ±{number(verdict.noise_ns)}")
-    return {
-        "path": Text(verdict.path.name, style="red" if verdict.stray else ""), **beliefs, "ns": time
-    }
+    return {"path": Text(verdict.path.name, style="red" if verdict.stray else ""), **beliefs, "ns": time}
 
 
 def tables_of(verdicts: list[Verdict], width: int) -> list[Table]:
     """One, or as many below each other as it takes not to cut anything off."""
     rows = [row_of(verdict) for verdict in verdicts]
-    widths = {
-        heading: 2 + max(len(heading), *(len(row[heading].plain) for row in rows))
-        for heading in rows[0]
-    }
+    widths = {heading: 2 + max(len(heading), *(len(row[heading].plain) for row in rows)) for heading in rows[0]}
     groups: list[list[str]] = [["path"]]
     for heading in [*QUANTITIES, "ns"]:
         if sum(widths[one] for one in [*groups[-1], heading]) > width and len(groups[-1]) > 1:

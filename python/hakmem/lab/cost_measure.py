@@ -50,9 +50,7 @@ class Driver:
             raise Problem(f"{program} is not there; type: ./hakmem build --all")
         self.program = program
         listed = json.loads(self._run([str(program), "--list"], {}))
-        self.environments: dict[str, dict[str, str]] = {
-            entry["path"]: entry["environment"] for entry in listed
-        }
+        self.environments: dict[str, dict[str, str]] = {entry["path"]: entry["environment"] for entry in listed}
 
     def check(self, path: str, rounds: int) -> dict[str, Any]:
         return self._mode([], "check", path, rounds)
@@ -122,9 +120,7 @@ def has_valgrind() -> bool:
     return shutil.which("valgrind") is not None
 
 
-def count(
-    driver: Driver, path: str, rounds: int, rounds_traced: int, folder: Path | None
-) -> Counts:
+def count(driver: Driver, path: str, rounds: int, rounds_traced: int, folder: Path | None) -> Counts:
     """All but time. Without a folder for valgrind's files: what the driver can say alone."""
     checked = driver.check(path, rounds)
     operations = checked["operations"]
@@ -207,9 +203,7 @@ def touched_lines(trace: Iterable[bytes], said: dict[str, Any]) -> list[int]:
             touched.append(current)
         elif address == said["mark_end"]:
             current = None
-        elif current is not None and not (
-            image_low <= address < image_high or stack_low <= address < stack_high
-        ):
+        elif current is not None and not (image_low <= address < image_high or stack_low <= address < stack_high):
             last = address + int(size) - 1
             current.update(range(address // LINE_BYTES, last // LINE_BYTES + 1))
     if not touched:

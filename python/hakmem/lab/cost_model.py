@@ -62,7 +62,7 @@ class Path:
     name: str
     title: str
     parts: Mapping[str, float]
-    counters: Mapping[str, float]  # the library's, for each operation
+    counters: Mapping[str, float] = field(default_factory=dict)  # the library's, for each operation
     threads: int = 1
     l2: float = 0.0
     far: float = 0.0
@@ -102,12 +102,9 @@ class Verdict:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "path": self.path.name,
-            "title": self.path.title,
+            "path": self.path.name, "title": self.path.title,
             "beliefs": {name: belief.to_json() for name, belief in self.beliefs.items()},
-            "nanoseconds": self.nanoseconds,
-            "noise_ns": self.noise_ns,
-            "functions": self.functions,
+            "nanoseconds": self.nanoseconds, "noise_ns": self.noise_ns, "functions": self.functions,
             "stray_counters": {k: list(v) for k, v in self.stray.items()},
         }
 
@@ -148,17 +145,13 @@ def predict(model: Model, machine: Machine, path: Path, cycles_per_ns: float) ->
     named = len({line for part, _ in uses for line in part.lines})
     return {
         "instructions": total("instructions") + total("repeated"),
-        "lines": named + total("lines_each") + total("stored_each"),
-        "atomics": total("atomics"),
-        "syscalls": total("syscalls"),
-        "faults": total("faults"),
+        "lines": named + total("lines_each") + total("stored_each"), "atomics": total("atomics"),
+        "syscalls": total("syscalls"), "faults": total("faults"),
         "cycles": cycles_of(machine, path, total, cycles_per_ns),
     }
 
 
-def cycles_of(
-    machine: Machine, path: Path, total: Callable[[str], float], cycles_per_ns: float
-) -> float:
+def cycles_of(machine: Machine, path: Path, total: Callable[[str], float], cycles_per_ns: float) -> float:
     """Instructions at the core's width, then every wait one after the other.
 
     A near line that has a name costs nothing: its address is known early, so its load overlaps.
@@ -208,22 +201,16 @@ def is_wrong(quantity: str, predicted: float, measured: float, tolerance: float)
     return abs(measured - predicted) > tolerance
 
 
-def judge(
-    model: Model, predicted: Mapping[str, float], measured: Mapping[str, float | None]
-) -> dict[str, Belief]:
+def judge(model: Model, predicted: Mapping[str, float], measured: Mapping[str, float | None]) -> dict[str, Belief]:
     beliefs = {}
     for quantity in QUANTITIES:
         belief, found = predicted[quantity], measured.get(quantity)
-        wrong = found is not None and is_wrong(
-            quantity, belief, found, model.tolerance[quantity]
-        )
+        wrong = found is not None and is_wrong(quantity, belief, found, model.tolerance[quantity])
         beliefs[quantity] = Belief(belief, found, wrong)
     return beliefs
 
 
-def stray_counters(
-    believed: Mapping[str, float], counted: Mapping[str, float]
-) -> dict[str, tuple[float, float]]:
+def stray_counters(believed: Mapping[str, float], counted: Mapping[str, float]) -> dict[str, tuple[float, float]]:
     """Counters that do not say that every operation took the path, and only that one."""
     names = sorted({*believed, *counted})
     pairs = {name: (counted.get(name, 0.0), float(believed.get(name, 0.0))) for name in names}

@@ -7,7 +7,6 @@ only what follows it. The sections are those tools/check_docs.py asks of an expe
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import textwrap
@@ -18,7 +17,7 @@ from typing import Any
 
 from . import statistics
 from .model import Arm, Case, Session
-from .places import ROOT
+from .places import ROOT, write_whole
 from .problem import Problem, Usage
 from .verdict import ROUNDS, ROUNDS_MAX, CaseVerdict, Finding, Rules, Verdict
 from .wording import interval, percent, signed_percent
@@ -248,11 +247,7 @@ def wrapped(text: str) -> str:
         whole = re.sub(r"`[^`]+`", lambda span: span.group().replace(" ", "\0"), line)
         indent = "  " if line.startswith("- ") else ""
         broken = textwrap.wrap(
-            whole,
-            _LINE_MAX,
-            subsequent_indent=indent,
-            break_long_words=False,
-            break_on_hyphens=False,
+            whole, _LINE_MAX, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False,
         )
         lines += [part.replace("\0", " ") for part in broken]
     return "\n".join(lines)
@@ -263,14 +258,3 @@ def read(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise Problem(f"cannot read {path}: {error}") from error
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Whole or not at all."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh.write_text(text, encoding="utf-8")
-        fresh.rename(path)
-    except OSError as error:
-        raise Problem(f"cannot write {path}: {error.strerror}") from error

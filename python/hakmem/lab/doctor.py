@@ -80,10 +80,8 @@ def observe(seconds: float = WATCH_S) -> System:
     battery = psutil.sensors_battery() if hasattr(psutil, "sensors_battery") else None
     total = after["cpu"] - before["cpu"]
     return System(
-        cores=len(os.sched_getaffinity(0)),
-        available_gib=psutil.virtual_memory().available / 2**30,
-        load_1min=os.getloadavg()[0],
-        busy=_busy(before_times, elapsed),
+        cores=len(os.sched_getaffinity(0)), available_gib=psutil.virtual_memory().available / 2**30,
+        load_1min=os.getloadavg()[0], busy=_busy(before_times, elapsed),
         steal=(after["steal"] - before["steal"]) / total if total > 0 else 0.0,
         swapped_pages=int(after["swap"] - before["swap"]),
         throttle_count=int(after["throttle"] - before["throttle"]),
@@ -100,10 +98,7 @@ def measure_noise() -> list[Finding]:
         for _ in range(count):
             target[:] = source
 
-    return [
-        judge_noise("computing", repeat(_spin)),
-        judge_noise("memory", repeat(copy)),
-    ]
+    return [judge_noise("computing", repeat(_spin)), judge_noise("memory", repeat(copy))]
 
 
 def repeat(work: Callable[[int], None]) -> list[float]:
@@ -139,9 +134,7 @@ def _time(work: Callable[[int], None], count: int) -> float:
 def _counters() -> dict[str, float]:
     """Counters of the kernel since its start."""
     times = psutil.cpu_times()
-    pages = dict(
-        line.split(" ", 1) for line in machine.read_text("/proc/vmstat").splitlines() if " " in line
-    )
+    pages = dict(line.split(" ", 1) for line in machine.read_text("/proc/vmstat").splitlines() if " " in line)
     throttled = Path("/sys/devices/system/cpu").glob("cpu*/thermal_throttle/*_throttle_count")
     return {
         "cpu": sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0),

@@ -30,7 +30,7 @@ TIMEOUT_S = 300.0
 # What says how much a workload does, by the names of its arguments; the first that it has.
 COUNT_ARGUMENTS = (
     "SLEEP", "ITER", "ROUNDS", "STEPS", "COUNT", "PHASES", "DOCUMENTS", "MESSAGES", "TOKENS",
-    "BYTES", "BLOCKS", "BURSTS",
+    "BYTES", "BLOCKS",
 )
 
 
@@ -94,11 +94,7 @@ def quotient(short: Count, long: Count) -> dict[str, Any]:
     instructions = long.instructions - short.instructions
     if operations <= 0 or instructions <= 0:
         raise Uncountable("twice the work did not take more operations")
-    return {
-        "instructions": instructions,
-        "operations": operations,
-        "per_operation": instructions / operations,
-    }
+    return {"instructions": instructions, "operations": operations, "per_operation": instructions / operations}
 
 
 def doubled(command: Sequence[str], arguments: dict[str, Any]) -> list[str]:
@@ -125,9 +121,7 @@ def _count(case: Case, words: Sequence[str], arm: Arm) -> Count:
         command = ["valgrind", "--tool=callgrind", "--quiet", "--trace-children=yes"]
         command += [f"--callgrind-out-file={scratch}/counts.%p", *words]
         command += ["--expect", arm.library or "libc.so"]
-        outcome = measure(
-            dataclasses.replace(case, command=command, timeout_s=TIMEOUT_S), arm
-        )
+        outcome = measure(dataclasses.replace(case, command=command, timeout_s=TIMEOUT_S), arm)
         sentence = outcome.sentence(case)
         if sentence:
             raise Uncountable(sentence)

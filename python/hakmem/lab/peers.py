@@ -27,18 +27,8 @@ from rich.text import Text
 
 from ..words import Parser
 from .arms import (
-    OURS,
-    OURS_SECURE,
-    SYSTEM,
-    Entry,
-    file_sha256,
-    find_arms,
-    glibc_arm,
-    installed,
-    our_arm,
-    plain_name,
-    read_manifest,
-    write_manifest,
+    OURS, OURS_SECURE, SYSTEM, Entry, file_sha256, find_arms, glibc_arm, installed, our_arm, plain_name,
+    read_manifest, write_manifest,
 )
 from .common_options import add_force, add_json
 from .machine import now
@@ -56,7 +46,6 @@ Outcome = dict[str, str]  # key -> why it is missing
 def add_arguments_of(name: str, parser: Parser) -> None:
     if name == "install":
         parser.add_argument("names", metavar="NAME", nargs="*", help="short names; all when not given")
-        parser.add_argument("--only", metavar="LIST", default="", help="the same, with commas between")
         add_force(parser, "make again what is there already")
     elif name == "list":
         add_json(parser, "print the list as JSON")
@@ -67,9 +56,9 @@ def add_arguments_of(name: str, parser: Parser) -> None:
         parser.add_argument("names", metavar="NAME", nargs="+", help="short names")
 
 
-def install(names: list[str], only: str, force: bool) -> None:
+def install(names: list[str], force: bool) -> None:
     """Builds or installs the other allocators, and proves that each serves a process."""
-    chosen = choose(",".join([*names, *([only] if only.strip() else [])]))
+    chosen = choose(names)
     screen = Console(stderr=True)
     if not force and all(_is_there(recipe) for recipe in chosen):
         keys = ", ".join(recipe.key for recipe in chosen)
@@ -134,11 +123,11 @@ ABOUT = "Installs, lists, adds and removes the other allocators."
 PARTS = {"install": install, "list": list_command, "add": add, "remove": remove}
 
 
-def choose(only: str) -> list[Recipe]:
-    """The recipes of a comma list of names, all of them when it is empty."""
-    if not only.strip():
+def choose(names: list[str]) -> list[Recipe]:
+    """The recipes of these names, all of them when there is none."""
+    if not names:
         return list(RECIPES)
-    words = [plain_name(word.strip()) for word in only.split(",")]
+    words = [plain_name(name) for name in names]
     unknown = next((word for word in words if word not in _recipe_names()), None)
     if unknown is not None:
         known = ", ".join(recipe.key for recipe in RECIPES)
@@ -211,20 +200,11 @@ def _settle(recipe: Recipe, built: Built, scratch: Path) -> Path:
 def _entry_of(recipe: Recipe, built: Built, commit: str) -> Entry:
     origin = recipe.origin
     return Entry(
-        key=recipe.key,
-        name=recipe.name,
-        library=str(built.library),
-        sha256=file_sha256(built.library),
-        version=recipe.version or built.version,
-        origin=str(origin),
-        checksum=origin.checksum if isinstance(origin, Crate) else "",
-        commit=commit,
-        compiler=built.compiler,
-        flags=built.flags,
-        environment=dict(recipe.environment),
-        is_default=recipe.is_default,
-        recipe=recipe.fingerprint,
-        installed=now(),
+        key=recipe.key, name=recipe.name, library=str(built.library), sha256=file_sha256(built.library),
+        version=recipe.version or built.version, origin=str(origin),
+        checksum=origin.checksum if isinstance(origin, Crate) else "", commit=commit, compiler=built.compiler,
+        flags=built.flags, environment=dict(recipe.environment), is_default=recipe.is_default,
+        recipe=recipe.fingerprint, installed=now(),
     )
 
 

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
+
+from .problem import Problem
 
 ROOT = Path(os.environ.get("LABORATORY_ROOT") or Path(__file__).resolve().parents[3])
 """The checkout."""
@@ -26,3 +29,16 @@ def cache_directory() -> Path:
 def results_directory() -> Path:
     """Sessions: cannot be made again."""
     return _xdg("XDG_DATA_HOME", ".local/share") / "hakmem" / "results"
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Whole or not at all."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh.write_text(text, encoding="utf-8")
+        fresh.rename(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            fresh.unlink()
+        raise Problem(f"cannot write {path}: {error.strerror}") from error

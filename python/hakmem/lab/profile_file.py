@@ -7,13 +7,13 @@ the same files for `run --profile`; systemd and Docker read them as files of var
 
 from __future__ import annotations
 
-import os
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from .problem import Problem, Usage
+from .places import write_whole
+from .problem import Usage
 
 HEAD = "# Profile for hakmem"
 """What the first line of a file starts with that `tune` wrote."""
@@ -71,10 +71,4 @@ def write_profile(path: Path, settings: Mapping[str, str], comments: Sequence[st
     """Whole or not at all. `settings` by the names of options."""
     lines = [HEAD, *(f"# {comment}".rstrip() for comment in comments)]
     lines += [f"{PREFIX}{name.upper()}={value}" for name, value in settings.items()]
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        fresh.write_text("".join(f"{line}\n" for line in lines))
-        fresh.rename(path)
-    except OSError as error:
-        fresh.unlink(missing_ok=True)
-        raise Problem(f"cannot write {path}: {error.strerror}") from error
+    write_whole(path, "".join(f"{line}\n" for line in lines))

@@ -20,30 +20,13 @@ from pathlib import Path
 from types import FunctionType
 
 from .problem import Problem
-from .toolbox import (
-    Crate,
-    Workshop,
-    crate_commit,
-    crate_sources,
-    install_packages,
-    need,
-)
+from .toolbox import (Crate, Workshop, crate_commit, crate_sources, install_packages, need)
 
-MIMALLOC = Crate(
-    "libmimalloc-sys", "0.1.49", "6a45a52f43e1c16f667ccfe4dd8c85b7f7c204fd5e3bf46c5b0db9a5c3c0b8e9"
-)
-JEMALLOC = Crate(
-    "tikv-jemalloc-sys", "0.7.1", "1a2825c78386b4ae0314074867860ba9577875de945f05992c38815cbec327f0"
-)
-TCMALLOC = Crate(
-    "libtcmalloc-sys", "0.1.14", "33e204268a3b09862788a2894346c768b95b2cb29cba42c5e2bb9ea7f48fa317"
-)
-SNMALLOC = Crate(
-    "snmalloc-sys", "0.7.6", "f09c93c55f9a2b8dab75738a83c771231c5f408af65b8657433fe5bc93cc76cb"
-)
-RPMALLOC = Crate(
-    "rpmalloc-sys", "0.2.3", "8d4b7d5e225a53887ee57fcec492eaf114b8e290f7072d035adc6ddd6810b67b"
-)
+MIMALLOC = Crate("libmimalloc-sys", "0.1.49", "6a45a52f43e1c16f667ccfe4dd8c85b7f7c204fd5e3bf46c5b0db9a5c3c0b8e9")
+JEMALLOC = Crate("tikv-jemalloc-sys", "0.7.1", "1a2825c78386b4ae0314074867860ba9577875de945f05992c38815cbec327f0")
+TCMALLOC = Crate("libtcmalloc-sys", "0.1.14", "33e204268a3b09862788a2894346c768b95b2cb29cba42c5e2bb9ea7f48fa317")
+SNMALLOC = Crate("snmalloc-sys", "0.7.6", "f09c93c55f9a2b8dab75738a83c771231c5f408af65b8657433fe5bc93cc76cb")
+RPMALLOC = Crate("rpmalloc-sys", "0.2.3", "8d4b7d5e225a53887ee57fcec492eaf114b8e290f7072d035adc6ddd6810b67b")
 HARDENED_MALLOC = Crate(
     "hardened-malloc-sys", "16.0.2026071503",
     "8a634cdd17eb2cea9e8ab0977f9b7401a5882db9fadb594d080bc67f230b6ec2",
@@ -339,10 +322,7 @@ RECIPES = (
     Recipe("tbb", "oneTBB", "", "Debian libtbbmalloc2", find_onetbb, is_default=False),
     Recipe("rpmalloc", "rpmalloc", "1.4.3 b097fd0", RPMALLOC, build_rpmalloc, is_default=False),
     Recipe("scudo", "scudo", "", "Debian libclang-rt-19-dev", find_scudo, is_default=False),
-    Recipe(
-        "snmalloc-checks", "snmalloc-checks", "0.7.6", SNMALLOC, build_snmalloc_checks, 40,
-        is_default=False,
-    ),
+    Recipe("snmalloc-checks", "snmalloc-checks", "0.7.6", SNMALLOC, build_snmalloc_checks, 40, is_default=False),
     Recipe(
         "hardened_malloc", "hardened_malloc", "16.0.2026071503", HARDENED_MALLOC,
         build_hardened_malloc, 5, is_default=False,

@@ -40,21 +40,10 @@ class Part(Protocol):
 
 
 def run_session(
-    cases: Sequence[Case],
-    arms: Sequence[Arm],
-    rounds: int,
-    seed: int | None,
-    command: Sequence[str],
-    *,
-    results: Path | None = None,
-    new: bool = False,
-    again: bool = True,
-    findings: Iterable[dict[str, str]] = (),
-    prove: Prove = proof.prove,
-    parts: Sequence[Part] = (),
-    grow: Callable[[Session], int] | None = None,
-    shows: bool = False,
-    server_runner: servers.Runner | None = None,
+    cases: Sequence[Case], arms: Sequence[Arm], rounds: int, seed: int | None, command: Sequence[str], *,
+    results: Path | None = None, new: bool = False, again: bool = True, findings: Iterable[dict[str, str]] = (),
+    prove: Prove = proof.prove, parts: Sequence[Part] = (), grow: Callable[[Session], int] | None = None,
+    shows: bool = False, server_runner: servers.Runner | None = None,
 ) -> Session:
     """Measures all cases under all arms, or goes on with what an earlier call began.
 
@@ -76,9 +65,7 @@ def run_session(
         return is_measured and (session.is_shown or not shows)
 
     _check(cases, every_arm, rounds, bool(parts))
-    plan = _Plan(
-        cases, every_arm, rounds, grow is not None, seed, command, results or results_directory()
-    )
+    plan = _Plan(cases, every_arm, rounds, grow is not None, seed, command, results or results_directory())
     with _open(plan, None if new else is_finished, findings) as opened:
         session = opened.session
         try:
@@ -95,9 +82,7 @@ def run_session(
             done = len(session.samples) + len(session.failures)
             total = session.rounds * len(every_arm) * len(cases)
             runs = f"{done} of {total} runs are saved, the same command goes on with them"
-            raise Problem(
-                f"stopped; {runs if total else 'the same command goes on'}", STATUS_INTERRUPTED
-            ) from error
+            raise Problem(f"stopped; {runs if total else 'the same command goes on'}", STATUS_INTERRUPTED) from error
     return session
 
 
@@ -118,16 +103,8 @@ def make_sample(run: Run, outcome: Outcome, started: str, load: float, case: Cas
         report["rest"] = _rest_of(workload)
     return Sample.from_json(
         {
-            **report,
-            "case": run.case,
-            "arm": run.arm,
-            "round": run.round,
-            "order": run.order,
-            "padding": run.padding,
-            "started": started,
-            "status": 0,
-            "load_1min": load,
-            "workload": workload,
+            **report, "case": run.case, "arm": run.arm, "round": run.round, "order": run.order,
+            "padding": run.padding, "started": started, "status": 0, "load_1min": load, "workload": workload,
             "metric": outcome.metric(case),
         }
     )
@@ -147,9 +124,7 @@ def _rest_of(workload: dict[str, Any]) -> list[list[float]]:
 class _Sitting:
     """One call's part of a session."""
 
-    def __init__(
-        self, opened: store.Store, prove: Prove, server_runner: servers.Runner | None = None
-    ) -> None:
+    def __init__(self, opened: store.Store, prove: Prove, server_runner: servers.Runner | None = None) -> None:
         self._store = opened
         self._server_runner = server_runner
         self._session = opened.session
@@ -166,9 +141,7 @@ class _Sitting:
         session = self._session
         done = {(s.case, s.arm, s.round) for s in session.samples}
         done |= {(f.case, f.arm, f.round) for f in session.failures}
-        schedule = make_schedule(
-            list(self._cases), list(self._arms), session.rounds, session.seed
-        )
+        schedule = make_schedule(list(self._cases), list(self._arms), session.rounds, session.seed)
         self._left = [run for run in schedule if run.key not in done]
         with Reporter(self._left, len(done)) as self._reporter:
             if news:

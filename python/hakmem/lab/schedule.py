@@ -44,9 +44,7 @@ def with_again(arms: Sequence[Arm]) -> list[Arm]:
     return [*arms, dataclasses.replace(first, name=f"{first.name} (again)", again_of=first.name)]
 
 
-def make_schedule(
-    cases: Sequence[str], arms: Sequence[str], rounds: int, seed: int
-) -> list[Run]:
+def make_schedule(cases: Sequence[str], arms: Sequence[str], rounds: int, seed: int) -> list[Run]:
     """All runs of a session in their order."""
     runs: list[Run] = []
     for number in range(rounds):

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -19,22 +19,18 @@ from .common_options import add_json, add_results
 from .model import Session
 from .problem import Problem
 from .progress import say
-from .scorecard import STARTUP, Bar, Card, Milestone, Score, make_cards
-from .tables import (
-    NAME_MAX,
-    Fitting,
-    case_name,
-    column_name,
-    machine_line,
-    number,
-    plain_table,
-)
+from .scorecard import Card, Milestone, Score, make_cards, percent_text
+from .tables import (NAME_MAX, Fitting, case_name, column_name, machine_line, number, plain_table)
 
 COMMAND = "bench"
 """Only sessions of workloads count, not those of somebody's own program or of two settings."""
 
 CASE_NARROW, PEER_NARROW = 17, 10
 """Longer names are broken on a narrow terminal: "comprehensive_", "interleaved_128"."""
+Column = tuple[str, Callable[[Score], float | str]]
+"""Its heading, and a figure or a name."""
+WHOLE = ("program", "workload", "peer")
+"""Columns that are not broken."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +49,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(results: Path | None, session: Path | None, as_json: bool) -> None:
-    """Says where hakmem stands: real programs first, then milestones and bars. Measures nothing."""
+    """Says where hakmem stands: real programs first, then milestones. Measures nothing."""
     cards = make_cards(read_sessions(results, session))
     if not cards:
         raise Problem(
@@ -103,27 +99,12 @@ def card_parts(card: Card, built: Built) -> list[Any]:
     programs = [score for score in card.scores if score.cpu is not None]
     others = [score for score in card.scores if score.cpu is None]
     sessions = list(dict.fromkeys(score.session for score in card.scores))
-    first = [Text(), *_program_table(programs, sessions), *_program_bars(card.program_bars)]
+    origin: Column = ("from", lambda score: str(sessions.index(score.session) + 1))
     return [
-        head, *(first if programs else []), Text(),
+        head, Text(), *_program_table(card, programs, origin),
         *_milestone_table(card.milestones, len(card.scores)), Text(),
-        *(_workload_table(others, sessions) if others else []), Text(),
-        _session_text(card.scores, built), Text(), *_bar_table(card.bars), Text(),
+        *_workload_table(others, origin), Text(), _session_text(card.scores, built), Text(),
     ]  # fmt: skip
-
-
-def _table(
-    *names: str, figures: Sequence[str] = (), whole: Sequence[str] = (),
-    vertical: Literal["top", "bottom"] = "bottom", gap: int = 1,
-) -> Table:  # fmt: skip
-    """`whole` are columns that are not broken; `gap` is between columns, beside one space."""
-    table = plain_table(gap)
-    for name in names:
-        table.add_column(
-            name.strip(), justify="right" if name in figures else "left", overflow="fold",
-            vertical=vertical, no_wrap=name in whole,
-        )  # fmt: skip
-    return table
 
 
 def _heading(text: str) -> Text:
@@ -131,7 +112,9 @@ def _heading(text: str) -> Text:
 
 
 def _milestone_table(milestones: Sequence[Milestone], count: int) -> list[Any]:
-    table = _table("", "at least as good as", "measured", "verdict", "but", vertical="top")
+    table = plain_table()
+    for name in ("", "at least as good as", "measured", "verdict", "but"):
+        table.add_column(name, overflow="fold")
     for milestone in milestones:
         mark = "" if milestone.certain else "?"
         word, style = ("reached", "green") if milestone.reached else ("not reached", "red")
@@ -143,69 +126,56 @@ def _milestone_table(milestones: Sequence[Milestone], count: int) -> list[Any]:
     return [_heading(heading), table]
 
 
-def _program_table(scores: Sequence[Score], sessions: Sequence[str]) -> list[Any]:
-    """Everything lower is better here, as in the bars below it."""
-    figures = ("CPU", "time", "peak")
-
-    def make(case_max: int, peer_max: int, gap: int) -> Table:
-        table = _table(
-            "program", "CPU", "peer", "time", "peer ", "peak", "peer  ", "from", figures=figures,
-            whole=("program", "peer", "peer ", "peer  "), gap=gap,
-        )  # fmt: skip
-        for score in scores:
-            cpu = score.cpu.value if score.cpu else 0.0
-            table.add_row(
-                case_name(score.case, case_max), number(cpu),
-                case_name(score.thriftiest_peer, peer_max), number(1 / score.speed.value),
-                case_name(score.fastest_peer, peer_max), number(score.memory.value),
-                case_name(score.leanest_peer, peer_max), str(sessions.index(score.session) + 1),
-            )  # fmt: skip
-        return table
-
-    heading = _heading(
-        "Programs that nobody here wrote: processor time, wall time and peak memory, each against "
-        "the best peer of the row, glibc included; lower is better"
-    )
-    return [heading, _broken_where_needed(make)]
-
-
-def _program_bars(bars: Sequence[Bar]) -> list[Any]:
-    return [
-        Text.assemble(
-            f"{bar.meaning}, {bar.case}: {_measured(bar, True)}, at most {bar.limit:.2f}: ",
-            _verdict(bar),
-        )
-        for bar in bars
-    ]
-
-
-def _workload_table(scores: Sequence[Score], sessions: Sequence[str]) -> list[Any]:
-    figures = (column_name("mimalloc 3"), "fastest", "leanest")
-
-    def make(case_max: int, peer_max: int, gap: int) -> Table:
-        table = _table(
-            "workload", figures[0], "fastest", "peer", "leanest", "peer ", "reached", "from",
-            figures=figures, whole=("workload", "peer", "peer "), gap=gap,
-        )  # fmt: skip
-        for score in scores:
-            table.add_row(
-                case_name(score.case, case_max), number(score.versus_rival.value),
-                number(score.speed.value), case_name(score.fastest_peer, peer_max),
-                number(score.memory.value), case_name(score.leanest_peer, peer_max),
-                score.milestone or "-", str(sessions.index(score.session) + 1),
-            )  # fmt: skip
-        return table
-
-    heading = _heading(
-        "Each workload: speed against mimalloc 3 and the fastest peer, higher is better; peak "
-        "memory against the leanest peer, lower is better; the highest milestone it reaches"
-    )
-    return [heading, _broken_where_needed(make)]
-
-
-def _broken_where_needed(make: Callable[[int, int, int], Table]) -> Fitting:
+def _score_table(scores: Sequence[Score], heading: str, columns: Sequence[Column]) -> list[Any]:
     """With whole names of workloads and peers, and room between columns, where they fit."""
-    return Fitting(lambda: make(NAME_MAX, NAME_MAX, 1), lambda: make(CASE_NARROW, PEER_NARROW, 0))
+
+    def make(case_max: int, peer_max: int, gap: int) -> Table:
+        table = plain_table(gap)
+        for name, of in columns:
+            justify = "right" if isinstance(of(scores[0]), float) else "left"
+            table.add_column(name, justify=justify, overflow="fold", vertical="bottom", no_wrap=name in WHOLE)
+        for score in scores:
+            first, *rest = (of(score) for _, of in columns)
+            cells = (number(cell) if isinstance(cell, float) else case_name(cell, peer_max) for cell in rest)
+            table.add_row(case_name(str(first), case_max), *cells)
+        return table
+
+    return [_heading(heading), Fitting(lambda: make(NAME_MAX, NAME_MAX, 1), lambda: make(CASE_NARROW, PEER_NARROW, 0))]
+
+
+def _program_table(card: Card, scores: Sequence[Score], origin: Column) -> list[Any]:
+    """Everything lower is better here, as in the line below it."""
+    if card.programs is None:
+        return []
+    means = card.programs
+    return [*_score_table(
+        scores,
+        "Programs that nobody here wrote: processor time, wall time and peak memory, each against "
+        "the best peer of the row, glibc included; lower is better",
+        [
+            ("program", lambda s: s.case), ("CPU", lambda s: s.cpu.value if s.cpu else 0.0),
+            ("peer", lambda s: s.thriftiest_peer), ("time", lambda s: 1 / s.speed.value),
+            ("peer", lambda s: s.fastest_peer), ("peak", lambda s: s.memory.value),
+            ("peer", lambda s: s.leanest_peer), origin,
+        ],
+    ), Text(
+        f"Mean of {means.count} programs: CPU {percent_text(means.cpu)}, peak {percent_text(means.memory)}; "
+        f"most CPU {means.costliest}, most memory {means.fattest}"
+    ), Text()]  # fmt: skip
+
+
+def _workload_table(scores: Sequence[Score], origin: Column) -> list[Any]:
+    return _score_table(
+        scores,
+        "Each workload: speed against mimalloc 3 and the fastest peer, higher is better; peak "
+        "memory against the leanest peer, lower is better; the highest milestone it reaches",
+        [
+            ("workload", lambda s: s.case), (column_name("mimalloc 3"), lambda s: s.versus_rival.value),
+            ("fastest", lambda s: s.speed.value), ("peer", lambda s: s.fastest_peer),
+            ("leanest", lambda s: s.memory.value), ("peer", lambda s: s.leanest_peer),
+            ("reached", lambda s: s.milestone or "-"), origin,
+        ],
+    ) if scores else []  # fmt: skip
 
 
 def _session_text(scores: Sequence[Score], built: Built) -> Text:
@@ -221,54 +191,6 @@ def _session_text(scores: Sequence[Score], built: Built) -> Text:
         if remark:
             text.append(f"; {remark}", style="yellow")
     return text
-
-
-def _bar_table(bars: Sequence[Bar]) -> list[Any]:
-    """Speed and memory of a workload in one row."""
-    names = ("bar", "workload", "speed", "measured", "verdict", "memory", "verdict ")
-    speeds = [bar for bar in bars if bar.letter != "f"]
-    memory = {bar.case: bar for bar in bars if bar.letter == "f"}
-    peaks = {bar.case: memory.pop(bar.case) for bar in speeds}
-
-    def make(case_max: int, _: int, gap: int) -> Table:
-        table = _table(*names, figures=("speed", "memory"), whole=("workload",), gap=gap)
-        for bar in speeds:
-            peak = peaks[bar.case]
-            table.add_row(
-                bar.letter, case_name(bar.case, case_max), f"{bar.limit:.2f}", _measured(bar),
-                _verdict(bar), _measured(peak), _verdict(peak),
-            )  # fmt: skip
-        return table
-
-    heading = _heading(
-        "Milestones of the benchmarks (c to f): speed at least so many times the best of mimalloc 3 and 2, "
-        "jemalloc, gperftools and glibc (random_mixed_400: mimalloc 3); peak memory at most 1.00 "
-        "times mimalloc 3's; '?' where the 95 % interval holds both outcomes"
-    )
-    rest = [
-        Text.assemble(f"f    {bar.case}: {bar.meaning}: {_measured(bar)}, ", _verdict(bar))
-        for bar in memory.values()
-    ]
-    partly = [f"{bar.case}: {bar.meaning}" for bar in bars if bar.is_partial]
-    notes = [Text(f"Not all peers: {'; '.join(partly)}", style="yellow")] if partly else []
-    return [heading, _broken_where_needed(make), *rest, *notes]
-
-
-def _measured(bar: Bar, whole: bool = False) -> str:
-    if bar.value is None:
-        return "-"
-    if bar.case == STARTUP:
-        return f"{bar.value:.0f} kB"
-    if (bar.letter == "f" and not whole) or bar.low is None or bar.high is None:
-        return f"{bar.value:.3f}"
-    return f"{bar.value:.3f} ({bar.low:.3f} to {bar.high:.3f})"
-
-
-def _verdict(bar: Bar) -> Text:
-    if bar.met is None:
-        return Text("no result", style="dim")
-    mark = "?" if bar.certain is False else ""
-    return Text(f"met{mark}", style="green") if bar.met else Text(f"missed{mark}", style="red")
 
 
 def staleness(score: Score, built: Built) -> str:

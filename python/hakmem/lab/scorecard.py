@@ -16,28 +16,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .model import Case, Session
-from .summary import (
-    SAMPLES_MIN,
-    Ratio,
-    geometric_mean,
-    is_peer,
-    memory_against,
-    speed_against,
-    summarise_case,
-)
+from .summary import (SAMPLES_MIN, Ratio, geometric_mean, is_peer, memory_against, speed_against, summarise_case)
 
 OURS = "hakmem"
 RIVAL = "mimalloc 3"
-BENCHMARK_PEERS = ("mimalloc 3", "mimalloc 2", "jemalloc", "gperftools", "glibc")
-CPU_MEAN_MAX, CPU_MAX, PEAK_MAX = 0.98, 1.05, 1.05
-"""What is asked for programs."""
-STARTUP = "startup"
-STARTUP_KB_MAX = 300
 
 
 @dataclass(frozen=True)
@@ -76,20 +63,14 @@ class Milestone:
 
 
 @dataclass(frozen=True)
-class Bar:
-    """One thing that is asked for benchmarks or for programs."""
+class Programs:
+    """Programs of other authors: geometric means, and the worst of each."""
 
-    letter: str
-    case: str
-    meaning: str
-    limit: float
-    value: float | None  # None: not measured
-    low: float | None
-    high: float | None
-    met: bool | None
-    certain: bool | None  # whether the whole interval lies on that side
-    against: str = ""
-    is_partial: bool = False  # not all peers of the bar were measured
+    count: int
+    cpu: Ratio
+    memory: Ratio
+    costliest: str
+    fattest: str
 
 
 @dataclass
@@ -98,9 +79,8 @@ class Card:
 
     machine: dict[str, Any]
     scores: list[Score]
-    bars: list[Bar]
     milestones: list[Milestone]
-    program_bars: list[Bar]
+    programs: Programs | None  # None: none was measured
 
     def to_json(self) -> dict[str, Any]:
         data = dataclasses.asdict(self)
@@ -130,7 +110,7 @@ def _counts(session: Session, case: str) -> bool:
 def _card(machine: dict[str, Any], cells: dict[str, tuple[Session, Case]]) -> Card:
     scores = [_score(session, case) for session, case in cells.values()]
     scores.sort(key=lambda score: _natural(score.case))
-    return Card(machine, scores, benchmark_bars(cells), milestones(scores), program_bars(scores))
+    return Card(machine, scores, milestones(scores), programs_of(scores))
 
 
 def _natural(name: str) -> list[tuple[int, int | str]]:
@@ -146,8 +126,7 @@ def _score(session: Session, case: Case) -> Score:
     peers = [arm for arm in session.arms if is_peer(arm) and row.cells[arm.name].runs > 0]
     return Score(
         case=case.name, session=session.id, date=session.created[:10], commit=session.commit,
-        library=library, peers=len(peers),
-        versus_rival=speed_against(session, case.name, OURS, RIVAL),
+        library=library, peers=len(peers), versus_rival=speed_against(session, case.name, OURS, RIVAL),
         speed=ours.speed, fastest_peer=row.fastest_peer,
         memory_versus_rival=memory_against(session, case.name, OURS, RIVAL),
         memory=ours.peak_ratio, leanest_peer=row.leanest_peer, noise=row.noise,
@@ -190,10 +169,7 @@ def milestones(scores: Sequence[Score]) -> list[Milestone]:
             )
             for name, limit in (("M1", 0.5), ("M2", 0.55), ("M3", 1.0))
         ),
-        Milestone(
-            "M4", "the fastest peer of each", percent_text(speed), worst,
-            speed.value >= 1, is_certain(speed, 1),
-        ),
+        Milestone("M4", "the fastest peer of each", percent_text(speed), worst, speed.value >= 1, is_certain(speed, 1)),
         Milestone(
             "M5", "M4, and the leanest peer of each", percent_text(memory), worst_memory,
             speed.value >= 1 and memory.value <= 1, _is_envelope_certain(speed, memory),
@@ -235,94 +211,12 @@ def highest(scores: Sequence[Score]) -> str:
 # ---- Programs. ----
 
 
-def program_bars(scores: Sequence[Score]) -> list[Bar]:
-    """The mean and the worst of the programs; nothing where none was measured."""
+def programs_of(scores: Sequence[Score]) -> Programs | None:
     cpus = {score.case: score.cpu for score in scores if score.cpu is not None}
-    peaks = {score.case: score.memory for score in scores if score.cpu is not None}
+    peaks = {score.case: score.memory for score in scores if score.case in cpus}
     if not cpus:
-        return []
-    mean = f"mean of {len(cpus)} programs"
-    costliest = max(cpus, key=lambda case: cpus[case].value)
-    fattest = max(peaks, key=lambda case: peaks[case].value)
-    rows = [
-        (mean, "processor time", CPU_MEAN_MAX, mean_ratio(list(cpus.values()))),
-        (f"worst, {costliest}", "processor time", CPU_MAX, cpus[costliest]),
-        (f"worst, {fattest}", "peak memory", PEAK_MAX, peaks[fattest]),
-    ]
-    return [
-        _bar("f", case, meaning, limit, ratio, lambda value, limit=limit: value <= limit)
-        for case, meaning, limit, ratio in rows
-    ]
-
-
-# ---- What is asked for benchmarks. ----
-
-_Cells = dict[str, tuple[Session, Case]]
-_PATTERNS = ("lifo", "fifo", "shuffled", "interleaved", "long_short")
-_COMPREHENSIVE = [
-    *(f"comprehensive_{pattern}_{size}" for pattern in _PATTERNS for size in (16, 32, 64, 128)),
-    "comprehensive_mixed",
-]
-_SPEED_BARS: list[tuple[str, str, float, tuple[str, ...]]] = [
-    ("c", "random_mixed_400", 1.02, (RIVAL,)),
-    ("c", "replace_400", 1.15, BENCHMARK_PEERS),
-    ("c", "replace_20000", 1.25, BENCHMARK_PEERS),
-    *(("d", f"larson_{threads}", 1.0, BENCHMARK_PEERS) for threads in (1, 2, 4, 16)),
-    *(("e", case, 1.0, BENCHMARK_PEERS) for case in _COMPREHENSIVE),
-]
-
-
-def benchmark_bars(cells: _Cells) -> list[Bar]:
-    """Bars c, d and e (speed) and f (memory) row by row; what was not measured as such."""
-    bars = [_speed_bar(cells, *row) for row in _SPEED_BARS]
-    bars += [_memory_bar(cells, case) for _, case, _, _ in _SPEED_BARS]
-    return [*bars, _startup_bar(cells)]
-
-
-def _speed_bar(
-    cells: _Cells, letter: str, case: str, limit: float, peers: tuple[str, ...]
-) -> Bar:
-    whom = peers[0] if len(peers) == 1 else "the best peer"
-    ratio, against, is_partial = None, "", False
-    if case in cells:
-        session = cells[case][0]
-        row = summarise_case(*cells[case])
-        known = [peer for peer in peers if peer in row.cells and row.cells[peer].cost_ns]
-        against = min(known, key=lambda peer: row.cells[peer].cost_ns or 0)
-        ratio = speed_against(session, case, OURS, against)
-        is_partial = len(known) < len(peers)
-        if is_partial:
-            whom += f" ({len(known)} of {len(peers)} measured)"
-    meaning = f"speed at least {limit:.2f} x {whom}"
-    bar = _bar(letter, case, meaning, limit, ratio, lambda value: value >= limit, against)
-    return dataclasses.replace(bar, is_partial=is_partial)
-
-
-def _memory_bar(cells: _Cells, case: str) -> Bar:
-    ratio = memory_against(cells[case][0], case, OURS, RIVAL) if case in cells else None
-    meaning = f"peak memory at most {RIVAL}'s"
-    return _bar("f", case, meaning, 1.0, ratio, lambda value: value <= 1, RIVAL if ratio else "")
-
-
-def _startup_bar(cells: _Cells) -> Bar:
-    """The workload that starts processes hardly allocates itself: it is a trivial program."""
-    ratio = None
-    if STARTUP in cells and cells[STARTUP][0].of(STARTUP, "glibc"):
-        row = summarise_case(*cells[STARTUP])
-        ours, system = row.cells[OURS].peak_kib or 0, row.cells["glibc"].peak_kib or 0
-        ratio = Ratio((ours - system) * 1.024)
-    meaning = f"peak memory at most {STARTUP_KB_MAX} kB over glibc's"
-    return _bar("f", STARTUP, meaning, STARTUP_KB_MAX, ratio, lambda kb: kb <= STARTUP_KB_MAX)
-
-
-def _bar(
-    letter: str, case: str, meaning: str, limit: float, ratio: Ratio | None,
-    is_met: Callable[[float], bool], against: str = "",
-) -> Bar:  # fmt: skip
-    if ratio is None:
-        return Bar(letter, case, meaning, limit, None, None, None, None, None, against)
-    return Bar(
-        letter, case, meaning, limit, ratio.value, ratio.low, ratio.high, is_met(ratio.value),
-        is_certain(ratio, limit), against,
+        return None
+    return Programs(
+        len(cpus), mean_ratio(list(cpus.values())), mean_ratio(list(peaks.values())),
+        max(cpus, key=lambda case: cpus[case].value), max(peaks, key=lambda case: peaks[case].value),
     )  # fmt: skip
-

@@ -23,21 +23,19 @@ SUITES = (*workloads.SECURE, BUGS)
 PEERS = ("hardened_malloc", "scudo", "snmalloc-checks", "mimalloc-secure")
 
 
-def select(
-    known: Sequence[Workload], suite: str, patterns: str = "", split: str = ""
-) -> tuple[list[Case], list[Workload]]:
+def select(known: Sequence[Workload], suite: str, patterns: str = "") -> tuple[list[Case], list[Workload]]:
     """The bugs and the workloads of a suite; patterns choose among the names of both."""
     bugs = read_bugs()
     words = [word.strip() for word in patterns.split(",") if word.strip()]
     if not words:
-        return bugs, [one.for_hardened for one in workloads.select(known, suite, "", split)]
+        return bugs, [one.for_hardened for one in workloads.select(known, suite)]
     chosen = [bug for bug in bugs if any(fnmatch.fnmatchcase(bug.name, word) for word in words)]
     costly = [] if suite == BUGS else [one.case.name for one in known]
     wanted = [word for word in words if fnmatch.filter(costly, word)]
     for word in words:
         if not fnmatch.filter([*costly, *(bug.name for bug in bugs)], word):
             raise Usage(f"nothing in suite {suite} matches '{word}'; --list shows its names")
-    costs = workloads.select(known, suite, ",".join(wanted), split) if wanted else []
+    costs = workloads.select(known, suite, ",".join(wanted)) if wanted else []
     return chosen, [one.for_hardened for one in costs]
 
 

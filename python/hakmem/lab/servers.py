@@ -266,9 +266,7 @@ class Runner:
 
     def prove(self, case: Case, arm: Arm) -> tuple[dict[str, str], str, float]:
         """Who serves malloc, what is wrong with that, and the highest rate of answers a second."""
-        outcome, _, bindings = self._run(
-            case, arm, [f"closed:closed:{PROOF_S:g}"], {"LD_DEBUG": "bindings"}
-        )
+        outcome, _, bindings = self._run(case, arm, [f"closed:closed:{PROOF_S:g}"], {"LD_DEBUG": "bindings"})
         sentence = outcome.sentence(case)
         if sentence:
             return {}, sentence, 0.0
@@ -281,9 +279,7 @@ class Runner:
     def run(self, case: Case, arm: Arm, rate: float, padding: int, number: int) -> Outcome:
         """Measured; the report is measure's with the figures of the server in it."""
         words = ["--seed", str(self._seed % 10**6 * 1000 + number)]
-        outcome, readings, _ = self._run(
-            case, arm, [*words, *phases(self._seconds, rate)], padding=padding
-        )
+        outcome, readings, _ = self._run(case, arm, [*words, *phases(self._seconds, rate)], padding=padding)
         if not outcome.sentence(case):
             told = json.loads(outcome.load_output)["phases"]
             outcome.report.update(figures(told, readings, after_s(self._seconds)))
@@ -432,9 +428,7 @@ def figures(told: list[dict[str, Any]], readings: Readings, after: float) -> dic
     cpu_ns = readings.at(readings.cpu, end) - readings.at(readings.cpu, start)
     faults = readings.at(readings.faults, end) - readings.at(readings.faults, start)
     memory = readings.between(start, end)
-    area = sum(
-        (v0 + v1) / 2 * (t1 - t0) for (t0, v0), (t1, v1) in zip(memory, memory[1:], strict=False)
-    )
+    area = sum((v0 + v1) / 2 * (t1 - t0) for (t0, v0), (t1, v1) in zip(memory, memory[1:], strict=False))
     steady = [by_name[name] for name in ("steady", "end")]
     latencies = merged([phase["latencies"] for phase in steady])
     rest = readings.at(readings.memory, round(by_name["quiet"]["start_ns"] + after * 1e9))

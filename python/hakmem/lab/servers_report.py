@@ -51,10 +51,7 @@ FIGURES = (
     Figure("worst", "worst", "us", _told("worst_ns", 1e3)),
     Figure("burst", "worst in the burst", "us", _told("burst_worst_ns", 1e3)),
     Figure("faults", "page faults a request", "", _told("faults")),
-    Figure(
-        "switches", "context switches a run", "",
-        lambda s: float(s.voluntary_switches + s.involuntary_switches),
-    ),
+    Figure("switches", "context switches a run", "", lambda s: float(s.voluntary_switches + s.involuntary_switches)),
     Figure("requests", "requests a run", "", _told("requests")),
 )  # fmt: skip
 
@@ -107,11 +104,7 @@ class Report:
 def report_of(session: Session) -> Report:
     arms = [arm for arm in session.arms if not arm.again_of]
     arms.sort(key=lambda arm: not arm.is_ours)
-    views = [
-        View(figure.key, figure.heading, _lines(session, figure))
-        for figure in FIGURES
-        if figure.is_ratio
-    ]
+    views = [View(figure.key, figure.heading, _lines(session, figure)) for figure in FIGURES if figure.is_ratio]
     medians: dict[str, dict[str, dict[str, float]]] = {}
     for case in session.cases:
         for arm in arms:

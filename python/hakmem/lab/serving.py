@@ -30,11 +30,7 @@ def read_bindings(text: str) -> dict[str, list[str]]:
     the C library may be, though it looks its own symbol up and finds the program's stub.
     """
     bindings = [found for found in _BINDING.findall(text) if found[2] in _SYMBOLS]
-    seekers = {
-        (file, symbol)
-        for file, target, symbol in bindings
-        if target != file and ".so" not in Path(file).name
-    }
+    seekers = {(file, symbol) for file, target, symbol in bindings if target != file and ".so" not in Path(file).name}
     found: dict[str, list[str]] = {}
     for _, target, symbol in bindings:
         name = "operator new" if symbol == "_Znwm" else symbol
@@ -58,9 +54,7 @@ def prove_program(case: Case, arm: Arm) -> tuple[dict[str, str], str]:
     return judge(processes, arm, outcome, case)
 
 
-def judge(
-    processes: list[dict[str, list[str]]], arm: Arm, outcome: Outcome, case: Case
-) -> tuple[dict[str, str], str]:
+def judge(processes: list[dict[str, list[str]]], arm: Arm, outcome: Outcome, case: Case) -> tuple[dict[str, str], str]:
     """The serving files of the process that bound most, and what is wrong with any of them."""
     if not outcome.report:
         return {}, outcome.sentence(case)
@@ -77,10 +71,7 @@ def judge(
         for file in bindings.get(symbol, [])
         if arm.library and not _same(file, arm.library)
     ]
-    serving = {
-        symbol: " and ".join(files)
-        for symbol, files in max(allocating, key=len).items()
-    }
+    serving = {symbol: " and ".join(files) for symbol, files in max(allocating, key=len).items()}
     return serving, f"it is served by {wrong[0]}, not by {arm.library}" if wrong else ""
 
 

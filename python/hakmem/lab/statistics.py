@@ -67,9 +67,7 @@ def envelope(costs: Mapping[str, float]) -> tuple[str, float]:
     return best, costs[best]
 
 
-def paired_ratios(
-    numerator: Mapping[int, float], denominator: Mapping[int, float]
-) -> list[float]:
+def paired_ratios(numerator: Mapping[int, float], denominator: Mapping[int, float]) -> list[float]:
     """Of each round that has both (round -> value), in the order of the rounds."""
     return [numerator[r] / denominator[r] for r in sorted(numerator.keys() & denominator.keys())]
 
@@ -157,9 +155,7 @@ def noise_floor(again: Ratio) -> float:
     return again.farthest
 
 
-def detectable_effect(
-    standard_error: float, count: int, alpha: float, power: float, threshold: float = 0.0
-) -> float:
+def detectable_effect(standard_error: float, count: int, alpha: float, power: float, threshold: float = 0.0) -> float:
     """The smallest true effect that `count` rounds would find with the given power.
 
     `standard_error` is that of the log ratio; an effect is found when its test is below alpha and
@@ -173,9 +169,7 @@ def detectable_effect(
     return float(math.expm1(needed + special.stdtrit(count - 1, power) * standard_error))
 
 
-def rounds_for(
-    effect: float, standard_error: float, count: int, alpha: float, power: float, most: int
-) -> int:
+def rounds_for(effect: float, standard_error: float, count: int, alpha: float, power: float, most: int) -> int:
     """The fewest rounds, not below `count`, that would find the effect; at most `most`.
 
     `standard_error` is what `count` rounds had; it falls with the square root of the rounds.

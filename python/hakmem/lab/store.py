@@ -34,12 +34,9 @@ def session_key(
 ) -> str:
     """A hash of all that must be equal for runs to belong to one session."""
     facts = {
-        "command": command,
-        "cases": [[case.to_json(), file_hash(Path(case.command[0]))] for case in cases],
-        "arms": [[arm.name, arm.library, arm.sha256, arm.environment] for arm in arms],
-        "rounds": rounds,
-        "seed": seed,
-        "machine": machine,
+        "command": command, "cases": [[case.to_json(), file_hash(Path(case.command[0]))] for case in cases],
+        "arms": [[arm.name, arm.library, arm.sha256, arm.environment] for arm in arms], "rounds": rounds,
+        "seed": seed, "machine": machine,
     }
     text = json.dumps(facts, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:10]
@@ -105,38 +102,34 @@ class Store:
             raise
 
     def add_sample(self, sample: Sample) -> None:
-        self._append("run", sample.to_json())
-        self.session.samples.append(sample)
+        self._add("run", sample.to_json())
 
     def add_failure(self, failure: Failure) -> None:
-        self._append("failure", failure.to_json())
-        self.session.failures.append(failure)
+        self._add("failure", failure.to_json())
 
     def add_proof(self, arm: str, serving: dict[str, str]) -> None:
-        self._append("proof", {"arm": arm, "serving": serving})
-        self.session.proofs[arm] = serving
+        self._add("proof", {"arm": arm, "serving": serving})
 
     def add_instructions(self, line: dict[str, Any]) -> None:
-        self._append("instructions", line)
-        self.session.instructions.append(line)
+        self._add("instructions", line)
 
     def add_bug(self, line: dict[str, Any]) -> None:
-        self._append("bug", line)
-        self.session.bugs.append(line)
+        self._add("bug", line)
 
     def add_rate(self, case: str, arm: str, rate: float) -> None:
-        self._append("rate", {"case": case, "arm": arm, "rate": rate})
-        self.session.rates.setdefault(case, {})[arm] = rate
+        self._add("rate", {"case": case, "arm": arm, "rate": rate})
 
     def add_rounds(self, rounds: int) -> None:
         """The session shall have so many, more than it was begun with."""
-        self._append("rounds", {"rounds": rounds})
-        self.session.rounds = rounds
+        self._add("rounds", {"rounds": rounds})
 
     def add_shown(self) -> None:
         """There is nothing left to do for it."""
-        self._append("shown", {})
-        self.session.is_shown = True
+        self._add("shown", {})
+
+    def _add(self, kind: str, data: dict[str, Any]) -> None:
+        self._append(kind, data)
+        _add_line(self.session, kind, data)
 
     def close(self) -> None:
         if self._file >= 0:
@@ -160,9 +153,7 @@ class Store:
             raise Problem(f"cannot write {self.path}: {error.strerror}") from error
 
 
-def open_unfinished(
-    directory: Path, name: str, key: str, is_finished: Callable[[Session], bool]
-) -> Store | None:
+def open_unfinished(directory: Path, name: str, key: str, is_finished: Callable[[Session], bool]) -> Store | None:
     """The newest session of this key with runs left to do, to go on with it."""
     for path in sorted(directory.glob(f"*-{name}-{key}*.jsonl"), reverse=True):
         if _is_empty(path):

@@ -140,9 +140,7 @@ def summarise(session: Session) -> Summary:
     noises = [row.noise for row in rows if row.noise is not None]
     failures = Counter((f.case, f.arm, f.sentence) for f in session.failures)
     return Summary(
-        arms=list(session.arms),
-        rows=rows,
-        totals={arm.name: _total(arm.name, rows) for arm in session.arms},
+        arms=list(session.arms), rows=rows, totals={arm.name: _total(arm.name, rows) for arm in session.arms},
         failures=[FailureGroup(*key, count) for key, count in failures.items()],
         noise=float(numpy.median(noises)) if noises else None,
         has_peers=any(is_peer(arm) for arm in session.arms),
@@ -151,17 +149,13 @@ def summarise(session: Session) -> Summary:
 
 def speed_against(session: Session, case: str, arm: str, reference: str) -> Ratio:
     """How many times as fast the arm is as the reference; both have samples."""
-    ours, theirs = (
-        {s.round: s.cost_ns for s in session.of(case, name)} for name in (arm, reference)
-    )
+    ours, theirs = ({s.round: s.cost_ns for s in session.of(case, name)} for name in (arm, reference))
     return ratio_of(theirs, ours, session.seed)
 
 
 def memory_against(session: Session, case: str, arm: str, reference: str) -> Ratio:
     """How many times the peak memory of the reference the arm has; both have samples."""
-    ours, theirs = (
-        {s.round: float(s.peak_kib) for s in session.of(case, name)} for name in (arm, reference)
-    )
+    ours, theirs = ({s.round: float(s.peak_kib) for s in session.of(case, name)} for name in (arm, reference))
     return ratio_of(ours, theirs, session.seed)
 
 
@@ -174,9 +168,7 @@ def summarise_case(session: Session, case: Case) -> Row:
     noise, noise_peak = noise_of(arms, costs, seed), noise_of(arms, peaks, seed)
     fastest, leanest = best_peer(arms, costs), best_peer(arms, peaks)
     is_program = case.kind == "program"
-    cpus = {
-        name: {s.round: _cpu_ns(s) for s in of} for name, of in samples.items() if of and is_program
-    }
+    cpus = {name: {s.round: _cpu_ns(s) for s in of} for name, of in samples.items() if of and is_program}
     thriftiest, noise_cpu = best_peer(arms, cpus), noise_of(arms, cpus, seed)
     winners, lean = _best(arms, costs, noise, seed), _best(arms, peaks, noise_peak, seed)
     thrifty = _best(arms, cpus, noise_cpu, seed)
@@ -185,40 +177,28 @@ def summarise_case(session: Session, case: Case) -> Row:
         cell = _cell(session, case, arm, samples[arm.name])
         if arm.name in costs:
             cell = dataclasses.replace(
-                cell,
-                speed=ratio_of(costs[fastest], costs[arm.name], seed),
+                cell, speed=ratio_of(costs[fastest], costs[arm.name], seed),
                 peak_ratio=ratio_of(peaks[arm.name], peaks[leanest], seed),
                 cpu_ratio=ratio_of(cpus[arm.name], cpus[thriftiest], seed) if cpus else None,
-                is_winner=arm.name in winners,
-                is_leanest=arm.name in lean,
-                is_thriftiest=arm.name in thrifty,
+                is_winner=arm.name in winners, is_leanest=arm.name in lean, is_thriftiest=arm.name in thrifty,
             )
         cells[arm.name] = cell
-    return Row(
-        case.name, case.kind, case.title, fastest, leanest, noise, noise_peak, thriftiest,
-        noise_cpu, cells,
-    )
+    return Row(case.name, case.kind, case.title, fastest, leanest, noise, noise_peak, thriftiest, noise_cpu, cells)
 
 
 def _cell(session: Session, case: Case, arm: Arm, samples: list[Sample]) -> Cell:
     failures = [f for f in session.failures if f.case == case.name and f.arm == arm.name]
     sentence = failures[0].sentence if failures else ""
     return Cell(
-        arm=arm.name,
-        runs=len(samples),
-        failures=len(failures),
-        sentence=sentence,
-        cost_ns=_median(s.cost_ns for s in samples),
-        cpu_ns=_median(_cpu_ns(s) for s in samples),
-        peak_kib=_median(s.peak_kib for s in samples),
-        rest_kib=_rests(samples),
+        arm=arm.name, runs=len(samples), failures=len(failures), sentence=sentence,
+        cost_ns=_median(s.cost_ns for s in samples), cpu_ns=_median(_cpu_ns(s) for s in samples),
+        peak_kib=_median(s.peak_kib for s in samples), rest_kib=_rests(samples),
         live_kib=_median((s.workload or {}).get("live_kib") for s in samples),
         mean_kib=_median(s.rss_mean_kib for s in _unrested(samples)),
         end_kib=_median(_end_kib(s) for s in samples),
         lazyfree_end_kib=_median(_lazyfree_kib(s) for s in samples),
         faults=_median(s.minor_faults + s.major_faults for s in samples),
-        p99_ns=_median(s.p99_ns for s in samples),
-        instructions=_instructions(session, case.name, arm.name),
+        p99_ns=_median(s.p99_ns for s in samples), instructions=_instructions(session, case.name, arm.name),
     )
 
 
@@ -327,9 +307,7 @@ def noise_of(arms: list[Arm], values: dict[str, Rounds], seed: int) -> float | N
     return max(floors, default=None)
 
 
-def _best(
-    arms: list[Arm], values: dict[str, Rounds], noise: float | None, seed: int
-) -> set[str]:
+def _best(arms: list[Arm], values: dict[str, Rounds], noise: float | None, seed: int) -> set[str]:
     """The best arm and all that cannot be told from it: by the interval, or within the noise."""
     names = [arm.name for arm in arms if not arm.again_of and arm.name in values]
     if not names or min(len(values[name]) for name in names) < SAMPLES_MIN:
@@ -352,17 +330,10 @@ def _total(arm: str, rows: list[Row]) -> Total:
     slowest = min(speeds, key=speeds.__getitem__, default="")
     fattest = max(peaks, key=peaks.__getitem__, default="")
     return Total(
-        arm=arm,
-        rows=len(speeds),
-        speed=geometric_mean(speeds.values()),
-        peak_ratio=geometric_mean(peaks.values()),
-        wins=sum(cell.is_winner for cell in cells.values()),
-        worst_case=slowest,
-        worst_speed=speeds.get(slowest),
-        fattest_case=fattest,
-        fattest_ratio=peaks.get(fattest),
-        cpu_ratio=geometric_mean(cpus.values()),
-        costliest_case=costliest,
+        arm=arm, rows=len(speeds), speed=geometric_mean(speeds.values()),
+        peak_ratio=geometric_mean(peaks.values()), wins=sum(cell.is_winner for cell in cells.values()),
+        worst_case=slowest, worst_speed=speeds.get(slowest), fattest_case=fattest,
+        fattest_ratio=peaks.get(fattest), cpu_ratio=geometric_mean(cpus.values()), costliest_case=costliest,
         costliest_ratio=cpus.get(costliest),
     )
 

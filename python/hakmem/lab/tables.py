@@ -102,11 +102,7 @@ class Layout:
     word_max: int
 
 
-_LAYOUTS = [
-    Layout(NAME_MAX, NAME_MAX),
-    Layout(NAME_MAX, WORD_MAX),
-    Layout(NAME_NARROW, WORD_MAX),
-]
+_LAYOUTS = [Layout(NAME_MAX, NAME_MAX), Layout(NAME_MAX, WORD_MAX), Layout(NAME_NARROW, WORD_MAX)]
 """The widest that fits is taken."""
 
 
@@ -134,9 +130,7 @@ class Fitting:
 class Blocks:
     """One table; where it is too wide, with broken names, then in blocks of columns."""
 
-    def __init__(
-        self, make: Callable[[Sequence[Arm], Layout], Table], arms: Sequence[Arm]
-    ) -> None:
+    def __init__(self, make: Callable[[Sequence[Arm], Layout], Table], arms: Sequence[Arm]) -> None:
         self.make = make
         self.arms = list(arms)
 
@@ -167,7 +161,6 @@ def shown_arms(summary: Summary) -> list[Arm]:
 class View:
     """What the tables of speed, memory and processor time do not share."""
 
-    anchor: str  # on the page
     heading: str
     best: str  # the word for the reference of a row
     bad: float  # beyond it a cell is red
@@ -186,50 +179,25 @@ class View:
 
 
 SPEED = View(
-    anchor="speed",
-    heading="Speed, higher is better",
-    best="fastest",
-    bad=0.8,
-    ratio=lambda cell: cell.speed,
-    is_best=lambda cell: cell.is_winner,
-    noise=lambda row: row.noise,
-    mean=lambda total: total.speed,
-    worst=lambda total: (total.worst_case, total.worst_speed),
-)
-
+    "Speed, higher is better", "fastest", 0.8, lambda cell: cell.speed, lambda cell: cell.is_winner,
+    lambda row: row.noise, lambda total: total.speed, lambda total: (total.worst_case, total.worst_speed),
+)  # fmt: skip
 MEMORY = View(
-    anchor="memory",
-    heading="Peak memory, lower is better",
-    best="leanest",
-    bad=1.25,
-    ratio=lambda cell: cell.peak_ratio,
-    is_best=lambda cell: cell.is_leanest,
-    noise=lambda row: row.noise_peak,
-    mean=lambda total: total.peak_ratio,
-    worst=lambda total: (total.fattest_case, total.fattest_ratio),
-)
-
+    "Peak memory, lower is better", "leanest", 1.25, lambda cell: cell.peak_ratio, lambda cell: cell.is_leanest,
+    lambda row: row.noise_peak, lambda total: total.peak_ratio,
+    lambda total: (total.fattest_case, total.fattest_ratio),
+)  # fmt: skip
 CPU = View(
-    anchor="cpu",
-    heading="Processor time of programs, lower is better",
-    best="thriftiest",
-    bad=1.25,
-    ratio=lambda cell: cell.cpu_ratio,
-    is_best=lambda cell: cell.is_thriftiest,
-    noise=lambda row: row.noise_cpu,
-    mean=lambda total: total.cpu_ratio,
-    worst=lambda total: (total.costliest_case, total.costliest_ratio),
-    kinds=("program",),
-)
+    "Processor time of programs, lower is better", "thriftiest", 1.25, lambda cell: cell.cpu_ratio,
+    lambda cell: cell.is_thriftiest, lambda row: row.noise_cpu, lambda total: total.cpu_ratio,
+    lambda total: (total.costliest_case, total.costliest_ratio), kinds=("program",),
+)  # fmt: skip
 
 
 def _view_table(summary: Summary, view: View) -> Group:
     arms, rows = shown_arms(summary), view.rows(summary)
     whom = "peer" if summary.has_peers else "one"
-    heading = Text(
-        f"{view.heading}: 1.00 is the {view.best} {whom} of the row; {star_note(summary)}",
-        style="bold",
-    )
+    heading = Text(f"{view.heading}: 1.00 is the {view.best} {whom} of the row; {star_note(summary)}", style="bold")
     worst = [
         Text(f"Worst row of {arm.name}: {case} ({number(value)})")
         for arm in arms
@@ -265,9 +233,7 @@ def rest_rows(summary: Summary) -> list[RestRow]:
         for second in sorted({second for rest in rests.values() for second in rest}):
             held = {arm: rest[second] for arm, rest in rests.items() if second in rest}
             live = {arm: row.cells[arm].live_kib for arm in held}
-            rows.append(
-                RestRow(row.case, second, held, {arm: kib for arm, kib in live.items() if kib})
-            )
+            rows.append(RestRow(row.case, second, held, {arm: kib for arm, kib in live.items() if kib}))
     return rows
 
 

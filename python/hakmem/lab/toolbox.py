@@ -24,9 +24,7 @@ from .problem import Problem
 UNPRELOADABLE = re.compile(r"[\s:$]")
 """What LD_PRELOAD cannot hold: it separates by spaces and colons and expands dollars."""
 
-BUILD_SETTINGS = {
-    "CC", "CXX", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "MAKEFLAGS", "CARGO_MAKEFLAGS",
-}
+BUILD_SETTINGS = {"CC", "CXX", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "MAKEFLAGS", "CARGO_MAKEFLAGS"}
 """Variables of the caller that would change a build without being recorded."""
 
 PACKAGES = {"cc": "gcc", "c++": "g++"}
@@ -69,11 +67,8 @@ class Workshop:
     advance: Callable[[float], None] = field(default=lambda part: None)
 
     def run(
-        self,
-        command: Sequence[str | Path],
-        directory: Path | None = None,
-        environment: Mapping[str, str] | None = None,
-        limit_s: float = COMMAND_LIMIT_S,
+        self, command: Sequence[str | Path], directory: Path | None = None,
+        environment: Mapping[str, str] | None = None, limit_s: float = COMMAND_LIMIT_S,
     ) -> str:
         """Runs a command to its end, returns and logs its output; a failure is a Problem."""
         words = [str(word) for word in command]

@@ -29,9 +29,7 @@ from ..words import Parser
 from . import arms, machine, profile_file, proof, runner, serving, store, tune_space
 from .ab import check_fitness
 from .bench import only_session
-from .common_options import (
-    add_force, add_json, add_new, add_program, add_results, add_seed, number,
-)  # fmt: skip
+from .common_options import (add_force, add_json, add_new, add_program, add_results, add_seed, number)
 from .compare import make_case
 from .comparison import SHORT_NS
 from .measure import measure
@@ -135,9 +133,7 @@ def run(
     tuning.finish(answer.session)
 
 
-def _case(
-    command: Sequence[str], load: str | None, metric: str, rate: bool, seconds: float
-) -> Case:
+def _case(command: Sequence[str], load: str | None, metric: str, rate: bool, seconds: float) -> Case:
     if load == "":
         raise Usage("the load command is empty")
     if rate and not metric:
@@ -293,9 +289,7 @@ class Tuning:
         settings = tune_space.settings_of(point)
         variables = {f"HAKMEM_{name.upper()}": value for name, value in settings.items()}
         name = f"{self._arm.name} {words_of(point)}" if settings else self._arm.name
-        return dataclasses.replace(
-            self._arm, name=name, environment={**self._arm.environment, **variables}
-        )
+        return dataclasses.replace(self._arm, name=name, environment={**self._arm.environment, **variables})
 
     def _count(self) -> int:
         return len(self.journal.finished())
@@ -312,9 +306,7 @@ class Tuning:
     ) -> Session:
         base = self._search.base
         if not self._case.metric and base.cost < SHORT_NS:
-            self._progress.say(
-                f"a run takes {base.cost / 1e6:.1f} ms: mostly the start of a process, not its work"
-            )
+            self._progress.say(f"a run takes {base.cost / 1e6:.1f} ms: mostly the start of a process, not its work")
         every = [self._arm, *(self._arm_of(point) for point in candidates)]
         left = duration_text(rounds * (len(every) + 1) * base.seconds)
         self._progress.say(

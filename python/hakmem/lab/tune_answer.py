@@ -48,9 +48,7 @@ class Answer:
         return next((one for one in self.candidates if one.word == GO), None)
 
 
-def answer_of(
-    session: Session, case: Case, goal: Goal, settings: Mapping[str, dict[str, str]], work: str
-) -> Answer:
+def answer_of(session: Session, case: Case, goal: Goal, settings: Mapping[str, dict[str, str]], work: str) -> Answer:
     """`settings` of each candidate by its words; `work` says what was done."""
     default = session.arms[0]
     # Each candidate is a chance to be lucky: the risk is shared by all. So are the intervals wider,
@@ -90,19 +88,14 @@ def answer_of(
     return Answer(session, case, candidates, sentence, comments)
 
 
-def _candidate(
-    session: Session, arm: str, settings: dict[str, str], goal: Goal, rules: Rules
-) -> Candidate:
+def _candidate(session: Session, arm: str, settings: dict[str, str], goal: Goal, rules: Rules) -> Candidate:
     """Time stands where other sessions have the latency: it is the second guard rail."""
     default = session.arms[0].name
     again = next(one.name for one in session.arms if one.again_of == default)
     case = session.cases[0]
 
     def series(value: Callable[[Sample], float]) -> Series:
-        return Series(
-            *({s.round: value(s) for s in session.of(case.name, name)}
-              for name in (default, again, arm))
-        )  # fmt: skip
+        return Series(*({s.round: value(s) for s in session.of(case.name, name)} for name in (default, again, arm)))
 
     def aim(sample: Sample) -> float:
         return goal.aim(Figures(sample.cost_ns, sample.peak_kib, sample.rss_mean_kib, 0))
@@ -129,13 +122,9 @@ def _candidate(
     ratios = {
         "number of --metric" if case.metric else "time of the load" if case.load else "time": ratio,
         "peak memory": one.memory.ratio,
-        "mean memory": statistics.ratio_interval(
-            statistics.paired_ratios(mean.b, mean.a), confidence=rules.confidence
-        ),
+        "mean memory": statistics.ratio_interval(statistics.paired_ratios(mean.b, mean.a), confidence=rules.confidence),
     }
-    return Candidate(
-        arm, settings, found.word, _reason(one, goal, rules), one.cost.ratio.estimate, ratios
-    )
+    return Candidate(arm, settings, found.word, _reason(one, goal, rules), one.cost.ratio.estimate, ratios)
 
 
 def _reason(one: CaseVerdict, goal: Goal, rules: Rules) -> str:

@@ -69,9 +69,7 @@ class Goal:
     def exponents(self) -> tuple[float, float]:
         """Of time and of memory in what is minimised. None is above 1, else a large weight would
         make a gain out of a change of memory that is too small to count."""
-        of_time, of_memory = {
-            "time": (1.0, 0.0), "memory": (0.0, 1.0), "both": (1.0, self.weight)
-        }[self.name]  # fmt: skip
+        of_time, of_memory = {"time": (1.0, 0.0), "memory": (0.0, 1.0), "both": (1.0, self.weight)}[self.name]
         most = max(of_time, of_memory)
         return of_time / most, of_memory / most
 
@@ -125,8 +123,7 @@ class Journal:
             self.study = optuna.create_study(
                 storage=JournalStorage(JournalFileBackend(str(path), lock_obj=_Lock())),
                 sampler=optuna.samplers.TPESampler(n_startup_trials=CANDIDATES_FIRST, seed=seed),
-                pruner=optuna.pruners.MedianPruner(n_startup_trials=4),
-                study_name="tune", load_if_exists=True,
+                pruner=optuna.pruners.MedianPruner(n_startup_trials=4), study_name="tune", load_if_exists=True,
             )
         except (ValueError, KeyError) as error:
             self.close()

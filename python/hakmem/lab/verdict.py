@@ -120,10 +120,7 @@ def evidence_of(session: Session, a: str, b: str) -> list[Evidence]:
         cells.setdefault((sample.case, sample.arm), []).append(sample)
 
     def series(case: str, quantity: str) -> Series:
-        parts = [
-            {s.round: getattr(s, quantity) for s in cells.get((case, arm), [])}
-            for arm in (a, again, b)
-        ]
+        parts = [{s.round: getattr(s, quantity) for s in cells.get((case, arm), [])} for arm in (a, again, b)]
         return Series(*({r: float(v) for r, v in part.items() if v} for part in parts))
 
     found = []
@@ -132,20 +129,15 @@ def evidence_of(session: Session, a: str, b: str) -> list[Evidence]:
         failures = [(f.arm in (a, again), f.arm == b) for f in session.failures if f.case == case]
         found.append(
             Evidence(
-                case,
-                cost=series(case, "cost_ns"),
-                memory=series(case, "peak_kib"),
+                case, cost=series(case, "cost_ns"), memory=series(case, "peak_kib"),
                 latency=latency if latency.a and latency.b else None,
-                failures_a=sum(of_a for of_a, _ in failures),
-                failures_b=sum(of_b for _, of_b in failures),
+                failures_a=sum(of_a for of_a, _ in failures), failures_b=sum(of_b for _, of_b in failures),
             )
         )
     return found
 
 
-def decide(
-    evidence: Sequence[Evidence], rules: Rules = Rules(), a: str = "a", b: str = "b"
-) -> Verdict:
+def decide(evidence: Sequence[Evidence], rules: Rules = Rules(), a: str = "a", b: str = "b") -> Verdict:
     """The verdict over all cases; `a` and `b` are the names used in its sentence."""
     from . import wording
 
@@ -170,10 +162,7 @@ def decide(
             word = NO_GO if one.failures_b and not one.failures_a else INCONCLUSIVE
             cases[one.case] = CaseVerdict(one.case, word, reason=faults[one.case])
     verdict = Verdict(
-        word="",
-        sentence="",
-        rules=rules,
-        cases=[cases[one.case] for one in evidence],
+        word="", sentence="", rules=rules, cases=[cases[one.case] for one in evidence],
         overall=cost_findings[-1] if len(sound) > 1 else None,
     )
     verdict = dataclasses.replace(verdict, word=_word(verdict))
@@ -216,10 +205,7 @@ def _judge(series: Sequence[Series], rules: Rules, threshold: float) -> list[Fin
     """The findings of one quantity; asking of many cases is paid for with Holm's adjustment."""
     findings = [_measure(one, rules, threshold, len(series)) for one in series]
     adjusted = statistics.holm([finding.p for finding in findings])
-    findings = [
-        dataclasses.replace(finding, p_adjusted=p)
-        for finding, p in zip(findings, adjusted, strict=True)
-    ]
+    findings = [dataclasses.replace(finding, p_adjusted=p) for finding, p in zip(findings, adjusted, strict=True)]
     return [dataclasses.replace(f, word=_direction(f, rules, threshold)) for f in findings]
 
 
@@ -232,9 +218,7 @@ def _measure(series: Series, rules: Rules, threshold: float, questions: int) -> 
     floor = statistics.noise_floor(again)
     p = statistics.either_test(series.b, series.a)
     count, alpha = len(ratios), rules.alpha / (2 * questions)  # either_test asks each twice
-    detectable = statistics.detectable_effect(
-        ratio.standard_error, count, alpha, POWER, max(threshold, floor)
-    )
+    detectable = statistics.detectable_effect(ratio.standard_error, count, alpha, POWER, max(threshold, floor))
     needed = _rounds_for(threshold, ratio, count, rules, questions, ROUNDS_SENSIBLE)
     return Finding(ratio, again, count, p, p, floor, detectable, needed, UNCLEAR)
 
@@ -248,9 +232,7 @@ def _direction(finding: Finding, rules: Rules, threshold: float) -> str:
     return LESS if ratio.estimate < 1 else MORE
 
 
-def _case_verdict(
-    case: str, cost: Finding, memory: Finding, latency: Finding | None, rules: Rules
-) -> CaseVerdict:
+def _case_verdict(case: str, cost: Finding, memory: Finding, latency: Finding | None, rules: Rules) -> CaseVerdict:
     loses = MORE in [finding.word for finding in (cost, memory, latency) if finding]
     safe = is_safe(memory, rules.memory_tolerance) and is_safe(latency, rules.latency_tolerance)
     gains = cost.word == LESS and safe
@@ -290,11 +272,7 @@ def rounds_wanted(evidence: Sequence[Evidence], rules: Rules) -> int:
     return min(max(wanted, len(ratios) + ROUNDS_STEP), ROUNDS_MAX)
 
 
-def _rounds_for(
-    threshold: float, noise: Ratio, count: int, rules: Rules, questions: int, most: int
-) -> int:
+def _rounds_for(threshold: float, noise: Ratio, count: int, rules: Rules, questions: int, most: int) -> int:
     """The rounds that would surely find PLANNED times the threshold."""
     alpha = rules.alpha / (2 * questions)  # either_test asks each twice
-    return statistics.rounds_for(
-        PLANNED * threshold, noise.standard_error, count, alpha, POWER, most
-    )
+    return statistics.rounds_for(PLANNED * threshold, noise.standard_error, count, alpha, POWER, most)

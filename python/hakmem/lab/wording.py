@@ -132,10 +132,7 @@ def _inconclusive(verdict: Verdict, a: str, b: str) -> str:
 def _doubt(verdict: Verdict) -> str:
     """The guard rail that forbids a GO though nothing is known to be lost."""
     rules = verdict.rules
-    rails = (
-        ("memory", "peak memory", rules.memory_tolerance),
-        ("latency", "p99 latency", rules.latency_tolerance),
-    )
+    rails = (("memory", "peak memory", rules.memory_tolerance), ("latency", "p99 latency", rules.latency_tolerance))
     worst = max(
         (
             (finding.ratio.high - 1 - tolerance, finding, noun, tolerance, case.case)
@@ -182,9 +179,7 @@ def _time(finding: Finding) -> str:
 def _ranked(cases: Sequence[CaseVerdict], quantity: str, word: str) -> list[CaseVerdict]:
     """The cases whose finding is `word`, the largest effect first."""
     found = [c for c in cases if (f := getattr(c, quantity)) is not None and f.word == word]
-    return sorted(
-        found, key=lambda c: -statistics.effect_of(getattr(c, quantity).ratio.estimate)
-    )
+    return sorted(found, key=lambda c: -statistics.effect_of(getattr(c, quantity).ratio.estimate))
 
 
 def _names(cases: Sequence[CaseVerdict]) -> str:

@@ -130,32 +130,26 @@ def of_trace(file: Path, tracer: Path = BUILD / "hakmem-trace") -> Workload:
     )
 
 
-def select(
-    workloads: Sequence[Workload], suite: str = "full", patterns: str = "", split: str = ""
-) -> list[Workload]:
-    """Those of a suite, or those that match one of the patterns whatever their suite; of these
-    the part I of N."""
+def select(workloads: Sequence[Workload], suite: str = "full", patterns: str = "") -> list[Workload]:
+    """Those of a suite, or those that match one of the patterns whatever their suite."""
     if suite not in (*SUITES, *KINDS):
         raise Usage(f"there is no suite '{suite}'; there are {', '.join((*SUITES, *KINDS))}")
     chosen = [w for w in workloads if _belongs(w, suite)]
-    return choose(workloads, patterns, split, chosen)
+    return choose(workloads, patterns, chosen)
 
 
 def choose(
-    workloads: Sequence[Workload], patterns: str = "", split: str = "",
-    else_chosen: Sequence[Workload] | None = None,
+    workloads: Sequence[Workload], patterns: str = "", else_chosen: Sequence[Workload] | None = None,
 ) -> list[Workload]:  # fmt: skip
-    """Those that match one of the patterns, else the default, or all; of these the part I of N."""
+    """Those that match one of the patterns, else the default, or all."""
     chosen = list(workloads if else_chosen is None else else_chosen)
     words = [word.strip() for word in patterns.split(",") if word.strip()]
     if words:
         for word in words:
             if not any(fnmatch.fnmatchcase(w.case.name, word) for w in workloads):
                 raise Usage(f"no workload matches '{word}'; --list shows them")
-        chosen = [
-            w for w in workloads if any(fnmatch.fnmatchcase(w.case.name, word) for word in words)
-        ]
-    return _part(chosen, split)
+        chosen = [w for w in workloads if any(fnmatch.fnmatchcase(w.case.name, word) for word in words)]
+    return chosen
 
 
 def _belongs(workload: Workload, suite: str) -> bool:
@@ -172,27 +166,14 @@ def _belongs(workload: Workload, suite: str) -> bool:
     return suite in SUITES and SUITES.index(workload.case.suite) <= SUITES.index(suite)
 
 
-def _part(workloads: list[Workload], split: str) -> list[Workload]:
-    """Neighbours are alike, so parts take turns."""
-    if not split:
-        return workloads
-    index, _, count = split.partition("/")
-    if not (index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
-        raise Usage(f"--split {split} is not of the form I/N with I from 1 to N, such as 1/3")
-    return workloads[int(index) - 1 :: int(count)]
-
-
 def _workload(name: str, entry: Any, file: Path, programs: Path) -> Workload:
     problem = _problem_of(entry)
     if problem:
         raise Problem(f"{file}: [{name}] {problem}")
     arguments = list(entry.get("arguments", []))
     facts: dict[str, Any] = {
-        "name": name,
-        "suite": entry.get("suite", "full"),
-        "threads": entry.get("threads", 1),
-        "title": entry.get("title", ""),
-        "timeout_s": float(entry.get("timeout_s", 120)),
+        "name": name, "suite": entry.get("suite", "full"), "threads": entry.get("threads", 1),
+        "title": entry.get("title", ""), "timeout_s": float(entry.get("timeout_s", 120)),
     }
     rests = entry.get("rest", False)
     if rests is True:

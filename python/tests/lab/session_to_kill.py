@@ -4,8 +4,6 @@
 A run waits for ever if the log has that many lines: such a session is still there to be killed.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -18,10 +18,6 @@ from hakmem.lab.problem import Problem, Usage
 from hakmem.lab.verdict import Rules, decide, evidence_of
 
 BAD = [{"level": "bad", "sentence": "The machine burns.", "remedy": "Put it out."}]
-NEEDS_BUILD = pytest.mark.skipif(
-    not ((BUILD / "libhakmem.so").exists() and (BUILD / "lab/measure").exists()),
-    reason="hakmem is not built",
-)
 
 
 @pytest.fixture(autouse=True)
@@ -60,39 +56,19 @@ def test_arms_of_libraries(tmp_path):
     for folder in ("old", "new"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "libhakmem.so").write_bytes(folder.encode())
-    a, b = ab.parse_arms(
-        f"lib={tmp_path}/old/libhakmem.so", f"lib={tmp_path}/new/libhakmem.so,bin_bytes=1m"
-    )
+    a, b = ab.parse_arms(f"lib={tmp_path}/old/libhakmem.so", f"lib={tmp_path}/new/libhakmem.so,bin_bytes=1m")
     assert a.name == "hakmem old/libhakmem.so"
     assert b.name == "hakmem new/libhakmem.so bin_bytes=1m"
     assert b.library == f"{tmp_path}/new/libhakmem.so"
     assert a.sha256 != b.sha256
 
 
-@pytest.mark.parametrize(
-    "a,b,sentence",
-    [
-        ("default", "default", "are the same"),
-        ("default", "profile", "neither option=value"),
-        ("default", "=3", "neither option=value"),
-        ("default", "lib=/there/is/none.so", "no library"),
-    ],
-)
-def test_arms_that_make_no_sense(a, b, sentence):
-    with pytest.raises(Usage, match=sentence):
-        ab.parse_arms(a, b)
-
-
-@NEEDS_BUILD
+@synthetic.NEEDS_BUILD
 @pytest.mark.parametrize("setting", ["HAKMEM_PURGE=0", "HAKMEM_PURGE_DELAY_MS=soon"])
-def test_the_library_itself_refuses_options(setting):
+def test_the_library_itself_judges_options(setting):
     name, value = setting.split("=")
     with pytest.raises(Usage, match=f"{name.removeprefix('HAKMEM_').lower()}={value}: "):
         ab.check_options(Arm("hakmem", str(BUILD / "libhakmem.so"), {name: value}))
-
-
-@NEEDS_BUILD
-def test_the_library_itself_accepts_options():
     ab.check_options(Arm("hakmem", str(BUILD / "libhakmem.so"), {"HAKMEM_PURGE_DELAY_MS": "0"}))
 
 
@@ -107,6 +83,10 @@ def test_an_unfit_machine_is_refused(fabricated, monkeypatch, capsys, tmp_path):
 @pytest.mark.parametrize(
     "words,sentence",
     [
+        (["--b", "default"], "are the same"),
+        (["--b", "profile"], "neither option=value"),
+        (["--b", "=3"], "neither option=value"),
+        (["--b", "lib=/there/is/none.so"], "no library"),
         (["--rounds", "8"], "a verdict needs --rounds 9"),
         (["--record", "auto"], "a record needs --why"),
         (["--min-effect", "much"], "'much' is not a share"),
@@ -161,17 +141,7 @@ def test_an_interrupted_run_keeps_what_was_fixed(fabricated, monkeypatch, tmp_pa
     assert run(*words) == 2  # what is complete is never written over
 
 
-@NEEDS_BUILD
-def test_a_program_from_end_to_end(monkeypatch, capsys):
-    library = BUILD / "libhakmem.so"
-    monkeypatch.setattr(arms, "our_arm", lambda: Arm("hakmem", str(library)))
-    assert run("--b", "purge_delay_ms=0", "--rounds", "9", "--json", "--", "true") == 0
-    data = json.loads(capsys.readouterr().out)
-    assert data["cases"][0]["cost"]["rounds"] == 9
-    assert "true" in data["sentence"]
-
-
-@NEEDS_BUILD
+@synthetic.NEEDS_BUILD
 def test_a_noisy_machine_is_measured_longer(monkeypatch, capsys, tmp_path):
     """Until no more rounds are asked for, unless it was told how many."""
     library = BUILD / "libhakmem.so"
@@ -213,8 +183,7 @@ def plan(**changes) -> Plan:
     values = dict(
         title="Bins of a megabyte", why="Refills are 3 % of the instructions.",
         words=["ab", "--b", "bin_bytes=1m"], a=Arm("hakmem"), b=Arm("hakmem bin_bytes=1m"),
-        cases=[Case("one", ["/one"]), Case("a | b", ["/two"])], rounds=25, rules=Rules(),
-        key="0123456789",
+        cases=[Case("one", ["/one"]), Case("a | b", ["/two"])], rounds=25, rules=Rules(), key="0123456789",
     )  # fmt: skip
     return Plan(**{**values, **changes})
 

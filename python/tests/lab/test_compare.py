@@ -9,13 +9,7 @@ from pathlib import Path
 import pytest
 import synthetic
 from hakmem.lab import cli, compare
-from hakmem.lab.comparison import (
-    Change,
-    Comparison,
-    _amount,
-    baseline_of,
-    compare_arms,
-)
+from hakmem.lab.comparison import (Change, Comparison, _amount, baseline_of, compare_arms)
 from hakmem.lab.model import Session
 from hakmem.lab.problem import Problem
 from hakmem.lab.program import find_program, obstacle, short_name, split_command
@@ -124,9 +118,7 @@ def with_outputs(one: Session, outputs: dict[str, list[str]]) -> list[str]:
         known = outputs.get(arm, ["x"])
         return known[number % len(known)]
 
-    one.samples = [
-        dataclasses.replace(s, output_sha256=printed(s.arm, s.round)) for s in one.samples
-    ]
+    one.samples = [dataclasses.replace(s, output_sha256=printed(s.arm, s.round)) for s in one.samples]
     return compare_arms(one, summarise(one)).notes
 
 

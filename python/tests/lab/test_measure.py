@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: MIT
 """The measuring process, built from lab/measure*.c, on real programs."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,7 +13,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-
 from hakmem.lab.measure import MEASURE, Outcome, measure
 from hakmem.lab.model import Arm, Case
 
@@ -236,6 +234,45 @@ def test_a_server_is_timed_by_its_load(tmp_path: Path) -> None:
     # Without the time until it listens.
     assert 0.4e9 <= seen["wall_ns"] <= end - int(output.read_text().split()[1])
     assert seen["rss_end_kib"] >= 50 << 10
+
+
+LISTENING = """
+import socket, sys, time
+kind, path, after_s = sys.argv[1:]
+time.sleep(float(after_s))
+s = socket.socket({"unix": socket.AF_UNIX, "tcp": socket.AF_INET, "tcp6": socket.AF_INET6}[kind])
+s.bind(path if kind == "unix" else ("127.0.0.1" if kind == "tcp" else "::1", 0))
+if kind != "unix":
+    with open(path, "w") as file:
+        file.write(repr(s.getsockname()[:2]))
+s.listen()
+time.sleep(600)
+"""
+# As impatient as redis-benchmark: a first refusal is final, and it never ends.
+IMPATIENT = """
+import ast, socket, sys, time
+kind, path, _ = sys.argv[1:]
+family = {"unix": socket.AF_UNIX, "tcp": socket.AF_INET, "tcp6": socket.AF_INET6}[kind]
+try:
+    address = path if kind == "unix" else ast.literal_eval(open(path).read())
+    socket.socket(family).connect(address)
+except OSError:
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(("kind", "after_s"), [("tcp", "0.1"), ("tcp6", "0.1"), ("unix", "2.2")])
+def test_an_impatient_load_waits_for_the_server(kind: str, after_s: str, tmp_path: Path) -> None:
+    if kind == "tcp6":
+        try:
+            with socket.socket(socket.AF_INET6) as probe:
+                probe.bind(("::1", 0))
+        except OSError:
+            pytest.skip("this machine has no such addresses")
+    words = [kind, str(tmp_path / "place"), after_s]
+    load = load_words([*python(IMPATIENT), *words])
+    seen = report("--timeout-s", "120", "--ready-ms", "60000", *load, "--", *python(LISTENING), *words)
+    assert seen["end"] == "stopped"
 
 
 def test_a_load_that_never_succeeds() -> None:

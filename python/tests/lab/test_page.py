@@ -2,10 +2,12 @@
 """page.py: one file that needs no other, says everything, and breaks on no name."""
 
 import dataclasses
+import html
 import re
-from html.parser import HTMLParser
+import sys
 from pathlib import Path
 
+import matplotlib.image
 import pytest
 import synthetic
 from hakmem.lab.model import Session
@@ -14,48 +16,31 @@ from hakmem.lab.plots import write_plots
 from hakmem.lab.summary import summarise
 from hakmem.lab.tables import session_table
 
-
-class Reader(HTMLParser):
-    """Collects texts and references, and checks that tags close in order."""
-
-    VOID = {"meta", "img", "br"}
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.references: list[str] = []
-        self.texts: list[str] = []
-
-    def handle_starttag(self, tag, attributes):
-        if tag not in self.VOID:
-            self.open.append(tag)
-        self.references += [value for name, value in attributes if name in ("src", "href")]
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.texts.append(data)
+sys.path.insert(0, str(Path(__file__).parents[1] / "look"))
+from browser import Balance  # noqa: E402
 
 
-def read(session: Session, directory: Path, pictures=()) -> tuple[Reader, str]:
+def read(session: Session, directory: Path, pictures=()) -> tuple[str, str]:
+    """The text of the page, and its source."""
     summary = summarise(session)
     parts = [session_table(session, summary), details_table(summary)]
     source = write_page(session, directory, list(pictures), parts).read_text(encoding="utf-8")
-    reader = Reader()
-    reader.feed(source)
-    reader.close()
-    assert reader.open == []
-    return reader, source
+    assert Balance(source).open == []
+    return html.unescape(re.sub("<[^>]*>", "", source)), source
 
 
 def test_the_page_is_complete_and_needs_no_other_file(tmp_path: Path):
     session = synthetic.session(["one", "two"], failing=[("one", "jemalloc")])
-    reader, source = read(session, tmp_path, write_plots(session, tmp_path))
-    assert len(reader.references) == 3
-    assert all(ref.startswith("data:image/png;base64,") for ref in reader.references)
+    pictures = write_plots(session, tmp_path / "new")
+    assert [path.name for path in pictures] == ["speed-1.png", "memory-1.png", "time-memory.png"]
+    for path in pictures:
+        height, width, _ = matplotlib.image.imread(path).shape
+        assert 500 < width < 2500 and 300 < height < 2500
+    text, source = read(session, tmp_path, pictures)
+    references = re.findall(r'(?:src|href)="([^"]*)"', source)
+    assert len(references) == 3
+    assert all(ref.startswith("data:image/png;base64,") for ref in references)
     assert not re.search(r"https?://", source)
-    text = " ".join(reader.texts)
     for part in ("Imaginary 9000", "1.2.3, crate fabricated 0.1", session.id + ".jsonl", "powersave",
                  "hakmem bench --suite quick", "ended by signal 11", "geometric mean", "seed 1", "google",
                  "How it was measured", "peak, MiB"):  # fmt: skip
@@ -69,8 +54,14 @@ def test_names_of_users_are_escaped(tmp_path: Path):
     assert "<script>alert" not in source and "<b>" not in source
 
 
+def test_dollars_in_a_command_are_no_formula(tmp_path: Path):
+    name = r"sh -c 'echo $HOME \frac $PATH'"
+    assert len(write_plots(synthetic.session([name], kind="program"), tmp_path)) == 3
+
+
 @pytest.mark.parametrize("empty", ["samples", "cases"])
 def test_a_session_with_nothing_in_it_still_makes_a_page(tmp_path: Path, empty: str):
     session = dataclasses.replace(synthetic.session(["one"]), **{empty: []})
-    reader, _ = read(session, tmp_path)
-    assert "Imaginary 9000" in " ".join(reader.texts)
+    text, _ = read(session, tmp_path)
+    assert write_plots(session, tmp_path) == []
+    assert "Imaginary 9000" in text

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""scorecard.py and score.py: milestones and bars from sessions whose truth is known."""
+"""scorecard.py and score.py: milestones from sessions whose truth is known."""
 
 import dataclasses
-import io
 import json
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from hakmem.lab.model import Session
 from hakmem.lab.problem import Problem
 from hakmem.lab.scorecard import highest, make_cards
 from hakmem.lab.store import Store
-from rich.console import Console
 
 PEERS = {"glibc": (2.0, 1.0), "mimalloc 3": (1.0, 1.5), "jemalloc": (0.8, 2.0)}
 BUILT = score.Built("", "", "fab0fab0")
@@ -60,9 +58,7 @@ def test_the_latest_session_of_each_workload_and_machine_counts():
     new = measured(0.7, created="2026-02-01T00:00:00Z", id="new")
     elsewhere = measured(1.9, created="2026-03-01T00:00:00Z", machine={"id": "else"}, id="else")
     cards = {card.machine["id"]: card for card in make_cards([new, elsewhere, old])}
-    assert {s.case: s.session for s in cards["fab0fab0"].scores} == {
-        "replace_400": "new", "larson_1": "old",
-    }  # fmt: skip
+    assert {s.case: s.session for s in cards["fab0fab0"].scores} == {"replace_400": "new", "larson_1": "old"}
     assert [s.session for s in cards["else"].scores] == ["else"]
 
 
@@ -70,29 +66,6 @@ def test_too_few_runs_or_no_rival_do_not_count():
     few = synthetic.session(["replace_400"], {"hakmem": (1, 1), **PEERS}, rounds=2)
     no_rival = synthetic.session(["replace_400"], {"hakmem": (1, 1), "glibc": (2, 1)})
     assert make_cards([few, no_rival]) == []
-
-
-def test_benchmark_bars_row_by_row():
-    names = ["random_mixed_400", "replace_400", "comprehensive_lifo_16", "startup"]
-    (card,) = make_cards([measured(0.75, 1.0, names)])
-    bars = {(bar.letter, bar.case): bar for bar in card.bars}
-    assert bars["c", "random_mixed_400"].value == pytest.approx(1 / 0.75)
-    assert bars["c", "random_mixed_400"].met and not bars["c", "random_mixed_400"].is_partial
-    replace = bars["c", "replace_400"]  # 1.07 times jemalloc, where 1.15 is wanted
-    assert (replace.against, replace.met, replace.certain) == ("jemalloc", False, True)
-    assert replace.is_partial and "3 of 5" in replace.meaning
-    assert bars["e", "comprehensive_lifo_16"].met
-    assert bars["d", "larson_16"].met is None
-    assert bars["f", "replace_400"].value == pytest.approx(1 / 1.5, rel=1e-3)
-    assert bars["f", "startup"].value == pytest.approx(0.0) and bars["f", "startup"].met
-
-
-def test_a_bar_within_the_interval_is_not_certain():
-    allocators = {"hakmem": (1.0, 1.0), "mimalloc 3": (1.0, 1.0)}
-    session = synthetic.session(["larson_1"], allocators, spread=0.02, vary=False)
-    (card,) = make_cards([session])
-    bar = next(bar for bar in card.bars if bar.case == "larson_1" and bar.letter == "d")
-    assert bar.low < 1 < bar.high and bar.certain is False
 
 
 def test_results_of_another_build_are_marked():
@@ -105,11 +78,7 @@ def test_results_of_another_build_are_marked():
 
 
 def shown(session: Session, width: int) -> str:
-    text = io.StringIO()
-    console = Console(file=text, width=width, no_color=True)
-    for part in score.card_parts(make_cards([session])[0], BUILT):
-        console.print(part)
-    return text.getvalue()
+    return synthetic.shown(score.card_parts(make_cards([session])[0], BUILT), width)
 
 
 def store(session: Session, directory: Path) -> Path:
@@ -140,24 +109,20 @@ def test_nothing_stored_is_one_sentence(tmp_path: Path):
         score.run(results=tmp_path / "none", session=None, as_json=False)
 
 
-def programs(cost: float, memory: float, peak: float = 1.0) -> Session:
+def programs(cost: float, memory: float) -> Session:
     """Two programs and a server, which is none of them."""
-    one = synthetic.session(
-        ["python", "z3", "redis_idle"],
-        {"hakmem": (cost, memory), "glibc": (1.0, peak), "mimalloc 3": (1.1, 2.0)},
-        spread=0.0, vary=False, kind="program",
-    )  # fmt: skip
+    figures = {"hakmem": (cost, memory), "glibc": (1.0, 1.0), "mimalloc 3": (1.1, 2.0)}
+    one = synthetic.session(["python", "z3", "redis_idle"], figures, spread=0.0, vary=False, kind="program")
     one.cases[2] = dataclasses.replace(one.cases[2], load=["load"])
     return one
 
 
-def test_programs_are_judged_by_processor_time_and_peak():
-    (card,) = make_cards([programs(0.97, 1.06)])
-    mean, worst, peak = card.program_bars
-    assert mean.case == "mean of 2 programs" and worst.case.startswith("worst, ")
-    assert mean.value == pytest.approx(0.97) and mean.met and worst.met
-    assert peak.value == pytest.approx(1.06, rel=1e-3) and not peak.met
+def test_programs_have_a_mean_of_their_own():
+    session = programs(0.97, 1.06)
+    (card,) = make_cards([session])
+    assert card.programs.count == 2 and card.programs.cpu.value == pytest.approx(0.97)
+    assert card.programs.memory.value == pytest.approx(1.06, rel=1e-3)
     assert [score.case for score in card.scores if score.cpu is None] == ["redis_idle"]
-    (slow,) = make_cards([programs(1.06, 1.0)])
-    assert [bar.met for bar in slow.program_bars] == [False, False, True]
-    assert make_cards([measured(0.7)])[0].program_bars == []
+    text = " ".join(shown(session, 80).split())
+    assert "Mean of 2 programs: CPU 97.0 %" in text and "peak 106." in text and "redis_idle" in text
+    assert make_cards([measured(0.7)])[0].programs is None

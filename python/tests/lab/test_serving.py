@@ -1,16 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Who serves a program that cannot tell itself."""
 
-from __future__ import annotations
-
 import os
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
 from hakmem.lab.measure import Outcome
 from hakmem.lab.model import Arm, Case
 from hakmem.lab.places import BUILD
@@ -26,15 +21,6 @@ BINDINGS = """\
 MINE = Arm("mine", "/a/libmine.so")
 CASE = Case("c", ["/bin/prog"], kind="program")
 FINE = Outcome({"end": "exit", "status": 0}, "", "")
-
-
-def test_bindings_are_read() -> None:
-    assert read_bindings(BINDINGS) == {
-        "malloc": ["/a/libmine.so"],
-        "operator new": ["/a/libmine.so"],
-        "free": ["/lib/libother.so", "/a/libmine.so"],
-    }
-    assert read_bindings("") == {}
 
 
 def test_a_stub_in_the_program_is_not_what_serves() -> None:
@@ -82,12 +68,3 @@ def test_real_programs(tmp_path: Path) -> None:
     assert sentence == "" and "libc" in serving["malloc"]
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc")
-def test_a_static_program_is_refused(tmp_path: Path) -> None:
-    source, program = tmp_path / "a.c", tmp_path / "a"
-    source.write_text("#include <stdlib.h>\nint main(void) { free(malloc(9)); return 0; }\n")
-    built = subprocess.run(["gcc", "-static", str(source), "-o", str(program)])
-    if built.returncode != 0:
-        pytest.skip("there is no static C library")
-    _, sentence = prove_program(Case("c", [str(program)], kind="program"), Arm("glibc"))
-    assert "no library can serve it: it is statically linked" in sentence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Session files: what is written is there again, also after the worst."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -10,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from hakmem.lab import store
 from hakmem.lab.model import Arm, Case, Failure, Sample, Session
 from hakmem.lab.problem import Problem
@@ -29,8 +26,7 @@ def make_sample(arm: str = "a", number: int = 0) -> Sample:
         case="one", arm=arm, round=number, order=number, padding=3, started="now", status=0,
         wall_ns=10, user_ns=5, system_ns=1, rss_peak_kib=100, rss_mean_kib=50.5, rss_end_kib=None,
         lazyfree_end_kib=0, minor_faults=1, major_faults=0, voluntary_switches=0,
-        involuntary_switches=0, rss_series=[[0.5, 20]],
-        workload={"operations": 2, "nanoseconds": 7},
+        involuntary_switches=0, rss_series=[[0.5, 20]], workload={"operations": 2, "nanoseconds": 7},
     )
 
 
@@ -98,14 +94,6 @@ def test_a_session_without_a_head_is_no_obstacle(tmp_path: Path, head: bytes) ->
     found.close()
 
 
-def test_a_session_is_marked_when_it_was_shown(tmp_path: Path) -> None:
-    with store.Store.create(tmp_path, "bench", "key", make_session()) as opened:
-        opened.add_sample(make_sample())
-    assert not store.load(opened.path).is_shown
-    store.mark_shown(store.load(opened.path), tmp_path)
-    assert store.load(opened.path).is_shown and len(store.load(opened.path).samples) == 1
-
-
 def test_kinds_and_fields_of_newer_versions_are_passed_over(tmp_path: Path) -> None:
     with store.Store.create(tmp_path, "bench", "key", make_session()) as opened:
         opened.add_sample(make_sample())
@@ -115,20 +103,6 @@ def test_kinds_and_fields_of_newer_versions_are_passed_over(tmp_path: Path) -> N
     assert len(store.load(opened.path).samples) == 2
 
 
-def test_rounds_that_were_added_are_kept(tmp_path: Path) -> None:
-    with store.Store.create(tmp_path, "ab", "key", make_session()) as opened:
-        for arm in "ab":
-            for number in range(2):
-                opened.add_sample(make_sample(arm, number))
-        assert opened.session.is_complete
-        opened.add_rounds(3)
-        assert not opened.session.is_complete
-    assert store.load(opened.path).rounds == 3
-    with store.Store.resume(opened.path) as again:
-        again.add_rounds(5)
-    assert store.load(opened.path).rounds == 5
-
-
 def test_one_writer_at_a_time(tmp_path: Path) -> None:
     with store.Store.create(tmp_path, "bench", "key", make_session()) as opened:
         code = (
@@ -136,21 +110,9 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
             "try: store.Store.resume(Path(sys.argv[1]))\n"
             "except store.Problem as problem: sys.exit(str(problem))\n"
         )
-        done = subprocess.run(
-            [sys.executable, "-c", code, str(opened.path)], capture_output=True, text=True
-        )
+        done = subprocess.run([sys.executable, "-c", code, str(opened.path)], capture_output=True, text=True)
         assert done.returncode == 1 and "measured by another process" in done.stderr
     store.Store.resume(opened.path).close()
-
-
-def test_unfinished_sessions_are_found_by_key(tmp_path: Path) -> None:
-    store.Store.create(tmp_path, "bench", "key", make_session()).close()
-    assert store.open_unfinished(tmp_path, "bench", "other", lambda _: False) is None
-    assert store.open_unfinished(tmp_path, "ab", "key", lambda _: False) is None
-    assert store.open_unfinished(tmp_path, "bench", "key", lambda _: True) is None
-    found = store.open_unfinished(tmp_path, "bench", "key", lambda s: s.is_complete)
-    assert found is not None
-    found.close()
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
@@ -164,13 +126,3 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
     assert full.session.samples == []
 
 
-def test_a_session_that_cannot_be_begun_leaves_no_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> None:
-        raise Problem("cannot write")
-
-    monkeypatch.setattr(store.Store, "_append", fail)
-    with pytest.raises(Problem, match="cannot write"):
-        store.Store.create(tmp_path, "bench", "key", make_session())
-    assert list(tmp_path.iterdir()) == []

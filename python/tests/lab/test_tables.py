@@ -2,20 +2,15 @@
 """tables.py: fits its width, loses nothing without colour, shows failures."""
 
 import dataclasses
-import io
 
 import pytest
 import synthetic
 from hakmem.lab.model import Session
 from hakmem.lab.tables import session_table
-from rich.console import Console
 
 
 def shown(session: Session, width: int) -> str:
-    text = io.StringIO()
-    console = Console(file=text, width=width, no_color=True, force_terminal=False)
-    console.print(session_table(session))
-    return text.getvalue()
+    return synthetic.shown([session_table(session)], width)
 
 
 @pytest.mark.parametrize("width", [50, 60, 80, 100, 160])

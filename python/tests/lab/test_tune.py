@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: MIT
 """tune: the space, the search with a planted optimum and interruptions, the verdict."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 
 import pytest
 import synthetic
 from hakmem.lab import ab, tune_answer, tune_search, tune_space
-from hakmem.lab.measure import MEASURE
 from hakmem.lab.model import Arm
 from hakmem.lab.places import BUILD, ROOT
 from hakmem.lab.problem import Problem
@@ -19,9 +16,6 @@ BOTH = Goal("both", 0.5, 0.02)
 BASE = Figures(1000.0, 500.0, 400.0, 0.1)
 DEFAULT = tune_space.profiles()["default"]
 TRIALS = 60
-NEEDS_BUILD = pytest.mark.skipif(
-    not ((BUILD / "libhakmem.so").exists() and MEASURE.exists()), reason="hakmem is not built"
-)
 
 
 # ---- The space. ----
@@ -39,7 +33,7 @@ def test_every_option_is_searched_or_left_alone_on_purpose():
     assert not set(tune_space.LADDERS) & left_alone
 
 
-@NEEDS_BUILD
+@synthetic.NEEDS_BUILD
 def test_the_library_takes_every_value():
     rungs = tune_space.ladders()
     for at in range(max(map(len, rungs.values()))):
@@ -70,28 +64,11 @@ def test_no_scavenger_without_anything_to_purge(journal):
     assert not [one for one, _ in program.calls if one == point]
 
 
-# ---- The goal. ----
+# ---- The search. ----
 
 
 def scaled(cost: float, memory: float) -> Figures:
     return Figures(BASE.cost * cost, BASE.peak_kib * memory, BASE.mean_kib * memory, 0.1)
-
-
-def test_goals():
-    faster, leaner = scaled(0.9, 1.0), scaled(1.0, 0.8)
-    assert Goal("time", 0.5, 0.02).loss(faster, BASE) < 0 == Goal("memory", 0.5, 0.02).loss(
-        faster, BASE
-    )
-    assert Goal("time", 0.5, 0.02).loss(leaner, BASE) == 0
-    assert Goal("memory", 0.5, 0.02).loss(leaner, BASE) == pytest.approx(-0.223, abs=1e-3)
-    assert BOTH.loss(leaner, BASE) == pytest.approx(-0.1116, abs=1e-3)
-    heavy = Goal("both", 2.0, 0.02)
-    assert heavy.loss(leaner, BASE) < heavy.loss(faster, BASE) < 0
-    # However heavy: a gain of 0.1 % stays one.
-    assert Goal("both", 1000, 0.02).loss(scaled(1.0, 0.999), BASE) > -0.0011
-
-
-# ---- The search. ----
 
 
 class Planted:
@@ -236,9 +213,7 @@ def tuned(
     figures = {"hakmem": (1.0, 1.0)}
     figures |= {f"hakmem {name}": pair for name, pair in arm_figures.items()}
     failing = [("server", f"hakmem {name}") for name in changes.pop("failing", ())]
-    session = synthetic.session(
-        ["server"], figures, rounds=rounds, kind="program", vary=False, failing=failing
-    )
+    session = synthetic.session(["server"], figures, rounds=rounds, kind="program", vary=False, failing=failing)
     case = dataclasses.replace(session.cases[0], title="./server 1", **changes)
     session = dataclasses.replace(session, cases=[case])
     settings = {name: dict(word.split("=") for word in name.split()) for name in arm_figures}

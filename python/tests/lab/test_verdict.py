@@ -6,8 +6,7 @@ import dataclasses
 import numpy
 import pytest
 import synthetic
-from hakmem.lab import statistics, verdict, wording
-from hakmem.lab.problem import Usage
+from hakmem.lab import statistics, verdict
 from hakmem.lab.verdict import GO, INCONCLUSIVE, NO_GO, Evidence, Rules, Series
 
 RULES = Rules(resamples=499)
@@ -17,10 +16,7 @@ def series(factor=1.0, rounds=25, noise=0.004, seed=1, drift=0.0, again=1.0):
     """100 on average under a; b takes `factor` times as much, the A/A arm `again` times."""
     generator = numpy.random.default_rng(seed)
     trend = numpy.linspace(0, drift, rounds)
-    parts = [
-        100 * part * numpy.exp(generator.normal(0, noise, rounds) + trend)
-        for part in (1.0, again, factor)
-    ]
+    parts = [100 * part * numpy.exp(generator.normal(0, noise, rounds) + trend) for part in (1.0, again, factor)]
     return Series(*(dict(enumerate(map(float, part))) for part in parts))
 
 
@@ -151,7 +147,3 @@ def test_samples_of_a_session():
     assert result.cases[0].cost.change == pytest.approx(1.2 / 0.9 - 1, rel=0.02)
 
 
-@pytest.mark.parametrize("text", ["", "x", "150%", "-1%", "1%%", "nan"])
-def test_other_percentages_are_refused(text):
-    with pytest.raises(Usage):
-        wording.parse_percent(text)

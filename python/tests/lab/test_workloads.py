@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Reading and choosing workloads."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
-
 from hakmem.lab import workloads
 from hakmem.lab.problem import Problem, Usage
 
@@ -32,6 +29,24 @@ timeout_s = 7
 [real]
 script = "real.sh"
 suite = "core"
+
+[served]
+script = "real.sh"
+arguments = ["idle"]
+server = true
+rest = true
+
+[alone]
+program = "alpha"
+rest = "itself"
+
+[rested]
+program = "alpha"
+rest = true
+
+[old]
+program = "alpha"
+rest = "aging"
 """
 
 SCRIPT = """#!/bin/bash
@@ -62,9 +77,7 @@ def names(chosen: list[workloads.Workload]) -> list[str]:
 def test_an_entry_becomes_a_case(known: list[workloads.Workload], tmp_path: Path) -> None:
     case = known[0].case
     assert case.command == [str(tmp_path / "bench" / "alpha"), "10", "x"]
-    assert (case.kind, case.suite, case.threads, case.title) == (
-        "bench", "quick", 1, "imitates alpha",
-    )
+    assert (case.kind, case.suite, case.threads, case.title) == ("bench", "quick", 1, "imitates alpha")
     assert known[0].smoke_command == [case.command[0], "1", "x"]
     assert (known[2].case.suite, known[2].case.timeout_s) == ("full", 7.0)
 
@@ -72,7 +85,7 @@ def test_an_entry_becomes_a_case(known: list[workloads.Workload], tmp_path: Path
 def test_suites_hold_the_smaller_ones(known: list[workloads.Workload]) -> None:
     assert names(workloads.select(known, "quick")) == ["alpha_1"]
     assert names(workloads.select(known, "core")) == ["alpha_1", "alpha_2", "real"]
-    assert len(workloads.select(known, "full")) == 4
+    assert len(workloads.select(known, "full")) == 8
 
 
 def test_patterns_choose_whatever_the_suite(known: list[workloads.Workload]) -> None:
@@ -82,15 +95,6 @@ def test_patterns_choose_whatever_the_suite(known: list[workloads.Workload]) -> 
         workloads.select(known, "quick", "beta,gamma")
     with pytest.raises(Usage, match="no suite 'huge'"):
         workloads.select(known, "huge")
-
-
-def test_parts_are_disjoint_and_complete(known: list[workloads.Workload]) -> None:
-    parts = [names(workloads.select(known, split=f"{i}/3")) for i in (1, 2, 3)]
-    assert sorted(sum(parts, [])) == sorted(names(known))
-    assert parts[0] == ["alpha_1", "real"]
-    for wrong in ("0/3", "4/3", "1", "a/b", "1/0", "-1/3"):
-        with pytest.raises(Usage, match="is not of the form I/N"):
-            workloads.select(known, split=wrong)
 
 
 def test_a_script_prepares_its_inputs(known: list[workloads.Workload], tmp_path: Path) -> None:
@@ -119,6 +123,9 @@ def test_a_script_prepares_its_inputs(known: list[workloads.Workload], tmp_path:
         ("[a]\nprogram = 'a'\nsecure = '5'", "secure is not a list of strings"),
         ("[a]\nscript = 'a'\nsecure = ['5']", "arguments for secure, but is a script"),
         ("[a]\nprogram = 'a'\ntimeout_s = '5'", "timeout_s is not a number"),
+        ("[a]\nscript = 'a'\nrest = true", "no server has ended"),
+        ("[a]\nprogram = 'a'\nserver = true", "can be a server only as a script"),
+        ("[a]\nprogram = 'a'\nrest = 3", "rest is not true"),
         ("a = 5", "is not a table"),
         ("[a", "not valid TOML"),
     ],
@@ -142,56 +149,15 @@ def test_the_entries_of_this_checkout() -> None:
             assert source.is_file() and one.smoke, one.case.name
 
 
-SERVER = """
-[plain]
-script = "real.sh"
-
-[served]
-script = "real.sh"
-arguments = ["idle"]
-server = true
-rest = true
-
-[alone]
-program = "alpha"
-rest = "itself"
-
-[rested]
-program = "alpha"
-rest = true
-
-[old]
-program = "alpha"
-rest = "aging"
-"""
-
-
-def test_programs_and_idle_workloads_are_suites(tmp_path: Path) -> None:
-    (tmp_path / "programs").mkdir()
-    (tmp_path / "programs" / "real.sh").write_text(SCRIPT)
-    (tmp_path / "workloads.toml").write_text(SERVER)
-    known = workloads.read_workloads(tmp_path / "workloads.toml", tmp_path / "bench")
-    assert names(workloads.select(known, "programs")) == ["plain"]
+def test_programs_and_idle_workloads_are_suites(known: list[workloads.Workload]) -> None:
+    assert names(workloads.select(known, "programs")) == ["real"]
     assert names(workloads.select(known, "idle")) == ["served", "alone", "rested"]
     assert names(workloads.select(known, "aging")) == ["old"]
-    served = known[1].case
-    assert served.load[2:] == ["load", str(known[1].inputs), "idle"]
-    assert served.rest_s == known[3].case.rest_s == list(workloads.REST_S)
-    assert known[2].case.rest_s == [] == served.without_rest.rest_s
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ('script = "real.sh"\nrest = true', "no server has ended"),
-        ('program = "alpha"\nserver = true', "can be a server only as a script"),
-        ('program = "alpha"\nrest = 3', "rest is not true"),
-    ],
-)
-def test_who_cannot_rest(tmp_path: Path, line: str, said: str) -> None:
-    (tmp_path / "workloads.toml").write_text(f"[wrong]\n{line}\n")
-    with pytest.raises(Problem, match=said):
-        workloads.read_workloads(tmp_path / "workloads.toml", tmp_path)
+    by_name = {one.case.name: one for one in known}
+    served = by_name["served"].case
+    assert served.load[2:] == ["load", str(by_name["served"].inputs), "idle"]
+    assert served.rest_s == by_name["rested"].case.rest_s == list(workloads.REST_S)
+    assert by_name["alone"].case.rest_s == [] == served.without_rest.rest_s
 
 
 def test_the_suite_of_programs_is_large_enough() -> None:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 """A short tune of a tiny program that kills itself: tune_to_kill.py FOLDER search|verdict|"" """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

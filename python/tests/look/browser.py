@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""A page in a real browser, for the tests: BROWSER names a chromium."""
+"""What the tests of pages share: the form of a page, and a real browser, if BROWSER names a chromium."""
+import html
+import html.parser
 import os
+import re
 import subprocess
+import tempfile
+import unittest
 from pathlib import Path
 
 STARTS = 3
@@ -23,3 +28,39 @@ def browse(directory, page, *words, fragment=""):
         except subprocess.SubprocessError:
             if start == STARTS - 1:
                 raise
+
+
+class Balance(html.parser.HTMLParser):
+    """Every element is closed in order; `open` holds those that are not."""
+    EMPTY = {"meta", "br", "img", "input"}
+
+    def __init__(self, page):
+        super().__init__()
+        self.open, self.names = [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        self.names.append(tag)
+        if tag not in self.EMPTY:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open.pop() == tag, (tag, self.open, self.getpos())
+
+
+class BrowserTest(unittest.TestCase):
+    def setUp(self):
+        if not os.environ.get("BROWSER"):
+            self.skipTest("BROWSER names no chromium")
+        self.place = tempfile.TemporaryDirectory()
+        self.addCleanup(self.place.cleanup)
+
+    def run_page(self, page, fragment="", script=""):
+        """The page after its script, and then `script`, which may note() what it sees in self.noted."""
+        script = f"<script>{{ const note = (name, value) => {{ document.documentElement.dataset[name] = value; }};{script} }}</script></body>"
+        dom = browse(self.place.name, page.replace("</body>", script), "--dump-dom", fragment=fragment)
+        root = re.search("<html[^>]*>", dom).group(0)
+        self.assertNotIn("data-errors", root)
+        self.assertIn('data-ready="yes"', root)
+        self.noted = {name: html.unescape(value) for name, value in re.findall(r'data-([a-z]+)="([^"]*)"', root)}
+        return dom

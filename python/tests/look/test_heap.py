@@ -4,8 +4,6 @@
 HEAP_MAP names a real map, and BROWSER a chromium; the tests that need one are skipped without it."""
 import contextlib
 import copy
-import html
-import html.parser
 import io
 import json
 import os
@@ -17,8 +15,8 @@ import unittest.mock
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from browser import browse  # noqa: E402
-from hakmem.look import __main__ as commands, heap, heap_map, processes, sites  # noqa: E402
+from browser import Balance, BrowserTest  # noqa: E402
+from hakmem.look import __main__ as commands, heap, heap_map, sites  # noqa: E402
 
 
 def small_map():
@@ -168,28 +166,10 @@ class Maps(unittest.TestCase):
                 self.refused(json.dumps(data), "is damaged: sites.1. is not a place of a program")
 
 
-class Balance(html.parser.HTMLParser):
-    """Every element is closed in order."""
-    EMPTY = {"meta", "br", "img", "input"}
-
-    def __init__(self):
-        super().__init__()
-        self.open = []
-
-    def handle_starttag(self, tag, attributes):
-        if tag not in self.EMPTY:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open and self.open.pop() == tag, (tag, self.open, self.getpos())
-
-
 class Pages(unittest.TestCase):
     def test_a_page(self):
         page = heap.render([read(small_map())])
-        balance = Balance()
-        balance.feed(page)
-        self.assertEqual(balance.open, [])
+        self.assertEqual(Balance(page).open, [])
         self.assertNotIn("@@", page)
         self.assertNotIn("<b>\"prog", page)  # the program's name is text
         self.assertEqual(page.count("</script>"), 2)
@@ -242,7 +222,7 @@ class Pages(unittest.TestCase):
         self.assertNotIn("Changes by site", heap.render([read(one) for one in data]))
 
 
-class CommandTest(unittest.TestCase):
+class Command(unittest.TestCase):
     def setUp(self):
         self.place = tempfile.TemporaryDirectory()
         self.addCleanup(self.place.cleanup)
@@ -256,18 +236,6 @@ class CommandTest(unittest.TestCase):
                 with self.assertRaises(SystemExit) as end:
                     commands.main()
         return end.exception.code, out.getvalue(), errors.getvalue()
-
-
-class Command(CommandTest):
-    def test_the_page_is_written(self):
-        status, out, errors = self.run_with(self.map)
-        self.assertEqual((status, errors), (0, ""))
-        self.assertIn("could go back now", out)
-        self.assertIn("Heap of", self.map.with_suffix(".html").read_text())
-        other = Path(self.place.name, "other.page")
-        self.assertEqual(self.run_with(self.map, "-o", other, "--compare", self.map)[0], 0)
-        self.assertIn("What changed", other.read_text())
-        self.assertEqual(sorted(p.name for p in Path(self.place.name).iterdir()), ["map.html", "map.json", "other.page"])
 
     def test_refusals(self):
         empty, binary, absent = (Path(self.place.name, name) for name in ("empty", "binary", "absent"))
@@ -285,69 +253,17 @@ class Command(CommandTest):
                 self.assertRegex(errors, r"\Ahakmem: [^\n]+\n\Z")
                 self.assertIn(sentence, errors)
 
-
-class FakeObserver:
-    def __init__(self, reply):
-        self.reply = reply
-
-    process = None  # as if it had ended: nobody maps anything
-
-    def ask(self, request, seconds):
-        if request == "json":
-            return b'{"summary": {"not_hakmem_bytes": null}}'
-        if request != "map" or self.reply is None:
-            raise KeyError(request)
-        return self.reply
+    def test_a_process_that_writes_no_maps(self):
+        process = unittest.mock.Mock(**{"ask.side_effect": KeyError})
+        with unittest.mock.patch.object(heap, "connect", lambda pid: (process, False)):
+            self.assertEqual(self.run_with("4712"), (126, "", "hakmem: process 4712 runs on a hakmem that writes no heap maps\n"))
 
 
-class Processes(CommandTest):
-    """A number is a living process, which the other tools of the package ask."""
-
-    def connect_to(self, connect):
-        patch = unittest.mock.patch.object(heap, "connect", connect)
-        patch.start()
-        self.addCleanup(patch.stop)
-
-    def test_a_process(self):
-        reply = json.dumps(small_map()).encode()
-        self.connect_to(lambda pid: (FakeObserver(reply if pid == 4711 else None), False))
-        page = Path(self.place.name, "page")
-        status, out, errors = self.run_with("4711", "-o", page)
-        self.assertEqual((status, errors), (0, ""))
-        self.assertIn("What changed", page.read_text() if self.run_with(self.map, "--compare", "4711", "-o", page)[0] == 0 else "")
-        status, out, errors = self.run_with("4712", "-o", page)
-        self.assertEqual((status, errors), (126, "hakmem: process 4712 runs on a hakmem that writes no heap maps\n"))
-
-    def test_a_process_that_cannot_be_asked(self):
-        def refuse(pid):
-            raise processes.Refusal(f"there is no process {pid}", processes.STATUS_NO_PROCESS)
-
-        self.connect_to(refuse)
-        self.assertEqual(self.run_with("4711"), (127, "", "hakmem: there is no process 4711\n"))
-        self.assertEqual(self.run_with("47111111111111111111")[0], 126)
-
-
-class Browser(unittest.TestCase):
+class Browser(BrowserTest):
     """The page in a real browser: no script error, and the counts that its script makes are those of the map."""
 
-    def setUp(self):
-        if not os.environ.get("BROWSER"):
-            self.skipTest("chromium is not installed")
-        self.place = tempfile.TemporaryDirectory()
-        self.addCleanup(self.place.cleanup)
-
-    def browse(self, page, *words, fragment=""):
-        return browse(self.place.name, page, *words, fragment=fragment)
-
-    def dom(self, maps, fragment="", script=""):
-        """The page after its script, and then `script`, which may note() what it sees in self.noted."""
-        script = f"<script>{{ const note = (name, value) => {{ document.documentElement.dataset[name] = value; }};{script} }}</script></body>"
-        dom = self.browse(heap.render(maps).replace("</body>", script), "--dump-dom", fragment=fragment)
-        root = re.search("<html[^>]*>", dom).group(0)
-        self.assertIn('data-ready="yes"', root)
-        self.assertNotIn("data-errors", root)
-        self.noted = {name: html.unescape(value) for name, value in re.findall(r'data-([a-z]+)="([^"]*)"', root)}
-        return dom
+    def dom(self, maps, *how, **more):
+        return self.run_page(heap.render(maps), *how, **more)
 
     def check_counts(self, said, dom):
         drawn = re.search(r'<canvas id="map"[^>]*>', dom).group(0)

@@ -4,18 +4,16 @@
 PROFILE names a real profile, and BROWSER a chromium; the tests that need one are skipped without it."""
 import dataclasses
 import html
-import html.parser
 import json
 import os
 import random
 import re
 import sys
-import tempfile
 import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from browser import browse  # noqa: E402
+from browser import Balance, BrowserTest  # noqa: E402
 from hakmem.look import profile_compare, profile_page  # noqa: E402
 from hakmem.look.profile_data import PEAK_SUMS, SUMS, Profile, Stack, read_profiles  # noqa: E402
 from hakmem.look.symbols import Frame  # noqa: E402
@@ -78,23 +76,6 @@ def large_profile(stacks=20_000, depth=60):
         for path in paths])
 
 
-class Balance(html.parser.HTMLParser):
-    """Every element is closed in order."""
-    EMPTY = {"meta", "br", "img", "input"}
-
-    def __init__(self):
-        super().__init__()
-        self.open, self.names = [], []
-
-    def handle_starttag(self, tag, attributes):
-        self.names.append(tag)
-        if tag not in self.EMPTY:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open and self.open.pop() == tag, (tag, self.open, self.getpos())
-
-
 def script_data(page):
     return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page).group(1))
 
@@ -111,8 +92,7 @@ def stacks_of(data, number):
 
 class Pages(unittest.TestCase):
     def check_form(self, page):
-        balance = Balance()
-        balance.feed(page)
+        balance = Balance(page)
         self.assertEqual(balance.open, [])
         self.assertEqual(balance.names.count("script"), 2)
         self.assertEqual(page.count("</script>"), 2)
@@ -185,33 +165,11 @@ class Pages(unittest.TestCase):
         self.check_form(profile_compare.render_changes([evil_profile()], [evil_profile()], "live_bytes", "live_count", EVIL))
 
 
-class Browser(unittest.TestCase):
+class Browser(BrowserTest):
     """The page in a real browser: no script error, and what its script says is what the profile holds."""
 
-    def setUp(self):
-        if not os.environ.get("BROWSER"):
-            self.skipTest("BROWSER names no chromium")
-        self.place = tempfile.TemporaryDirectory()
-        self.addCleanup(self.place.cleanup)
-
-    def browse(self, page, *words, fragment=""):
-        return browse(self.place.name, page, *words, fragment=fragment)
-
-    def dom(self, profiles, fragment="", script="", words=()):
-        """The page after its script, and then `script`, which may note() what it sees in self.noted."""
-        page = profiles if isinstance(profiles, str) else profile_page.render(profiles, "Heap profile")
-        if script:
-            page = page.replace("</body>", f"<script>{{ const note = (name, value) => {{ root.dataset[name] = value; }};{script} }}</script></body>")
-        dom = self.browse(page, "--dump-dom", *words, fragment=fragment)
-        tag = re.search("<html[^>]*>", dom).group(0)
-        self.assertNotIn("data-errors", tag)
-        self.assertIn('data-ready="yes"', tag)
-        self.noted = {name: html.unescape(value) for name, value in re.findall(r'data-([a-z]+)="([^"]*)"', tag)}
-        return dom
-
-    def drawn(self, dom):
-        return {name: int(value) for name, value in
-                re.findall(r'data-(\w+)="(\d+)"', re.search(r'<canvas id="flames"[^>]*>', dom).group(0))}
+    def dom(self, profiles, *how, **more):
+        return self.run_page(profiles if isinstance(profiles, str) else profile_page.render(profiles, "Heap profile"), *how, **more)
 
     def test_totals(self):
         for profile in [small_profile(), evil_profile()]:

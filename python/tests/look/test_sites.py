@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from hakmem.look import (  # noqa: E402
-    document, owners, pprof, profile, profile_data, profile_page, report, sites, top, view)
+    document, owners, pprof, profile, profile_data, report, sites, top, view)
 
 
 def record(kind, name, address="", module="", offset="", **sums):
@@ -235,11 +235,6 @@ class Profiles(unittest.TestCase):
         self.assertTrue(labels[0].startswith("[parser;<nodes>] unknown+0xf"), labels)
         self.assertTrue(labels[1].startswith("unknown+0xf"), labels)
         self.assertEqual(labels[2], "[cache] unknown (no stack)")
-
-    def test_page(self):
-        page = profile_page.render(profiles(), "test")
-        self.assertIn('data-name="[parser;&lt;nodes&gt;]"', page)
-        self.assertIn('"[parser;\\u003cnodes>]"', page)
 
     def test_pprof(self):
         file = io.BytesIO()
