@@ -28,19 +28,6 @@ static bool is_open(const void *address)
     return hak__os_is_readable((uintptr_t)address & ~(uintptr_t)7);
 }
 
-/* First, before anything is mapped. */
-TEST(off)
-{
-    uint64_t mapped = hak__os_mapped_bytes();
-    for (int i = 0; i < 10000; i++) {
-        hak_free(hide(hak_malloc(100)));
-    }
-    assert_int_equal(hak__guard.size, 0);
-    assert_int_equal(hak__guard.mapping, 0);
-    assert_false(is_guarded(NULL));
-    assert_true(hak__os_mapped_bytes() - mapped < 8 * MIB); /* of superslabs alone */
-}
-
 TEST_WITH_KNOBS(what_is_not_guarded)
 {
     start_guarding(1);
@@ -55,30 +42,6 @@ TEST_WITH_KNOBS(what_is_not_guarded)
     assert_non_null(block);
     assert_false(is_guarded(block));
     hak_free(block);
-}
-
-/* The slot that was freed first is used first. */
-TEST_WITH_KNOBS(queue)
-{
-    start_guarding(1);
-    char *first = hide(hak_malloc(64));
-    hak_free(first);
-    uint32_t index = hak__guard_nearest((uintptr_t)first), rounds = 0;
-    while (guard_state_of(index) != GUARD_LIVE) {
-        char *block = hide(hak_malloc(64));
-        if (guard_state_of(index) != GUARD_LIVE) {
-            assert_false(is_open((void *)bits_align_down((uintptr_t)first, 8)));
-            hak_free(block);
-        } else {
-            assert_int_equal(hak__guard_nearest((uintptr_t)block), index);
-            assert_true(is_guarded(block));
-            hak_free(block);
-            break;
-        }
-        rounds++;
-        assert_true(rounds < GUARD_SLOTS);
-    }
-    assert_true(rounds >= GUARD_SLOTS - 2);
 }
 
 /* A full guard says so, and once only. */
