@@ -60,13 +60,6 @@ static void allocate_all(uint32_t class_index, uint32_t count)
     }
 }
 
-static void free_all(uint32_t class_index, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        unit_cache_free(cache, class_index, objects[i]);
-    }
-}
-
 /* The first frees of a class are slow: an object that was freed a few frees before is noticed. */
 static void free_again(void *object)
 {
@@ -107,7 +100,9 @@ FLUSH_TEST(budgets)
             uint32_t fit = (uint32_t)(2 * MIB / size_class_bytes(class_index));
             uint32_t count = fit < OBJECTS_MAX ? fit : OBJECTS_MAX;
             allocate_all(class_index, count);
-            free_all(class_index, count);
+            for (uint32_t i = 0; i < count; i++) {
+                unit_cache_free(cache, class_index, objects[i]);
+            }
             assert_true(cache->charged <= MIB && hak__cache_bytes(cache) <= MIB + MIB / 8);
             most = cache->charged > most ? cache->charged : most;
         }

@@ -347,18 +347,6 @@ WHALE_TEST(the_peak_is_forgotten)
     assert_int_equal(cached_bytes(), 20 * MIB + small_whale);
 }
 
-WHALE_TEST(the_soft_limit)
-{
-    char *whale = allocate(10 * MIB), *other = allocate(10 * MIB);
-    hak__whale_free(whale);
-    assert_int_equal(cached_bytes(), 10 * MIB);
-    hak__knobs.limit = MIB;
-    hak__whale_cache_trim(UINT32_MAX);
-    assert_int_equal(cached_bytes(), 0);
-    hak__whale_free(other);
-    assert_int_equal(cached_bytes(), 0);
-}
-
 /* The cache grows its table several times, merges, carves and finds among many ranges: each whale
  * keeps its contents, and nothing is lost. */
 WHALE_TEST(many_ranges)
