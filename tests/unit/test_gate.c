@@ -71,6 +71,12 @@ TEST(who_is_inside_is_refused_at_once)
     assert_true(gate_lock(&heap_lock));
     lock_release(&heap_lock);
     gate_end();
+    /* in the child of a handler that interrupted an operation its end must not upset the count */
+    assert_true(hak__gate_enter());
+    hak__gate_reset();
+    hak__gate_leave();
+    hak__gate_close(); /* nobody is inside: returns */
+    hak__gate_open();
 }
 
 static void *hold_and_let_go(void *argument)

@@ -17,7 +17,6 @@ static size_t page;
 static int setup(void **state)
 {
     hak__os_init();
-    hak__os_init(); /* idempotent */
     page = hak__os_page_size();
     return page == (size_t)sysconf(_SC_PAGESIZE) ? 0 : -1;
 }
