@@ -11,11 +11,10 @@
  *   growth A slow operation finds that the heap has grown: a part of a pass over slabs in use
  *          (heap/pages.c), whatever the clock says.
  *
- * The countdown follows the clock. A look before the next tick is due doubles the countdown, to at
- * most LOOK_MALLOCS times the size of the request and at most LOOK_BYTES. A late look shortens it
- * in proportion. After much memory has become free, each of the thread's next LOOK_EAGER mallocs
- * and slow operations looks: the program may be about to idle, and may make no other calls
- * (docs/design/heap.md).
+ * The countdown follows the clock. A look before the next tick is due doubles the countdown, up to
+ * countdown_most. A late look shortens it in proportion. After much memory has become free, each of
+ * the thread's next LOOK_EAGER mallocs and slow operations looks: the program may be about to idle,
+ * and may make no other calls (docs/design/heap.md).
  *
  * The countdown also ends where the thread's next sample is due (heap/sampling.c).
  *
@@ -161,13 +160,22 @@ static void thread_become_eager(struct thread *thread, uint32_t freed_much)
     hak__sampling_set_countdown(thread, 0);
 }
 
+/* The longest countdown after a malloc of `size` bytes: LOOK_BYTES, within LOOK_MALLOCS_LEAST to
+ * LOOK_MALLOCS mallocs of that size. */
+static uint32_t countdown_most(uint32_t size)
+{
+    uint32_t least = LOOK_MALLOCS_LEAST * size, most = LOOK_MALLOCS * size;
+    most = most < LOOK_BYTES ? most : LOOK_BYTES;
+    return most < least ? least : most;
+}
+
 uint64_t hak__thread_countdown_ended(struct thread *thread, size_t size)
 {
     uint64_t sample_period = hak__sampling_count(thread, 0);
     uint32_t elapsed_ms = hak__os_clock_ms() - thread->ticked_ms;
     uint32_t period_ms = hak__heap_tick_period_ms();
     uint32_t bytes = size == 0 ? 1 : size < LOOK_BYTES ? (uint32_t)size : LOOK_BYTES;
-    uint32_t most = LOOK_MALLOCS * bytes < LOOK_BYTES ? LOOK_MALLOCS * bytes : LOOK_BYTES;
+    uint32_t most = countdown_most(bytes);
     uint32_t interval = thread->interval < most ? thread->interval : most;
     interval = elapsed_ms < period_ms
                    ? 2 * interval + bytes

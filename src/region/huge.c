@@ -22,17 +22,35 @@ static void evidence_count(struct huge_evidence *evidence, bool dense, size_t si
     evidence->filled = !dense ? 0 : filled > evidence->filled ? filled : evidence->filled;
 }
 
-/* Looks at the sample, unless its block was freed, and counts it. A filled block counts once. Under
- * HUGE. */
-static void sample_look(struct huge_evidence *evidence, struct huge_sample *sample)
+/* True if the sample's block is filled, or was so when it was freed. Under HUGE. */
+static bool sample_is_dense(struct huge_sample *sample)
 {
     if (sample->address != NULL) {
         sample->dense =
             hak__os_resident_percent(sample->address, sample->size) >= sample->dense_percent;
     }
+    return sample->dense;
+}
+
+/* Counts a look at the sample. A filled block counts once. Under HUGE. */
+static void sample_count(struct huge_evidence *evidence, struct huge_sample *sample)
+{
     if (!sample->dense || !sample->counted) {
         evidence_count(evidence, sample->dense, sample->size, sample->live);
         sample->counted = sample->dense; /* an unfilled block is counted again when it is filled */
+    }
+}
+
+/* Looks at the sample that judges by rule 2. Under HUGE. */
+static void evidence_look(struct huge_evidence *evidence)
+{
+    struct huge_sample *before = &evidence->newest[0], *last = &evidence->newest[1];
+    bool alone = before->size == 0;
+    if ((alone || last->is_superslab) && (sample_is_dense(last) || alone)) {
+        sample_count(evidence, last);
+    } else {
+        (void)sample_is_dense(before);
+        sample_count(evidence, before);
     }
 }
 
@@ -43,9 +61,8 @@ bool hak__huge_is_earned(struct huge_evidence *evidence, size_t size, size_t liv
         return false;
     }
     lock_acquire(&huge_lock);
-    struct huge_sample *sample = &evidence->newest[evidence->newest[0].size == 0];
-    if (sample->size != 0) {
-        sample_look(evidence, sample);
+    if (evidence->newest[1].size != 0) {
+        evidence_look(evidence);
     }
     bool earned = live + size <= 2 * evidence->filled;
     lock_release(&huge_lock);
@@ -68,7 +85,8 @@ bool hak__huge_unwatch(struct huge_evidence *evidence, size_t count, const void 
     for (size_t i = 0; i < 2 * count && !watched; i++) {
         struct huge_sample *sample = &evidence[i / 2].newest[i % 2];
         if (sample->address == address) {
-            sample_look(&evidence[i / 2], sample);
+            (void)sample_is_dense(sample);
+            sample_count(&evidence[i / 2], sample);
             sample->address = NULL;
             watched = true;
         }

@@ -5,9 +5,9 @@
  *      what the machine prefers.
  *   2. If the heap has at least knobs.huge_threshold bytes (for a superslab in a fork's child:
  *      without those of the parent), a new block is judged by an earlier one of its kind and part:
- *      of those with small pages, the last but one (or the only one). If three
- *      quarters of that block are resident, or 89 % of a superslab of long spans, it counts as
- *      filled. The new block then gets huge pages, as far as rule 3 allows.
+ *      of those with small pages, the last but one (or the only one), or the last superslab if it
+ *      is filled. A block counts as filled if three quarters of it are resident, or 89 % of a
+ *      superslab of long spans. The new block then gets huge pages, as far as rule 3 allows.
  *   3. Each block that is seen filled lets the memory of its kind double with huge pages. New
  *      blocks beyond that get small pages, and later blocks are judged by them. After a look at a
  *      block that is not filled, its kind gets no huge pages until another block is seen filled.
@@ -49,6 +49,7 @@ struct huge_sample {
     size_t size;            /* bytes; 0: there is no sample */
     size_t live;            /* `live` of hak__huge_watch, and the block itself */
     uint32_t dense_percent; /* it is dense if so much of it is resident */
+    bool is_superslab;      /* a whale may be filled long after the next one was allocated */
     bool dense;             /* it was dense at the last look */
     bool counted;           /* it is part of `filled` */
 };

@@ -57,7 +57,8 @@ void hak__superslab_choose_pages(size_t first, size_t claimed, uint32_t count)
                                     .size = SUPERSLAB_SIZE,
                                     .live = live,
                                     .dense_percent = kind == HUGE_SPANS ? HUGE_DENSE_SPANS_PERCENT
-                                                                        : HUGE_DENSE_PERCENT};
+                                                                        : HUGE_DENSE_PERCENT,
+                                    .is_superslab = true};
         hak__huge_watch(evidence, block);
     }
     if (lock_acquire_soon(&part->lock)) { /* else the slices cannot be published either */

@@ -216,6 +216,28 @@ TEST_WITH_KNOBS(a_tick_keeps_the_note)
     hak__thread_park(thread);
 }
 
+/* Early looks become rare, whatever the size, but not so rare that a program that goes on with
+ * small mallocs looks too late. */
+TEST_WITH_KNOBS(early_looks_become_rare)
+{
+    struct thread *thread = adopt();
+    static const uint32_t sizes[] = {16, 1000, 20000};
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        uint32_t least = LOOK_MALLOCS_LEAST * sizes[i];
+        uint32_t most = least > LOOK_BYTES ? least : LOOK_BYTES;
+        bool rare = false;
+        thread->interval = 0;
+        for (uint32_t n = 0; n < 10000 && !rare; n++) { /* a busy machine makes some of them late */
+            thread->ticked_ms = thread->trimmed_ms = hak__os_clock_ms();
+            hak__thread_countdown_ended(thread, sizes[i]);
+            assert_in_range(thread->interval, 0, most);
+            rare = thread->interval >= least;
+        }
+        assert_true(rare);
+    }
+    hak__thread_park(thread);
+}
+
 static void *reclaim_as_a_thread(void *argument)
 {
     bool unmap = *(bool *)argument;
