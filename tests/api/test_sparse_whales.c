@@ -126,6 +126,17 @@ TEST(after_filled_ones)
     sparse_after_filled(allocate_zeroed);
 }
 
+TEST(one_that_grows)
+{
+    fill_and_free();
+    size_t before = rss_bytes();
+    char *block = allocate_filled(16 * MIB);
+    block = hak_realloc(block, 1024 * MIB);
+    assert_non_null(block);
+    require_resident(before, 16 * MIB + touch_sparsely(block, 16 * MIB, 1024 * MIB), 0);
+    free_all(&block, 1);
+}
+
 /* Its second mapping has huge pages, and hands them on to what it grows by unless told otherwise.
  */
 TEST(one_that_grows_twice)
@@ -139,6 +150,33 @@ TEST(one_that_grows_twice)
     assert_non_null(block);
     require_resident(before, 12 * MIB + touch_sparsely(block, 20 * MIB, 1024 * MIB), 8 * MIB);
     free_all(&block, 1);
+}
+
+/* Sparse ones in turn with filled ones, kept and freed. */
+TEST(both_in_turn)
+{
+    enum { BLOCKS = 8, TURNS = 64 };
+    char *blocks[BLOCKS] = {NULL};
+    size_t in_use = BLOCKS / 2 * 8 * MIB, most = 0;
+    size_t before = rss_bytes();
+    for (size_t turn = 0; turn < TURNS; turn++) {
+        char **block = &blocks[turn % BLOCKS];
+        hak_free(*block);
+        if (turn % 2 == 0) {
+            *block = allocate_filled(8 * MIB);
+        } else {
+            *block = hak_malloc(128 * MIB);
+            assert_non_null(*block);
+            touch_sparsely(*block, 0, 128 * MIB);
+        }
+        size_t resident = rss_bytes() - before;
+        most = most < resident ? resident : most;
+    }
+    print_message("%zu MiB filled, %zu MiB resident at most\n", in_use / MIB, most / MIB);
+    if (!SUPPORT_SANITIZED) {
+        REQUIRE_SIZE(most, <=, 4 * in_use);
+    }
+    free_all(blocks, BLOCKS);
 }
 
 int main(int count, char **arguments)

@@ -12,11 +12,6 @@
 
 #include "large/whale.h"
 
-static inline bool is_held(const struct lock *lock)
-{
-    return __atomic_load_n(&lock->shared_state, __ATOMIC_RELAXED) != 0;
-}
-
 /* How many heaps there are, and whose lock is held. */
 static inline size_t held_count(size_t *all)
 {

@@ -5,6 +5,11 @@
 
 #include "unit.h"
 
+static inline bool is_held(const struct lock *lock)
+{
+    return __atomic_load_n(&lock->shared_state, __ATOMIC_RELAXED) != 0;
+}
+
 static inline size_t heaps_count(void)
 {
     size_t count = 0;

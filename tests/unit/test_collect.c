@@ -89,20 +89,6 @@ TEST(help)
     hak__thread_park(helper);
 }
 
-/* The last batches of a thread, too, when they find their owner asleep: nobody may come after them.
- */
-TEST(help_at_the_end)
-{
-    struct owner owner = owner_create();
-    struct thread *thread = adopt();
-    owner.heap->slabs.shared_patience = 1;
-    hak__remote_free(&thread->cache, window_slice_of(owner.object), owner.object);
-    assert_true(owner_has_slab(&owner));
-    hak__thread_park(thread);
-    assert_false(owner_uses_slab(&owner));
-    hak__thread_park(owner.thread);
-}
-
 /* An object of another's that stays in the bin of the thread that frees it. */
 static struct owner owner_create_kept(struct thread *thread)
 {
@@ -164,37 +150,6 @@ TEST_WITH_KNOBS(a_tick_that_is_due)
     hak__thread_park(idle.thread);
 }
 
-/* Ticks of any thread, 4 ms apart, go on with a pass that is under way: 4 MiB at each
- * (docs/guarantees.md). */
-TEST_WITH_KNOBS(operations_go_on_with_a_pass)
-{
-    enum { SUPERSLABS = 16 };
-    struct thread *thread = adopt();
-    hak__knobs.purge_delay_ms = 0;
-    hak__heap_tick(thread);
-    hak__knobs.purge_delay_ms = UINT32_MAX - 1; /* no other pass is due */
-    hak__superslab_purge(true);
-    unit_free_superslabs(SUPERSLABS);
-    size_t dirty = hak__superslab_bytes_dirty();
-    hak__superslab_purge_part(true, SIZE_MAX); /* sees them */
-    hak__superslab_purge_part(true, SUPERSLAB_SIZE);
-    dirty -= SUPERSLAB_SIZE;
-    uint32_t ticks = 0;
-    while (hak__superslab_purge_is_under_way()) {
-        assert_int_equal(hak__superslab_bytes_dirty(), dirty);
-        thread->ticked_ms = hak__os_clock_ms() - PURGE_TICK_MS;
-        for (uint32_t i = 0; i < LOOK_OPERATIONS; i++) {
-            hak__thread_count_operation(thread);
-        }
-        ticks++;
-        assert_true(hak__superslab_bytes_dirty() < dirty || !hak__superslab_purge_is_under_way());
-        dirty = hak__superslab_bytes_dirty();
-    }
-    assert_true(ticks <= SUPERSLABS * SUPERSLAB_SIZE / PURGE_BYTES_AT_ONCE);
-    assert_int_equal(hak__superslab_bytes_dirty(), 0);
-    hak__thread_park(thread);
-}
-
 /* Ticks of a thread, `apart` milliseconds from one to the next, until `superslabs` free superslabs
  * that are due have gone back. No tick purges more than `most` bytes and a superslab. */
 static uint32_t ticks_until_back(struct thread *thread, size_t superslabs, uint32_t apart,
@@ -235,6 +190,51 @@ TEST_WITH_KNOBS(late_ticks_give_more_back)
     assert_true(ticks_until_back(thread, light, 100, least + least / 4) <= 30);
     assert_true(ticks_until_back(thread, light, TICK_MS, least) <= 35);
     ticks_until_back(thread, redis, 0, PURGE_BYTES_AT_ONCE);
+    hak__thread_park(thread);
+}
+
+/* An operation's tick keeps the note whether the operation was refused: an allocation that takes
+ * emergency memory for that would fail instead. */
+TEST_WITH_KNOBS(a_tick_keeps_the_note)
+{
+    struct thread *thread = adopt();
+    for (uint32_t i = 0; i < 4; i++) {
+        bool noted = i % 2 != 0, closed = i >= 2;
+        if (closed) {
+            hak__gate_close(); /* so the tick is refused */
+        }
+        hak__gate_note_refusal(noted);
+        thread->trimmed_ms = hak__os_clock_ms() - 4000;
+        thread->ticked_ms = hak__os_clock_ms() - 60;
+        thread->cache.countdown = -1;
+        hak__thread_countdown_ended(thread, 100);
+        assert_true(hak__gate_was_refused() == noted);
+        if (closed) {
+            hak__gate_open();
+        }
+    }
+    hak__thread_park(thread);
+}
+
+/* Early looks become rare, whatever the size, but not so rare that a program that goes on with
+ * small mallocs looks too late. */
+TEST_WITH_KNOBS(early_looks_become_rare)
+{
+    struct thread *thread = adopt();
+    static const uint32_t sizes[] = {16, 1000, 20000};
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        uint32_t least = LOOK_MALLOCS_LEAST * sizes[i];
+        uint32_t most = least > LOOK_BYTES ? least : LOOK_BYTES;
+        bool rare = false;
+        thread->interval = 0;
+        for (uint32_t n = 0; n < 10000 && !rare; n++) { /* a busy machine makes some of them late */
+            thread->ticked_ms = thread->trimmed_ms = hak__os_clock_ms();
+            hak__thread_countdown_ended(thread, sizes[i]);
+            assert_in_range(thread->interval, 0, most);
+            rare = thread->interval >= least;
+        }
+        assert_true(rare);
+    }
     hak__thread_park(thread);
 }
 

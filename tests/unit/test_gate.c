@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* test_gate.c: core/gate: nobody waits for a closed gate for long, or at all while inside; closing
  * waits for those inside. */
-#include "../child.h"
 #include "../threads/threads.h"
 #include "unit.h"
 
@@ -56,26 +55,6 @@ TEST(who_comes_to_a_closed_gate_is_refused)
     hak__gate_leave();
 }
 
-static void *enter_patiently(void *argument)
-{
-    REQUIRE(hak__gate_enter_patiently());
-    __atomic_store_n((bool *)argument, true, __ATOMIC_RELEASE);
-    hak__gate_leave();
-    return NULL;
-}
-
-TEST(the_patient_wait)
-{
-    bool shared_entered = false;
-    hak__gate_close();
-    pthread_t waiter = thread_start(enter_patiently, &shared_entered);
-    usleep(20000);
-    assert_false(__atomic_load_n(&shared_entered, __ATOMIC_ACQUIRE));
-    hak__gate_open();
-    thread_join(waiter);
-    assert_true(shared_entered);
-}
-
 /* As in a signal handler. */
 TEST(who_is_inside_is_refused_at_once)
 {
@@ -92,6 +71,12 @@ TEST(who_is_inside_is_refused_at_once)
     assert_true(gate_lock(&heap_lock));
     lock_release(&heap_lock);
     gate_end();
+    /* in the child of a handler that interrupted an operation its end must not upset the count */
+    assert_true(hak__gate_enter());
+    hak__gate_reset();
+    hak__gate_leave();
+    hak__gate_close(); /* nobody is inside: returns */
+    hak__gate_open();
 }
 
 static void *hold_and_let_go(void *argument)
@@ -131,10 +116,6 @@ TEST(a_stuck_lock_refuses)
     gate_end();
 }
 
-static struct lock stuck_locks[] = {LOCK_INITIAL(LOCK_RANK_HEAP), LOCK_INITIAL(LOCK_RANK_INHERITED),
-                                    LOCK_INITIAL(LOCK_RANK_REGION)};
-enum { STUCK_LOCKS = sizeof stuck_locks / sizeof *stuck_locks };
-
 static volatile sig_atomic_t signals_count;
 
 static void count_signal(int number)
@@ -159,45 +140,6 @@ TEST(signals_wait_for_the_gate)
     assert_int_equal(signals_count, 2);
     __atomic_store_n(&shared_end, true, __ATOMIC_RELEASE);
     thread_join(other);
-}
-
-TEST(a_long_operation_lets_a_fork_pass)
-{
-    bool shared_closed = false;
-    assert_true(hak__gate_let_pass()); /* outside: nothing to leave */
-    assert_true(hak__gate_enter() && hak__gate_let_pass());
-    pthread_t closer = thread_start(close_and_open, &shared_closed);
-    while (hak__gate_let_pass()) {
-        usleep(1000);
-    }
-    thread_join(closer); /* it did, and nobody opens */
-    assert_true(shared_closed && hak__inside == 0 && hak__gate_was_refused());
-    hak__gate_leave();
-    hak__gate_open();
-}
-
-/* In the child of a handler that interrupted an operation its end must not upset the count. */
-TEST(reset)
-{
-    assert_true(hak__gate_enter());
-    hak__gate_reset();
-    hak__gate_leave();
-    hak__gate_close(); /* nobody is inside: returns */
-    hak__gate_open();
-}
-
-/* A handler that interrupts an operation may trim: nothing happens, and the operation stays
- * counted.
- */
-TEST(a_trim_inside_changes_nothing)
-{
-    hak_free(hak_malloc(100));
-    assert_true(hak__gate_enter());
-    assert_false(hak_trim(0));
-    assert_false(hak_trim(SIZE_MAX));
-    assert_int_equal(hak__inside, INSIDE_GATE);
-    hak__gate_leave();
-    assert_int_equal(hak__inside, 0);
 }
 
 /* A refusal belongs to its operation: a later one that finds no memory reclaims what is free. */

@@ -8,11 +8,6 @@
 #include "observe/guard.h"
 #include "observe/samples.h"
 
-static bool is_guarded(const void *block)
-{
-    return guard_contains(block);
-}
-
 static void start_guarding(uint32_t rate)
 {
     hak_free(hide(hak_malloc(1))); /* the thread has a struct from now on */
@@ -28,19 +23,6 @@ static bool is_open(const void *address)
     return hak__os_is_readable((uintptr_t)address & ~(uintptr_t)7);
 }
 
-/* First, before anything is mapped. */
-TEST(off)
-{
-    uint64_t mapped = hak__os_mapped_bytes();
-    for (int i = 0; i < 10000; i++) {
-        hak_free(hide(hak_malloc(100)));
-    }
-    assert_int_equal(hak__guard.size, 0);
-    assert_int_equal(hak__guard.mapping, 0);
-    assert_false(is_guarded(NULL));
-    assert_true(hak__os_mapped_bytes() - mapped < 8 * MIB); /* of superslabs alone */
-}
-
 TEST_WITH_KNOBS(what_is_not_guarded)
 {
     start_guarding(1);
@@ -48,37 +30,13 @@ TEST_WITH_KNOBS(what_is_not_guarded)
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         char *block = hide(hak_malloc(sizes[i]));
         assert_non_null(block);
-        assert_false(is_guarded(block));
+        assert_false(guard_contains(block));
         hak_free(block);
     }
     char *block = hide(hak_aligned_alloc(2 * hak__os_page_size(), 100));
     assert_non_null(block);
-    assert_false(is_guarded(block));
+    assert_false(guard_contains(block));
     hak_free(block);
-}
-
-/* The slot that was freed first is used first. */
-TEST_WITH_KNOBS(queue)
-{
-    start_guarding(1);
-    char *first = hide(hak_malloc(64));
-    hak_free(first);
-    uint32_t index = hak__guard_nearest((uintptr_t)first), rounds = 0;
-    while (guard_state_of(index) != GUARD_LIVE) {
-        char *block = hide(hak_malloc(64));
-        if (guard_state_of(index) != GUARD_LIVE) {
-            assert_false(is_open((void *)bits_align_down((uintptr_t)first, 8)));
-            hak_free(block);
-        } else {
-            assert_int_equal(hak__guard_nearest((uintptr_t)block), index);
-            assert_true(is_guarded(block));
-            hak_free(block);
-            break;
-        }
-        rounds++;
-        assert_true(rounds < GUARD_SLOTS);
-    }
-    assert_true(rounds >= GUARD_SLOTS - 2);
 }
 
 /* A full guard says so, and once only. */
@@ -106,7 +64,7 @@ TEST_WITH_KNOBS(bounds)
         for (size_t j = 0; j < COUNT_OF(blocks); j++) {
             blocks[j] = hide(hak_malloc(sizes[i]));
             assert_non_null(blocks[j]);
-            guarded += is_guarded(blocks[j]);
+            guarded += guard_contains(blocks[j]);
         }
         size_t open = bits_align_up(sizes[i], hak__os_page_size());
         size_t fit = GUARD_OPEN_BYTES_MAX / open;
@@ -128,13 +86,13 @@ TEST_WITH_KNOBS(limit)
     void *block = hide(hak_malloc(64));
     hak__os_set_limit(UINT64_MAX);
     assert_non_null(block);
-    assert_false(is_guarded(block));
+    assert_false(guard_contains(block));
     assert_int_equal(hak__guard.open_bytes, 0);
     assert_int_equal(hak__guard.freed_number, freed);
     hak_free(block);
     hak_free(kept);
     block = hide(hak_malloc(64));
-    assert_true(is_guarded(block));
+    assert_true(guard_contains(block));
     hak_free(block);
 }
 
@@ -145,13 +103,13 @@ TEST_WITH_KNOBS(inside_an_operation)
     start_guarding(1);
     char *first = hide(hak_malloc(64)), *second = hide(hak_malloc(64));
     memset(second, 3, 64);
-    assert_true(is_guarded(first) && is_guarded(second));
+    assert_true(guard_contains(first) && guard_contains(second));
     hak__inside = INSIDE_GATE;
     hak_free(first);
     char *third = hide(hak_realloc(second, 100));
     hak__inside = 0;
     assert_non_null(third);
-    assert_false(is_guarded(third));
+    assert_false(guard_contains(third));
     assert_int_equal(third[63], 3);
     assert_int_equal(hak__guard.open_bytes, 0);
     assert_false(is_open((void *)bits_align_down((uintptr_t)first, 8)));
@@ -169,7 +127,7 @@ TEST_WITH_KNOBS(rate)
         start_guarding(RATE);
         for (size_t j = 0; j < count; j++) {
             void *block = hide(hak_malloc(sizes[i]));
-            guarded += is_guarded(block);
+            guarded += guard_contains(block);
             hak_free(block);
         }
         double expected = (double)count / RATE, off = (double)guarded - expected;

@@ -1,161 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* test_heap.c: heap/heap: making, joining and parting; what stays when a thread has gone. Here
- * every thread has a heap of its own; test_heap_sharing.c has what is shared.
+/* test_heap.c: heap/heap: threads that share heaps: which one the next joins, how many there get,
+ * that the counts stay exact, and what goes with a thread and what with the last one; no memory.
  *
  * ctest: no-qemu
  */
 #include "../child.h"
 #include "../threads/threads.h"
 #include "heaps.h"
-
-enum { THREADS = 100 };
-
-static struct thread *threads[THREADS];
-
-/* Bins, buffered remote frees, cached spans and empty slabs all go back. */
-TEST(parking_gives_everything_back)
-{
-    enum { COUNT = 50 };
-    static void *objects[COUNT];
-    size_t taken = unit_region_bytes_taken();
-    struct thread *thread = adopt(), *other = adopt();
-    struct heap *heap = thread->heap, *others = other->heap;
-    uint32_t class_index = size_class_of(100);
-    for (size_t i = 0; i < COUNT; i++) {
-        objects[i] = thread_allocate(thread, class_index);
-    }
-    for (size_t i = 0; i < COUNT; i++) {
-        thread_free(thread, class_index, objects[i]);
-    }
-    void *foreign = thread_allocate(other, class_index);
-    hak__remote_free(&thread->cache, window_slice_of(foreign), foreign);
-    keep_a_span(thread);
-    assert_int_equal(heap->spans.slices, MIB / SLICE_SIZE);
-    hak__thread_park(thread);
-    assert_int_equal(heap->spans.slices, 0);
-    assert_int_equal(hak__cache_bytes(&thread->cache), 0);
-    assert_true(thread->cache.charged == 0);
-    assert_true(unit_set_is_empty(&heap->slabs));
-    assert_true(others->slabs.shared_notified != 0); /* the remote free was sent */
-    hak__thread_park(other);
-    assert_int_equal(unit_region_bytes_taken(), taken);
-}
-
-/* Objects in use stay where they are, and come back by way of the heap without a thread. */
-TEST(objects_outlive_their_thread)
-{
-    size_t taken = unit_region_bytes_taken();
-    struct thread *thread = adopt();
-    struct heap *heap = thread->heap;
-    uint32_t class_index = size_class_of(5000);
-    char *first = thread_allocate(thread, class_index);
-    char *second = thread_allocate(thread, class_index);
-    struct slab *slab = unit_slab_of(first);
-    memset(first, 'f', 5000);
-    hak__thread_park(thread);
-    assert_int_equal(window_owner(slab_slice(slab)),
-                     heap->slabs.key | owner_code_of_class(class_index));
-    assert_int_equal(hak__slab_free_objects(slab), slab->carved_count - 2);
-    assert_true(first[0] == 'f' && first[4999] == 'f');
-    unit_return_remote((void *[]){first}, 1);
-    hak__heap_collect(heap, true);
-    assert_true(slab->listed);
-    thread = adopt();
-    assert_ptr_equal(thread->heap, heap); /* its objects are the new thread's own now */
-    thread_free(thread, class_index, second);
-    hak__thread_park(thread);
-    assert_int_equal(window_owner(slab_slice(slab)), OWNER_NOBODY);
-    assert_int_equal(unit_region_bytes_taken(), taken);
-}
-
-static uint32_t shared_users[10000]; /* by heap id */
-
-static void *adopt_and_park(void *argument)
-{
-    for (size_t round = 0; round < (SUPPORT_SLOW ? 200 : 1000); round++) {
-        struct thread *thread = adopt();
-        uint32_t id = thread->heap->id;
-        REQUIRE(id < COUNT_OF(shared_users));
-        REQUIRE(__atomic_fetch_add(&shared_users[id], 1, __ATOMIC_RELAXED) == 0);
-        REQUIRE(__atomic_exchange_n(&thread->batches, 1, __ATOMIC_RELAXED) == 0);
-        void *object = thread_allocate(thread, 5);
-        REQUIRE(window_owner(window_slice_of(object)) ==
-                (thread->cache.key | owner_code_of_class(5)));
-        thread_free(thread, 5, object);
-        REQUIRE(__atomic_exchange_n(&thread->batches, 0, __ATOMIC_RELAXED) == 1);
-        REQUIRE(__atomic_fetch_sub(&shared_users[id], 1, __ATOMIC_RELAXED) == 1);
-        hak__thread_park(thread);
-    }
-    return argument;
-}
-
-/* As long as there are enough; a thread struct in any case. */
-TEST(a_heap_has_one_user)
-{
-    enum { USERS = 8 };
-    pthread_t users[USERS];
-    struct thread *parked[USERS];
-    for (size_t i = 0; i < USERS; i++) {
-        parked[i] = adopt();
-    }
-    for (size_t i = 0; i < USERS; i++) {
-        hak__thread_park(parked[i]);
-    }
-    size_t taken = unit_region_bytes_taken(), count = heaps_count(), structs = threads_count();
-    for (size_t i = 0; i < COUNT_OF(users); i++) {
-        users[i] = thread_start(adopt_and_park, NULL);
-    }
-    JOIN_ALL(users, COUNT_OF(users));
-    assert_int_equal(heaps_count(), count); /* there were enough */
-    assert_int_equal(threads_count(), structs);
-    assert_int_equal(unit_region_bytes_taken(), taken);
-}
-
-/* The first heaps of many threads at once: as many as threads, each with its id. */
-static pthread_barrier_t barrier;
-
-static void *make_one(void *argument)
-{
-    pthread_barrier_wait(&barrier);
-    struct thread *thread = adopt();
-    __atomic_fetch_add(&shared_users[thread->heap->id], 1, __ATOMIC_RELAXED);
-    pthread_barrier_wait(&barrier);
-    REQUIRE(thread->heap->threads_count == shared_users[thread->heap->id]);
-    pthread_barrier_wait(&barrier);
-    hak__thread_park(thread);
-    return argument;
-}
-
-static void make_at_once(void)
-{
-    pthread_t makers[THREADS];
-    memset(shared_users, 0, sizeof shared_users);
-    REQUIRE(pthread_barrier_init(&barrier, NULL, THREADS) == 0);
-    for (size_t i = 0; i < THREADS; i++) {
-        makers[i] = thread_start(make_one, NULL);
-    }
-    JOIN_ALL(makers, THREADS);
-}
-
-TEST(many_are_made_at_once)
-{
-    size_t count = heaps_count(), parked = 0;
-    struct thread *first = adopt();
-    for (; heaps_count() == count; parked++) { /* none is left to be joined */
-        assert_true(parked < THREADS);
-        threads[parked] = first;
-        first = adopt();
-    }
-    make_at_once();
-    for (size_t id = 0; id < COUNT_OF(shared_users); id++) {
-        assert_true(shared_users[id] <= 1);
-    }
-    assert_int_equal(heaps_count(), count + 1 + THREADS);
-    hak__thread_park(first);
-    while (parked-- > 0) {
-        hak__thread_park(threads[parked]);
-    }
-}
 
 static size_t joined_count(void)
 {
@@ -210,4 +61,190 @@ TEST(no_memory)
     REQUIRE_LIFE(join_without_memory, NULL, NULL);
 }
 
-TESTS(start_with_many_heaps)
+/* --- in a program of its own each: what a thread joins depends on what was made before --- */
+
+enum { THREADS = 25 };
+
+static struct thread *threads[THREADS];
+static uint32_t shared_users[1000]; /* by heap id */
+static pthread_barrier_t barrier;
+
+/* Joins and parts by chance, with the rule told once more: of those without a thread any, else a
+ * new one, else one with no more than the mean. */
+static void follow_the_rule(void *argument)
+{
+    const size_t heaps_max = 5;
+    uint64_t random = 3;
+    size_t joined = 0;
+    start_sharing((uint32_t)heaps_max);
+    for (size_t step = 0; step < 20000; step++) {
+        size_t heaps = heaps_count(), without = 0;
+        for (const struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
+            without += heap->threads_count == 0;
+        }
+        if (joined != THREADS && (joined == 0 || random_below(&random, 2) == 0)) {
+            struct thread *thread = threads[joined] = adopt();
+            size_t others = thread->heap->threads_count - 1;
+            bool made = heaps_count() != heaps;
+            REQUIRE(made == (without == 0 && heaps < heaps_max));
+            REQUIRE(made || (without != 0 ? others == 0 : others * heaps <= joined));
+            joined++;
+        } else {
+            size_t i = random_below(&random, joined);
+            struct heap *heap = threads[i]->heap;
+            uint32_t before = heap->threads_count;
+            hak__thread_park(threads[i]);
+            REQUIRE(heap->threads_count == before - 1);
+            threads[i] = threads[--joined];
+        }
+        REQUIRE_SIZE(joined_count(), ==, joined);
+    }
+    REQUIRE_SIZE(heaps_count(), ==, heaps_max);
+}
+
+/* Structs left behind, because the holder of their heap's lock did not run for long. */
+static size_t shared_behind;
+
+static void *join_and_part(void *argument)
+{
+    struct thread *mine[6] = {NULL};
+    uint64_t random = (uintptr_t)argument;
+    for (size_t i = 0; i < (SUPPORT_SLOW ? 5000 : 30000); i++) {
+        struct thread **slot = &mine[random_below(&random, COUNT_OF(mine))];
+        if (*slot == NULL) {
+            *slot = adopt();
+            REQUIRE(__atomic_exchange_n(&(*slot)->batches, 1, __ATOMIC_RELAXED) == 0);
+            __atomic_fetch_add(&shared_users[(*slot)->heap->id], 1, __ATOMIC_RELAXED);
+        } else {
+            REQUIRE(__atomic_exchange_n(&(*slot)->batches, 0, __ATOMIC_RELAXED) == 1);
+            __atomic_fetch_sub(&shared_users[(*slot)->heap->id], 1, __ATOMIC_RELAXED);
+            hak__thread_park(*slot);
+            bool behind = __atomic_load_n(&(*slot)->left_behind, __ATOMIC_RELAXED);
+            __atomic_fetch_add(&shared_behind, behind, __ATOMIC_RELAXED);
+            *slot = NULL;
+        }
+    }
+    pthread_barrier_wait(&barrier); /* all at rest: main looks at the counts */
+    pthread_barrier_wait(&barrier);
+    for (size_t i = 0; i < COUNT_OF(mine); i++) {
+        if (mine[i] != NULL) {
+            hak__thread_park(mine[i]);
+        }
+    }
+    return NULL;
+}
+
+static void join_and_part_at_once(void *argument)
+{
+    pthread_t users[8];
+    size_t joined = 0;
+    const uint32_t heaps_max = 2;
+    start_sharing(heaps_max);
+    REQUIRE(pthread_barrier_init(&barrier, NULL, COUNT_OF(users) + 1) == 0);
+    for (size_t i = 0; i < COUNT_OF(users); i++) {
+        users[i] = thread_start(join_and_part, (void *)(uintptr_t)(i + 1));
+    }
+    pthread_barrier_wait(&barrier);
+    REQUIRE(hak__thread_settle()); /* those left behind still draw from their heaps */
+    for (const struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
+        REQUIRE(heap->threads_count == shared_users[heap->id]);
+        joined += heap->threads_count;
+    }
+    for (struct thread *thread = hak__thread_first(); thread != NULL; thread = thread->next) {
+        joined -= thread->heap != NULL;
+    }
+    REQUIRE_SIZE(joined, ==, 0);
+    REQUIRE_SIZE(heaps_count(), <=, heaps_max);
+    pthread_barrier_wait(&barrier);
+    JOIN_ALL(users, COUNT_OF(users));
+    REQUIRE_SIZE(threads_count(), <=, COUNT_OF(users) * 6 + shared_behind);
+    require_even(0);
+    for (size_t i = 0; i < 60; i++) { /* the sums are right as well */
+        adopt();
+        require_even(i + 1);
+    }
+}
+
+/* All find one heap fewer than there may be: one makes it, the others share. */
+enum { ROUNDS = 300, AT_ONCE = 8 };
+
+static void *join_each_round(void *argument)
+{
+    for (size_t round = 0; round < ROUNDS; round++) {
+        pthread_barrier_wait(&barrier);
+        adopt();
+        pthread_barrier_wait(&barrier);
+    }
+    return argument;
+}
+
+static void make_no_more_at_once(void *argument)
+{
+    pthread_t users[AT_ONCE];
+    start_sharing(1);
+    REQUIRE(pthread_barrier_init(&barrier, NULL, AT_ONCE + 1) == 0);
+    for (size_t i = 0; i < AT_ONCE; i++) {
+        users[i] = thread_start(join_each_round, NULL);
+    }
+    for (size_t round = 1; round <= ROUNDS; round++) {
+        hak__knobs.heaps_max = (uint32_t)round;
+        pthread_barrier_wait(&barrier);
+        pthread_barrier_wait(&barrier);
+        REQUIRE_SIZE(heaps_count(), ==, round);
+    }
+    JOIN_ALL(users, AT_ONCE);
+    REQUIRE_SIZE(threads_count(), ==, (size_t)ROUNDS * AT_ONCE);
+}
+
+/* Of two threads on one heap the first to go takes what is its own, the last the rest. */
+static void park_one_of_two(void *argument)
+{
+    enum { CLASS = 7, OTHER_CLASS = 9 };
+    start_sharing(1);
+    size_t taken = unit_region_bytes_taken();
+    struct thread *first = adopt(), *second = adopt();
+    struct heap *heap = first->heap;
+    REQUIRE(heap == second->heap && heap->threads_count == 2);
+    thread_free(first, CLASS, thread_allocate(first, CLASS));
+    thread_free(second, CLASS, thread_allocate(second, CLASS));
+    thread_free(second, OTHER_CLASS, thread_allocate(second, OTHER_CLASS));
+    keep_a_span(first);
+    size_t bytes = hak__cache_bytes(&second->cache);
+    uint64_t charged = second->cache.charged, told = second->cache.charged_told;
+    struct object *head = second->cache.bins[CLASS].head;
+    REQUIRE(hak__cache_bytes(&first->cache) != 0 && bytes != 0 && head != NULL);
+    hak__thread_park(first);
+    REQUIRE(first->heap == NULL && hak__cache_bytes(&first->cache) == 0);
+    REQUIRE(first->cache.charged == 0 && hak__cache_charged.word == told);
+    REQUIRE(hak__cache_bytes(&second->cache) == bytes && second->cache.charged == charged);
+    REQUIRE(second->cache.bins[CLASS].head == head && second->heap == heap);
+    REQUIRE(heap->threads_count == 1 && heap->slabs.shared_patience == NOTIFIED_PENDING_MAX);
+    REQUIRE(heap->spans.slices == MIB / SLICE_SIZE);
+    hak__thread_park(second);
+    REQUIRE(heap->threads_count == 0 && heap->slabs.shared_patience == NOTIFIED_PENDING_MAX_PARKED);
+    REQUIRE(heap->spans.slices == 0 && unit_set_is_empty(&heap->slabs));
+    REQUIRE(hak__cache_charged.word == 0 && unit_region_bytes_taken() == taken);
+}
+
+TEST(sharing)
+{
+    static const char *const names[] = {"follow the rule", "at once", "make no more",
+                                        "park one of two"};
+    struct child_end end;
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
+        child_exec(names[i], NULL, NULL, &end);
+        REQUIRE_EXIT(&end, NULL);
+    }
+}
+
+int main(int count, char **arguments)
+{
+    static const struct child_case children[] = {
+        {"follow the rule", follow_the_rule, NULL},
+        {"at once", join_and_part_at_once, NULL},
+        {"make no more", make_no_more_at_once, NULL},
+        {"park one of two", park_one_of_two, NULL},
+    };
+    child_main(count, arguments, children, COUNT_OF(children));
+    return tests_run(start_with_many_heaps, NULL);
+}

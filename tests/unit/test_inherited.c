@@ -73,13 +73,6 @@ static size_t slabs_left(void)
     return count;
 }
 
-static uint64_t in_use(void)
-{
-    struct hak_stats stats;
-    hak_stats_get(&stats);
-    return stats.bytes_in_use;
-}
-
 static long faults(void)
 {
     struct rusage usage;
@@ -103,16 +96,6 @@ static void free_all_untouched(void)
     hak_trim(0);
     REQUIRE_SIZE(slabs_left(), ==, 0);
     REQUIRE(hak__thread == &hak__thread_none || hak__thread->heap != NULL);
-}
-
-TEST(free_slabs_go_back)
-{
-    static const size_t sizes[] = {16, 200, 1500, 9000};
-    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
-        fill_slabs(sizes[i], sizes[i] == 16 ? 8 : 30);
-        fork_and_run(free_all_untouched);
-        free_all();
-    }
 }
 
 /* --- take-over --- */
@@ -173,17 +156,6 @@ static void reuse_half_free_slabs(void)
     REQUIRE_SIZE(slabs_left(), ==, 0);
 }
 
-TEST(half_free_slabs_are_taken_over)
-{
-    static const size_t sizes[] = {48, 250, 2500};
-    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
-        fill_slabs(sizes[i], 12);
-        fork_and_run(reuse_half_free_slabs);
-        free_all();
-        hak_trim(0);
-    }
-}
-
 static void leave_fuller_slabs(void)
 {
     size_t count = free_part(4, 1);
@@ -207,21 +179,13 @@ static void leave_fuller_slabs(void)
     }
 }
 
-TEST(fuller_slabs_are_the_last_resort)
-{
-    fill_slabs(330, 12);
-    fork_and_run(leave_fuller_slabs);
-    free_all();
-    hak_trim(0);
-}
-
 /* --- what the parent had cached --- */
 
 static uint64_t use_before;
 
 static void know_what_was_free(void)
 {
-    REQUIRE(in_use() == use_before);
+    REQUIRE(stats_now().bytes_in_use == use_before);
     free_all();
     hak_trim(0);
     REQUIRE_SIZE(slabs_left(), ==, 0);
@@ -235,7 +199,7 @@ TEST(cached_objects_are_counted)
     fill_slabs(420, 10);
     hak_free(hak_malloc(100000)); /* a kept span */
     free_part(2, 1);              /* some in bins, some in slabs */
-    use_before = in_use();
+    use_before = stats_now().bytes_in_use;
     fork_and_run(know_what_was_free);
     free_all();
     hak_trim(0);
@@ -295,18 +259,6 @@ static void free_second_part(void)
     free_third_part();
 }
 
-TEST(grandchildren)
-{
-    static const size_t sizes[] = {64, 640, 3000};
-    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
-        fill_slabs(sizes[i], 9);
-        fork_and_run(free_second_part);
-        fork_and_run(free_second_part);
-        free_all();
-        hak_trim(0);
-    }
-}
-
 static uint32_t generations;
 
 static void go_on(void)
@@ -320,14 +272,6 @@ static void go_on(void)
         hak_trim(0);
         REQUIRE_SIZE(slabs_left(), ==, 0);
     }
-}
-
-TEST(a_long_chain)
-{
-    fill_slabs(720, 4);
-    generations = 0;
-    fork_and_run(go_on);
-    free_all();
 }
 
 /* --- misuse, refusals, no memory --- */
@@ -394,13 +338,6 @@ static void free_while_inside(void)
     REQUIRE_SIZE(slabs_left(), ==, 0);
 }
 
-TEST(refused_frees)
-{
-    fill_slabs(900, 6);
-    fork_and_run(free_while_inside);
-    free_all();
-}
-
 static void free_without_bits(void)
 {
     hak__os_set_limit(hak__os_mapped_bytes());
@@ -412,13 +349,6 @@ static void free_without_bits(void)
     REQUIRE_SIZE(hak__slab_bits_bytes(), >, mapped);
     hak_trim(0);
     REQUIRE_SIZE(slabs_left(), ==, 0);
-}
-
-TEST(no_memory_for_bits)
-{
-    fill_slabs(960, 6);
-    fork_and_run(free_without_bits);
-    free_all();
 }
 
 /* No heap can be made: the child's thread draws from an inherited one. */
@@ -441,13 +371,6 @@ static void draw_from_the_parents_heap(void)
     REQUIRE_SIZE(slabs_left(), <=, slabs);
 }
 
-TEST(a_thread_of_an_inherited_heap)
-{
-    fill_slabs(1010, 6);
-    fork_and_run(draw_from_the_parents_heap);
-    free_all();
-}
-
 /* A thread that draws from the parent's heap has objects of its slabs in its bins. */
 static void take_over_beside_a_thread(void)
 {
@@ -466,13 +389,6 @@ static void take_over_beside_a_thread(void)
     REQUIRE(hak__slab_take_over(&heap->slabs, block_class()) != NULL);
     lock_release(&heap->lock);
     hak__heap_part(heap);
-}
-
-TEST(a_thread_keeps_its_slabs)
-{
-    fill_slabs(1100, 6);
-    fork_and_run(take_over_beside_a_thread);
-    free_all();
 }
 
 /* --- threads of the child --- */
@@ -507,12 +423,36 @@ static void use_inherited_together(void)
     REQUIRE(none_is_held());
 }
 
-TEST(threads_of_the_child)
+/* What the child does with that many slabs of its parent's; then the parent frees them. */
+TEST(children)
 {
-    static const size_t sizes[] = {80, 300, 2200};
-    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
-        fill_slabs(sizes[i], 12);
-        fork_and_run(use_inherited_together);
+    static const struct {
+        size_t size, slabs;
+        void (*body)(void);
+    } cases[] = {
+        {16, 8, free_all_untouched},
+        {200, 30, free_all_untouched},
+        {1500, 30, free_all_untouched},
+        {9000, 30, free_all_untouched},
+        {48, 12, reuse_half_free_slabs},
+        {250, 12, reuse_half_free_slabs},
+        {2500, 12, reuse_half_free_slabs},
+        {330, 12, leave_fuller_slabs},
+        {64, 9, free_second_part},
+        {640, 9, free_second_part},
+        {3000, 9, free_second_part},
+        {720, 4, go_on},
+        {900, 6, free_while_inside},
+        {960, 6, free_without_bits},
+        {1010, 6, draw_from_the_parents_heap},
+        {1100, 6, take_over_beside_a_thread},
+        {80, 12, use_inherited_together},
+        {300, 12, use_inherited_together},
+        {2200, 12, use_inherited_together},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        fill_slabs(cases[i].size, cases[i].slabs);
+        fork_and_run(cases[i].body);
         free_all();
         hak_trim(0);
     }

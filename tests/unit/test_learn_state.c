@@ -88,9 +88,9 @@ TEST(every_change_is_noticed)
     uint64_t random = 42;
     write_state();
     for (uint32_t i = 0; i < MUTATIONS; i++) {
-        random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-        size_t at = (size_t)(random >> 33) % sheet.size;
-        char change = (char)(1 + (random >> 20) % 255), before = sheet.text[at];
+        uint64_t bits = random_next(&random);
+        size_t at = bits % sheet.size;
+        char change = (char)(1 + (bits >> 50) % 255), before = sheet.text[at];
         sheet.text[at] = (char)(before + change);
         assert_false(hak__learn_state_parse(sheet.text, sheet.size, &parsed));
         sheet.text[at] = before;
@@ -129,25 +129,6 @@ TEST(values_out_of_bounds)
                            (unsigned long long)hash);
         assert_false(hak__learn_state_parse(text, (size_t)length, &parsed));
     }
-}
-
-/* The longest decision has room. */
-TEST(longest_decision)
-{
-    struct learn_test test = {.move = LEARN_NO_WHALES, .pairs = LEARN_PAIRS_MAX};
-    test.point = (struct learn_point){UINT32_MAX - 1, UINT32_MAX, UINT64_MAX - 1, UINT64_MAX - 1,
-                                      UINT64_MAX - 1};
-    for (uint32_t pair = 0; pair < LEARN_PAIRS_MAX; pair++) {
-        test.time[pair] = test.memory[pair] = -LEARN_DIFFERENCE_MOST;
-    }
-    memset(&whole, 0, sizeof whole);
-    whole.runs = UINT32_MAX;
-    for (uint32_t i = 0; i < LEARN_DECISIONS_MAX; i++) {
-        hak__learn_state_add(&whole, LEARN_WENT_BACK, &test, UINT32_MAX);
-    }
-    const char *end = whole.decisions[0] + strlen(whole.decisions[0]);
-    assert_true(end < whole.decisions[0] + LEARN_DECISION_SIZE - 1);
-    write_sheet(&sheet, &whole);
 }
 
 /* What a file may ask for: what moves lead to from the options. */

@@ -25,43 +25,6 @@ static uint32_t slab_in_use(struct slab_set *set, void **objects)
     return count;
 }
 
-static void grow_by_what_is_in_use(void)
-{
-    hak__superslab_purge(true);
-}
-
-enum { PASS, PASS_IN_PARTS, RELEASE, WAYS };
-
-TEST(most_in_use_since_memory_went_back)
-{
-    for (int way = 0; way < WAYS; way++) {
-        grow_by_what_is_in_use();
-        assert_true(hak__superslab_would_grow(1));
-        size_t slice = hak__superslab_take(0, 4, 1).slice;
-        assert_true(hak__superslab_would_grow(1));
-        hak__superslab_give(slice, 4);
-        assert_false(hak__superslab_would_grow(4));
-        assert_true(hak__superslab_would_grow(5));
-        slice = hak__superslab_take(0, 3, 1).slice; /* less than once were */
-        assert_false(hak__superslab_would_grow(1));
-        assert_true(hak__superslab_would_grow(2));
-        hak__superslab_give(slice, 3);
-        if (way == PASS) {
-            hak__superslab_purge(false);
-        } else if (way == PASS_IN_PARTS) {
-            hak__superslab_purge_part(false, 1); /* none is under way */
-            assert_false(hak__superslab_would_grow(4));
-            hak__superslab_purge_part(true, 1);
-        } else {
-            hak__superslab_release(1);
-        }
-        assert_true(hak__superslab_would_grow(1));
-        while (hak__superslab_purge_is_under_way()) {
-            hak__superslab_purge_part(true, 1);
-        }
-    }
-}
-
 /* A slab that has nothing left is not looked at by refills and comes back with a free. */
 TEST(a_slab_lent_wholly)
 {
@@ -176,78 +139,6 @@ TEST(lent_while_it_is_freed)
     unit_set_destroy(race.set);
 }
 
-/* A heap whose slab has something to lend, and one that asks. */
-struct lender {
-    struct thread *thread, *asking;
-    void *objects[OBJECTS];
-    uint32_t count;
-};
-
-static void lender_create(struct lender *lender)
-{
-    lender->thread = adopt();
-    lender->asking = adopt();
-    REQUIRE(lender->thread->heap != lender->asking->heap);
-    lender->count = slab_in_use(&lender->thread->heap->slabs, lender->objects);
-    unit_return(lender->objects, FREE);
-}
-
-static struct object_list lender_ask(const struct lender *lender)
-{
-    return hak__heap_borrow(lender->asking->heap, lent_class(), UINT32_MAX);
-}
-
-/* It is the first to be asked the next time. */
-static void lender_is_next(const struct lender *lender)
-{
-    while (lender_ask(lender).count == 0) {
-    }
-    unit_return(lender->objects, FREE);
-}
-
-static void lender_destroy(struct lender *lender)
-{
-    unit_return(lender->objects, lender->count);
-    hak__thread_park(lender->thread);
-    hak__thread_park(lender->asking);
-}
-
-TEST(borrow)
-{
-    struct lender lender;
-    lender_create(&lender);
-    assert_int_equal(hak__heap_borrow(lender.thread->heap, lent_class(), 1).count, 0); /* its own */
-    assert_int_equal(lender_ask(&lender).count, FREE);
-    assert_int_equal(lender_ask(&lender).count, 0);
-    lender_destroy(&lender);
-}
-
-/* Rounds in vain are followed by 1 and then 3 refills that do not ask; one that is not in vain, by
- * none. */
-TEST(a_heap_that_asks_in_vain_asks_less)
-{
-    SKIP_IF(HAK_TINY_LIMITS);
-    struct lender lender;
-    lender_create(&lender);
-    lender_is_next(&lender);
-    assert_int_equal(lender_ask(&lender).count, FREE);
-    static const uint32_t silent[] = {1, 3, 3, 3};
-    for (size_t i = 0; i < COUNT_OF(silent); i++) {
-        assert_int_equal(lender_ask(&lender).count, 0); /* in vain */
-        unit_return(lender.objects, FREE);
-        for (uint32_t refill = 0; refill < silent[i]; refill++) {
-            assert_int_equal(lender_ask(&lender).count, 0); /* not asked */
-        }
-        struct object_list list = hak__slab_lend(&lender.thread->heap->slabs, lent_class(), FREE);
-        assert_int_equal(list.count, FREE); /* nobody has them until then */
-    }
-    unit_return(lender.objects, FREE);
-    assert_int_equal(lender_ask(&lender).count, FREE);
-    unit_return(lender.objects, FREE);
-    assert_int_equal(lender_ask(&lender).count, FREE);
-    lender_destroy(&lender);
-}
-
 /* No memory is left, but another heap has objects to lend: malloc does not fail. */
 TEST(a_failing_allocation_asks)
 {
@@ -280,31 +171,24 @@ TEST(a_failing_allocation_asks)
     assert_int_equal(failed, 0);
 }
 
-/* A heap whose lock is taken for a moment was not asked, so the next refill asks. */
-TEST(a_lender_that_is_busy)
+static struct thread *lender, *asking;
+
+static struct object_list ask(void)
 {
-    SKIP_IF(HAK_TINY_LIMITS);
-    static void *objects[OBJECTS];
-    struct thread *lender = adopt(), *asking = adopt();
-    uint32_t count = slab_in_use(&lender->heap->slabs, objects);
-    hak__superslab_give(hak__superslab_take(lender->heap->slabs.part, 1, 1).slice, 1);
-    unit_return(objects, FREE);
-    while (hak__heap_borrow(asking->heap, lent_class(), UINT32_MAX).count == 0) {
-    }
-    unit_return(objects, FREE); /* the lender is the first to be asked */
-    lock_acquire(&lender->heap->lock);
-    assert_int_equal(hak__heap_borrow(asking->heap, lent_class(), UINT32_MAX).count, 0);
-    lock_release(&lender->heap->lock);
-    asking->heap->shared_lender = lender->heap;
-    uint32_t found = hak__heap_borrow(asking->heap, lent_class(), UINT32_MAX).count;
-    unit_return(objects + (found == 0 ? FREE : 0), count - (found == 0 ? FREE : 0));
-    assert_int_equal(found, FREE);
+    return hak__heap_borrow(asking->heap, lent_class(), UINT32_MAX);
 }
 
-static void *borrow_as_a_thread(void *argument)
+/* It is the first to be asked the next time. */
+static void lender_is_next(void **objects)
 {
-    struct object_list list = lender_ask(argument);
-    return (void *)(uintptr_t)list.count;
+    while (ask().count == 0) {
+    }
+    unit_return(objects, FREE);
+}
+
+static void *ask_as_a_thread(void *unused)
+{
+    return (void *)(uintptr_t)ask().count;
 }
 
 /* Nobody waits for a heap's lock, unless address space had to be asked for instead. */
@@ -312,33 +196,36 @@ TEST(whom_a_thread_waits_for)
 {
     enum { SLICES_MAX = 16384 };
     static size_t slices[SLICES_MAX];
-    struct lender lender;
-    lender_create(&lender);
+    void *objects[OBJECTS], *borrowed;
+    lender = adopt(), asking = adopt();
+    REQUIRE(lender->heap != asking->heap);
+    uint32_t count = slab_in_use(&lender->heap->slabs, objects), taken = 0;
+    unit_return(objects, FREE);
     hak__superslab_give(hak__superslab_take(0, 1, 1).slice, 1);
-    lender_is_next(&lender);
-    lock_acquire(&lender.thread->heap->lock);
-    assert_int_equal(lender_ask(&lender).count, 0);
-    lock_release(&lender.thread->heap->lock);
+    lender_is_next(objects);
+    lock_acquire(&lender->heap->lock);
+    assert_int_equal(ask().count, 0);
+    lock_release(&lender->heap->lock);
 
-    uint32_t count = 0;
     while (hak__superslab_bytes_free() != 0) {
-        REQUIRE(count < SLICES_MAX);
-        slices[count++] = hak__superslab_take(0, 1, 1).slice;
+        REQUIRE(taken < SLICES_MAX);
+        slices[taken++] = hak__superslab_take(0, 1, 1).slice;
     }
-    lender_is_next(&lender);
-    lock_acquire(&lender.thread->heap->lock);
-    pthread_t thread = thread_start(borrow_as_a_thread, &lender);
-    while (__atomic_load_n(&lender.thread->heap->lock.shared_state, __ATOMIC_RELAXED) != 2) {
+    lender_is_next(objects);
+    lock_acquire(&lender->heap->lock);
+    pthread_t thread = thread_start(ask_as_a_thread, NULL);
+    while (__atomic_load_n(&lender->heap->lock.shared_state, __ATOMIC_RELAXED) != 2) {
         usleep(100);
     }
-    lock_release(&lender.thread->heap->lock);
-    void *borrowed;
+    lock_release(&lender->heap->lock);
     assert_int_equal(pthread_join(thread, &borrowed), 0);
     assert_int_equal((uintptr_t)borrowed, FREE);
-    while (count != 0) {
-        hak__superslab_give(slices[--count], 1);
+    while (taken != 0) {
+        hak__superslab_give(slices[--taken], 1);
     }
-    lender_destroy(&lender);
+    unit_return(objects, count);
+    hak__thread_park(lender);
+    hak__thread_park(asking);
 }
 
 TESTS(start_with_many_heaps)

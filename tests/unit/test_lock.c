@@ -57,13 +57,13 @@ static void *count_up_trying(void *argument)
     return NULL;
 }
 
-static void *acquire_and_hold(void *argument)
+static void *acquire_once(void *argument)
 {
-    bool *shared_done = argument;
+    size_t *shared_done = argument;
     lock_acquire(&lock);
     guarded_count++;
+    __atomic_fetch_add(shared_done, 1, __ATOMIC_RELEASE);
     lock_release(&lock);
-    __atomic_store_n(shared_done, true, __ATOMIC_RELEASE);
     return NULL;
 }
 
@@ -71,7 +71,7 @@ static void *acquire_and_hold(void *argument)
  * it creates then waits for it. */
 TEST(the_only_thread)
 {
-    bool shared_done = false;
+    size_t shared_done = 0;
 #if defined(__GLIBC__) && !SUPPORT_SANITIZED
     assert_true(alone());
 #endif
@@ -82,13 +82,13 @@ TEST(the_only_thread)
     lock_release(&lock);
     assert_int_equal(lock_state(&lock), 0);
     lock_acquire(&lock);
-    pthread_t thread = thread_start(acquire_and_hold, &shared_done);
+    pthread_t thread = thread_start(acquire_once, &shared_done);
     assert_false(alone());
     while (lock_state(&lock) != 2) {
         usleep(1000);
     }
     guarded_count = 7;
-    assert_false(__atomic_load_n(&shared_done, __ATOMIC_ACQUIRE));
+    assert_int_equal(__atomic_load_n(&shared_done, __ATOMIC_ACQUIRE), 0);
     lock_release(&lock);
     thread_join(thread);
     assert_int_equal(guarded_count, 8);
@@ -120,12 +120,13 @@ static void *hold_until(void *argument)
 
 TEST(the_only_thread_of_a_child)
 {
-    bool shared_end = false, shared_done = false;
+    bool shared_end = false;
+    size_t shared_done = 0;
     pthread_t holder = thread_start(hold_until, &shared_end);
     while (lock_state(&lock) == 0) {
         usleep(1000);
     }
-    pthread_t waiter = thread_start(acquire_and_hold, &shared_done);
+    pthread_t waiter = thread_start(acquire_once, &shared_done);
     while (lock_state(&lock) != 2) {
         usleep(1000);
     }
@@ -145,27 +146,6 @@ TEST(mutual_exclusion)
     JOIN_ALL(threads, THREADS);
     assert_int_equal(guarded_count, THREADS / 4 * (3 * ROUNDS + ROUNDS / 8));
     assert_int_equal(lock_state(&lock), 0);
-}
-
-TEST(try)
-{
-    assert_true(lock_try(&lock));
-    assert_int_equal(lock_state(&lock), 1);
-    assert_false(lock_try(&lock));
-    assert_int_equal(lock_state(&lock), 1);
-    lock_release(&lock);
-    assert_int_equal(lock_state(&lock), 0);
-    assert_true(lock_try(&lock));
-    lock_release(&lock);
-}
-
-static void *acquire_once(void *argument)
-{
-    size_t *shared_done = argument;
-    lock_acquire(&lock);
-    __atomic_fetch_add(shared_done, 1, __ATOMIC_RELAXED);
-    lock_release(&lock);
-    return NULL;
 }
 
 /* All sleep; one release wakes one, which must wake the next. */
@@ -206,46 +186,6 @@ TEST(a_wake_that_is_lost)
     assert_int_equal(shared_done, 1);
 }
 
-TEST(no_wait_is_counted_without_contention)
-{
-    uint64_t waits = hak__lock_waits.word;
-    uint64_t futex_calls = hak__os_calls[OS_CALL_FUTEX];
-    for (int i = 0; i < 1000; i++) {
-        lock_acquire(&lock);
-        lock_release(&lock);
-    }
-    assert_int_equal(hak__lock_waits.word, waits);
-    assert_int_equal(hak__os_calls[OS_CALL_FUTEX], futex_calls);
-}
-
-TEST(held_ranks_are_noted)
-{
-    bool noted = HAK_LEVEL >= 1;
-    assert_int_equal(hak__lock_own.held, 0);
-    lock_acquire(&lower);
-    assert_int_equal(hak__lock_own.held, noted ? 1u << LOCK_RANK_HEAP : 0);
-    assert_true(lock_try(&lock));
-    assert_int_equal(hak__lock_own.held, noted ? 1u << LOCK_RANK_HEAP | 1u << LOCK_RANK_REGION : 0);
-    lock_release(&lower);
-    assert_int_equal(hak__lock_own.held, noted ? 1u << LOCK_RANK_REGION : 0);
-    lock_release(&lock);
-    assert_int_equal(hak__lock_own.held, 0);
-}
-
-TEST(order_of_ranks)
-{
-    static const enum lock_rank order[] = {
-        LOCK_RANK_FORK,   LOCK_RANK_HEAPS, LOCK_RANK_HEAP,   LOCK_RANK_PURGE, LOCK_RANK_WHALES,
-        LOCK_RANK_GROWTH, LOCK_RANK_HUGE,  LOCK_RANK_REGION, LOCK_RANK_START, LOCK_RANK_SEAL,
-    };
-    for (size_t i = 1; i < COUNT_OF(order); i++) {
-        assert_true(order[i - 1] < order[i]);
-    }
-    assert_int_equal(hak__heaps_lock.rank, LOCK_RANK_HEAPS);
-    assert_int_equal(hak__growth_lock.rank, LOCK_RANK_GROWTH);
-    assert_int_equal(hak__superslab_first.lock.rank, LOCK_RANK_REGION);
-}
-
 static void acquire_rising(void *argument)
 {
     lock_acquire(&lower);
@@ -259,12 +199,6 @@ static void acquire_rising(void *argument)
 static void acquire_falling(void *argument)
 {
     lock_acquire(&lock);
-    lock_acquire(&lower);
-}
-
-static void acquire_falling_after_try(void *argument)
-{
-    REQUIRE(lock_try(&lock));
     lock_acquire(&lower);
 }
 
@@ -284,7 +218,6 @@ TEST(ranks_are_checked)
     REQUIRE_LIFE(acquire_rising, NULL, NULL);
     if (HAK_LEVEL >= 1) {
         REQUIRE_DEATH(acquire_falling, NULL, "assertion failed: .*hak__lock_own.held");
-        REQUIRE_DEATH(acquire_falling_after_try, NULL, "assertion failed: .*hak__lock_own.held");
         REQUIRE_DEATH(acquire_equal, NULL, "assertion failed: .*hak__lock_own.held");
         REQUIRE_DEATH(release_free, NULL, "assertion failed: .*shared_state");
     } else {

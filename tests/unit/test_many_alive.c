@@ -167,20 +167,12 @@ static struct figures compare(const struct many *many, size_t few, size_t some, 
     return figures;
 }
 
-/* --- first-class heaps, which this thread and, in `heaps_shared`, two others use in turn --- */
+/* --- first-class heaps in turn --- */
 
 static void heap_pair(size_t number)
 {
     hak_heap *heap = blocks[number * 7919 % alive_now];
     hak_heap_free(heap, hak_heap_malloc(heap, 100));
-}
-
-static void *use_all_heaps(void *argument)
-{
-    for (size_t i = 0; i < alive_now; i++) {
-        REQUIRE(hak_heap_malloc(blocks[i], 100) != NULL);
-    }
-    return argument;
 }
 
 static void heaps_prepare(size_t alive)
@@ -189,26 +181,9 @@ static void heaps_prepare(size_t alive)
         blocks[i] = hak_heap_create(NULL);
         REQUIRE(blocks[i] != NULL);
     }
-    use_all_heaps(NULL);
-}
-
-static pthread_barrier_t all_used;
-
-static void *use_all_heaps_and_wait(void *argument)
-{
-    use_all_heaps(NULL);
-    pthread_barrier_wait(&all_used);
-    pause();
-    return argument;
-}
-
-static void heaps_prepare_shared(size_t alive)
-{
-    REQUIRE(pthread_barrier_init(&all_used, NULL, 3) == 0);
-    heaps_prepare(alive);
-    thread_start(use_all_heaps_and_wait, NULL);
-    thread_start(use_all_heaps_and_wait, NULL);
-    pthread_barrier_wait(&all_used);
+    for (size_t i = 0; i < alive; i++) {
+        REQUIRE(hak_heap_malloc(blocks[i], 100) != NULL);
+    }
 }
 
 static size_t heap_tables(void)
@@ -219,12 +194,9 @@ static size_t heap_tables(void)
 TEST(heaps)
 {
     static const struct many alone = {"heaps", heaps_prepare, heap_pair, heap_tables, false};
-    static const struct many shared = {"shared", heaps_prepare_shared, heap_pair, heap_tables,
-                                       false};
     SKIP_IF(HAK_LEVEL >= 1 || SUPPORT_SANITIZED); /* they walk and count on their own */
     struct figures figures = compare(&alone, 16, 3000, 100000);
     REQUIRE_SIZE(figures.tables * 1000, <=, figures.resident * 3);
-    (void)compare(&shared, 16, 3000, 100000);
 }
 
 /* --- huge allocations, and blocks that nobody touches --- */
@@ -284,6 +256,8 @@ static void thread_pair(size_t number)
     (void)number;
     hak_free(hak_malloc(100));
 }
+
+static pthread_barrier_t all_used;
 
 static void *allocate_and_wait(void *argument)
 {

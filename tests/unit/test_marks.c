@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* test_marks.c: region/object: of two lists that hold one object, one hands it out, even if two
- * threads take it at the same moment. */
+/* test_marks.c: region/object, cache/remote: of two lists that hold one object, one hands it out,
+ * even if two threads take it at the same moment. What stays with the thread that frees it. */
 #include "../child.h"
 #include "unit.h"
+
+#include "slab/slab_remote.h"
 
 /* Two threads of one heap, and one of another. */
 static struct cache *first, *second, *stranger;
@@ -157,6 +159,48 @@ MARK_TEST(a_bin_and_a_remote_free)
     hak__remote_free(stranger, window_slice_of(object), object);
     assert_null(pop(second, class_index));
     second->bins[class_index] = (struct bin){NULL, 0, 0};
+}
+
+/* An object that shares no cache line stays with the thread that freed it while its bin has room,
+ * is its next allocation, and goes to its slab's remote word with the rest of the bin. */
+MARK_TEST(whole_lines_are_kept)
+{
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        struct object *objects[2] = {unit_slab_refill(first->slabs, class_index, 1).head,
+                                     unit_slab_refill(first->slabs, class_index, 1).head};
+        bool kept = size_class_bytes(class_index) > TINY_SIZE_MAX;
+        stranger->bins[class_index] = (struct bin){NULL, 1, 1};
+        assert_int_equal(remote_keep(stranger, class_index, objects[0]), kept);
+        if (kept) {
+            assert_false(remote_keep(stranger, class_index, objects[1])); /* no room */
+            assert_ptr_equal(pop(stranger, class_index), objects[0]);
+            put(stranger, class_index, objects[0]);
+            stranger->bins[class_index].limit--; /* was not charged */
+            stranger->bins[class_index].room--;
+            hak__cache_flush(stranger);
+            hak__remote_flush(stranger);
+            assert_int_equal(hak__slab_remote_count(unit_slab_of(objects[0])), 1);
+        } else {
+            unit_return((void *[]){objects[0]}, 1);
+        }
+        stranger->bins[class_index] = (struct bin){NULL, 0, 0};
+        unit_return((void *[]){objects[1]}, 1);
+    }
+    hak__slab_drain(first->slabs);
+}
+
+static void free_remotely(void *object)
+{
+    hak__remote_free(stranger, window_slice_of(object), object);
+}
+
+/* Another thread has freed it, too, and its slab went back meanwhile. */
+MARK_TEST(its_slab_is_gone)
+{
+    void *object = unit_slab_refill(first->slabs, size_class_of(40000), 1).head;
+    unit_return(&object, 1);
+    assert_int_equal(window_owner(window_slice_of(object)), OWNER_NOBODY);
+    REQUIRE_DEATH(free_remotely, object, "double free");
 }
 
 TESTS(unit_start)

@@ -1,13 +1,87 @@
 /* SPDX-License-Identifier: MIT */
 /* test_options.c: core/options: each kind of value, bad ones, unknown names, profiles, reading
- * twice. The environment is read once, before main, so each case is a program of its own that shows
- * all options as a report would, one NAME=value a line.
+ * twice; core/option_sources: the file of options, and which source overrides which. The program's
+ * own string of options is in tests/override/test_program_options.cc.
+ *
+ * The environment is read once, before main, so each case is a program of its own that shows all
+ * options as a report would, one NAME=value a line.
  *
  * ctest: no-qemu
  */
-#include "options.h"
+#include "../child.h"
+#include "unit.h"
 
-#include <sched.h>
+#include "core/options.h"
+#include "hakmem/control.h"
+
+#include <ctype.h>
+#include <sys/stat.h>
+
+enum { VARIABLES_MAX = 16 };
+
+extern char **environ;
+
+static void show(void *argument)
+{
+    struct option_view view;
+    REQUIRE(hak__start());
+    for (uint32_t i = 0; hak__options_view(i, &view); i++) {
+        fprintf(stderr, "%s=%s\n", view.name, view.value);
+    }
+}
+
+/* Exactly these strings, in this order, also when a name comes twice. */
+static void set_environment(void *argument)
+{
+    environ = argument;
+}
+
+static struct child_end run_with(const char *child, const char *const *variables)
+{
+    static char copies[VARIABLES_MAX][4096];
+    char *pointers[VARIABLES_MAX + 1] = {NULL};
+    struct child_end end;
+    for (size_t i = 0; variables[i] != NULL; i++) {
+        REQUIRE(i < VARIABLES_MAX && strlen(variables[i]) < sizeof copies[i]);
+        strcpy(copies[i], variables[i]);
+        pointers[i] = copies[i];
+    }
+    child_exec(child, set_environment, pointers, &end);
+    REQUIRE(WIFEXITED(end.status) && WEXITSTATUS(end.status) == 0);
+    return end;
+}
+
+#define SHOW_WITH(...) run_with("show", (const char *const[]){__VA_ARGS__, NULL})
+
+static bool has_line(const struct child_end *end, const char *line)
+{
+    size_t length = strlen(line);
+    for (const char *at = strstr(end->text, line); at != NULL; at = strstr(at + 1, line)) {
+        if ((at == end->text || at[-1] == '\n') && at[length] == '\n') {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void expect_line(const struct child_end *end, const char *line)
+{
+    if (!has_line(end, line)) {
+        fail_msg("no line <%s> in <%s>", line, end->text);
+    }
+}
+
+static void expect_complaints(const struct child_end *end, size_t expected)
+{
+    size_t count = 0;
+    const char *at = end->text;
+    for (; (at = strstr(at, "hakmem: ")) != NULL; at++) {
+        count++;
+    }
+    if (count != expected) {
+        fail_msg("%zu complaints, not %zu, in <%s>", count, expected, end->text);
+    }
+}
 
 static const struct child_end *defaults(void)
 {
@@ -18,166 +92,126 @@ static const struct child_end *defaults(void)
     return &end;
 }
 
-/* The option shows what it shows by default. */
+/* The option, "name=", shows what it shows by default. */
 static void expect_default(const struct child_end *end, const char *name)
 {
     char line[64] = "";
     const char *at = strstr(defaults()->text, name);
     REQUIRE(at != NULL);
-    for (size_t i = 0; at[i] != '\n'; i++) {
-        REQUIRE(i + 1 < sizeof line);
-        line[i] = at[i];
-        line[i + 1] = '\0';
-    }
+    size_t length = strcspn(at, "\n");
+    REQUIRE(length < sizeof line);
+    memcpy(line, at, length);
     expect_line(end, line);
 }
 
-TEST(defaults)
+/* What is shown; lines that end with "=" are as by default. */
+TEST(values)
 {
-    assert_int_equal(complaints_count(defaults()), 0);
-    expect_line(defaults(), "profile=default");
-    expect_line(defaults(), "abort_on_foreign=0");
-    expect_line(defaults(), "stats=none");
-    expect_line(defaults(), "stats_file=");
-    expect_line(defaults(), "stats_pid=0");
-    expect_line(defaults(), "announce=0");
-    assert_false(has_line(defaults(), "cache_bytes_total=0"));
-    assert_false(has_line(defaults(), "heaps=0"));
-}
-
-TEST(good_values)
-{
-    struct child_end end = SHOW_WITH(
-        "HAKMEM_PURGE_DELAY_MS=4294967294", "HAKMEM_BIN_BYTES=4k", "HAKMEM_CACHE_BYTES=3MiB",
-        "HAKMEM_CACHE_BYTES_TOTAL=5g", "HAKMEM_WHALE_CACHE_BYTES=0", "HAKMEM_HUGE_THRESHOLD=1T",
-        "HAKMEM_ABORT_ON_FOREIGN=1", "HAKMEM_STATS_FILE=/dev/null", "HAKMEM_STATS_PID=1",
-        "HAKMEM_ANNOUNCE=18446744073709551615", "HAKMEM_HEAPS=7", "HAKMEM_STATS=json");
-    assert_int_equal(complaints_count(&end), 0);
-    expect_line(&end, "purge_delay_ms=4294967294");
-    expect_line(&end, "bin_bytes=4k");
-    expect_line(&end, "cache_bytes=3m");
-    expect_line(&end, "cache_bytes_total=5g");
-    expect_line(&end, "whale_cache_bytes=0");
-    expect_line(&end, "huge_threshold=1t");
-    expect_line(&end, "abort_on_foreign=1");
-    expect_line(&end, "stats_file=/dev/null");
-    expect_line(&end, "stats_pid=1");
-    expect_line(&end, "announce=18446744073709551615");
-    expect_line(&end, "heaps=7");
-    expect_line(&end, "stats=json");
-}
-
-TEST(limits_of_values)
-{
-    struct child_end end =
-        SHOW_WITH("HAKMEM_PURGE_DELAY_MS=0", "HAKMEM_BIN_BYTES=4294967295",
-                  "HAKMEM_CACHE_BYTES=18446744073709551614", "HAKMEM_CACHE_BYTES_TOTAL=1025",
-                  "HAKMEM_HEAPS=4294967295", "HAKMEM_ABORT_ON_FOREIGN=0");
-    assert_int_equal(complaints_count(&end), 0);
-    expect_line(&end, "purge_delay_ms=0");
-    expect_line(&end, "bin_bytes=4294967295");
-    expect_line(&end, "cache_bytes=18446744073709551614");
-    expect_line(&end, "cache_bytes_total=1025");
-    expect_line(&end, "heaps=4294967295");
-}
-
-TEST(never)
-{
-    struct child_end end = SHOW_WITH("HAKMEM_PURGE_DELAY_MS=never", "HAKMEM_HUGE_THRESHOLD=never");
-    assert_int_equal(complaints_count(&end), 0);
-    expect_line(&end, "purge_delay_ms=never");
-    expect_line(&end, "huge_threshold=never");
-    end = SHOW_WITH("HAKMEM_CACHE_BYTES=never", "HAKMEM_STATS_PID=never");
-    assert_int_equal(complaints_count(&end), 2);
-    expect_default(&end, "cache_bytes=");
-    expect_default(&end, "stats_pid=");
+    static const struct {
+        const char *variables[VARIABLES_MAX];
+        size_t complaints;
+        const char *lines[VARIABLES_MAX];
+    } cases[] = {
+        {{"PATH=/bin"},
+         0,
+         {"profile=default", "abort_on_foreign=0", "stats=none", "stats_file=", "announce=0"}},
+        {{"HAKMEM_PURGE_DELAY_MS=4294967294", "HAKMEM_BIN_BYTES=4k", "HAKMEM_CACHE_BYTES=3MiB",
+          "HAKMEM_CACHE_BYTES_TOTAL=5g", "HAKMEM_WHALE_CACHE_BYTES=0", "HAKMEM_HUGE_THRESHOLD=1T",
+          "HAKMEM_ABORT_ON_FOREIGN=1", "HAKMEM_STATS_FILE=/dev/null", "HAKMEM_STATS_PID=1",
+          "HAKMEM_ANNOUNCE=18446744073709551615", "HAKMEM_HEAPS=7", "HAKMEM_STATS=json",
+          "HAKMEM_HEAP_MAP_FILE=/tmp/%p.map"},
+         0,
+         {"purge_delay_ms=4294967294", "bin_bytes=4k", "cache_bytes=3m", "cache_bytes_total=5g",
+          "whale_cache_bytes=0", "huge_threshold=1t", "abort_on_foreign=1", "stats_file=/dev/null",
+          "stats_pid=1", "announce=18446744073709551615", "heaps=7", "stats=json",
+          "heap_map_file=/tmp/%p.map"}},
+        {{"HAKMEM_PURGE_DELAY_MS=0", "HAKMEM_BIN_BYTES=4294967295",
+          "HAKMEM_CACHE_BYTES=18446744073709551614", "HAKMEM_CACHE_BYTES_TOTAL=1025",
+          "HAKMEM_HEAPS=4294967295", "HAKMEM_ABORT_ON_FOREIGN=0"},
+         0,
+         {"purge_delay_ms=0", "bin_bytes=4294967295", "cache_bytes=18446744073709551614",
+          "cache_bytes_total=1025", "heaps=4294967295"}},
+        {{"HAKMEM_PURGE_DELAY_MS=never", "HAKMEM_HUGE_THRESHOLD=never", "HAKMEM_CACHE_BYTES=never",
+          "HAKMEM_STATS_PID=never"},
+         2,
+         {"purge_delay_ms=never", "huge_threshold=never", "cache_bytes=", "stats_pid="}},
+        {{"HAKMEM_STATS=1", "HAKMEM_STATS_FILE=/dev/null"}, 0, {"stats=summary"}},
+        {{"HAKMEM_STATS=2", "HAKMEM_STATS_FILE=/dev/null"}, 1, {"stats=none"}},
+        {{"HAKMEM_PROFILE=small"}, 0, {"profile=small", "huge_threshold=never"}},
+        {{"HAKMEM_PROFILE=debug"}, 0, {"profile=debug", "purge_delay_ms=0", "abort_on_foreign=1"}},
+        {{"HAKMEM_NONSENSE=1", "HAKMEM_PURGE_DELAY_MSX=1", "HAKMEM_PURGE_DELAY=1", "HAKMEM_=1",
+          "HAKMEM_purge_delay_ms=1", "HAKMEM_TEST_ANYTHING=1", "HAKMEM_TRACE_FILE=x",
+          "hakmem_stats=1", "XHAKMEM_STATS=1", "HAKMEM=1",
+          "HAKMEM_CACHE_BYTES=", "HAKMEM_PROFILE="},
+         5,
+         {"hakmem: HAKMEM_NONSENSE=1 ignored: unknown option",
+          "hakmem: HAKMEM_PURGE_DELAY_MSX=1 ignored: unknown option",
+          "hakmem: HAKMEM_PURGE_DELAY=1 ignored: unknown option",
+          "hakmem: HAKMEM_=1 ignored: unknown option",
+          "hakmem: HAKMEM_purge_delay_ms=1 ignored: unknown option",
+          "purge_delay_ms=", "cache_bytes=", "profile="}},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        struct child_end end = run_with("show", cases[i].variables);
+        expect_complaints(&end, cases[i].complaints);
+        for (size_t j = 0; cases[i].lines[j] != NULL; j++) {
+            const char *line = cases[i].lines[j];
+            if (line[strlen(line) - 1] == '=') {
+                expect_default(&end, line);
+            } else {
+                expect_line(&end, line);
+            }
+        }
+    }
+    struct child_end fast = SHOW_WITH("HAKMEM_PROFILE=fast"),
+                     same = SHOW_WITH("HAKMEM_PROFILE=default");
+    expect_line(&fast, "profile=fast");
+    assert_string_not_equal(strchr(fast.text, '\n'), strchr(defaults()->text, '\n'));
+    assert_string_equal(same.text, defaults()->text);
 }
 
 /* The value stays, and one line says which variable and why. */
 TEST(bad_values)
 {
-    static const struct {
-        const char *variable;
-        const char *reason;
-        const char *name;
-    } cases[] = {
-        {"HAKMEM_PURGE_DELAY_MS=soon", "must be never or a number of milliseconds below 2.32 - 1$",
-         "purge_delay_ms="},
-        {"HAKMEM_PURGE_DELAY_MS=1k", "must be never or a number of milliseconds below 2.32 - 1$",
-         "purge_delay_ms="},
-        {"HAKMEM_PURGE_DELAY_MS=-1", "must be never or a number of milliseconds below 2.32 - 1$",
-         "purge_delay_ms="},
-        {"HAKMEM_PURGE_DELAY_MS=4294967295", "must be never or a number", "purge_delay_ms="},
-        {"HAKMEM_BIN_BYTES=4g", "must be a number of bytes below 2.32,", "bin_bytes="},
-        {"HAKMEM_BIN_BYTES=many", "must be a number of bytes", "bin_bytes="},
-        {"HAKMEM_CACHE_BYTES=1kk", "must be a number of bytes below 2.64,", "cache_bytes="},
-        {"HAKMEM_CACHE_BYTES_TOTAL=16777216t", "must be a number of bytes", "cache_bytes_total="},
-        {"HAKMEM_HUGE_THRESHOLD=x", "must be never or a number of bytes", "huge_threshold="},
-        {"HAKMEM_HUGE_THRESHOLD=18446744073709551615", "must be never or .* 2.64 - 1,",
-         "huge_threshold="},
-        {"HAKMEM_HEAPS=many", "must be a number below 2.32$", "heaps="},
-        {"HAKMEM_HEAPS=-1", "must be a number below 2.32$", "heaps="},
-        {"HAKMEM_HEAPS=4k", "must be a number below 2.32$", "heaps="},
-        {"HAKMEM_HEAPS=never", "must be a number below 2.32$", "heaps="},
-        {"HAKMEM_HEAPS=4294967296", "must be a number below 2.32$", "heaps="},
-        {"HAKMEM_ABORT_ON_FOREIGN=2", "must be 0 or 1$", "abort_on_foreign="},
-        {"HAKMEM_ABORT_ON_FOREIGN=yes", "must be 0 or 1$", "abort_on_foreign="},
-        {"HAKMEM_ABORT_ON_FOREIGN=10", "must be 0 or 1$", "abort_on_foreign="},
-        {"HAKMEM_STATS=xml", "must be none, summary, full, json or prometheus$", "stats="},
-        {"HAKMEM_STATS_PID=1k", "must be a process id, or 0$", "stats_pid="},
-        {"HAKMEM_PROFILE_SIGNAL=11", "must be the number of a signal", "profile_signal="},
-        {"HAKMEM_PROFILE_SIGNAL=65", "must be the number of a signal", "profile_signal="},
-        {"HAKMEM_PROFILE_SIGNAL=USR2", "must be the number of a signal", "profile_signal="},
-        {"HAKMEM_PROFILE_SIGNAL=15", "must be the number of a signal", "profile_signal="},
-        {"HAKMEM_PROFILE_DUMP=above", "must be none, or words such as", "profile_dump="},
-        {"HAKMEM_PROFILE_DUMP=peak,", "must be none, or words such as", "profile_dump="},
-        {"HAKMEM_PROFILE_DUMP=peaks", "must be none, or words such as", "profile_dump="},
-        {"HAKMEM_PROFILE_DUMP=peak=0", "must be none, or words such as", "profile_dump="},
-        {"HAKMEM_PROFILE_DUMP=limit=100", "must be none, or words such as", "profile_dump="},
-        {"HAKMEM_PROFILE_DUMP=every_s=1m", "must be none, or words such as", "profile_dump="},
-        {"HAKMEM_ANNOUNCE=me", "must be a process id, or 0$", "announce="},
-        {"HAKMEM_PROFILE=slow", "must be default, fast, small or debug$", "profile="},
-        {"HAKMEM_PROFILE=Default", "must be default", "profile="},
+    static const char *const cases[][2] = {
+        {"PURGE_DELAY_MS=soon", "must be never or a number of milliseconds below 2.32 - 1$"},
+        {"PURGE_DELAY_MS=4294967295", "must be never or a number"},
+        {"BIN_BYTES=4g", "must be a number of bytes below 2.32,"},
+        {"CACHE_BYTES=1kk", "must be a number of bytes below 2.64,"},
+        {"CACHE_BYTES_TOTAL=16777216t", "must be a number of bytes"},
+        {"HUGE_THRESHOLD=18446744073709551615", "must be never or .* 2.64 - 1,"},
+        {"HEAPS=-1", "must be a number below 2.32$"},
+        {"HEAPS=4k", "must be a number below 2.32$"},
+        {"HEAPS=never", "must be a number below 2.32$"},
+        {"HEAPS=4294967296", "must be a number below 2.32$"},
+        {"ABORT_ON_FOREIGN=10", "must be 0 or 1$"},
+        {"STATS=xml", "must be none, summary, full, json or prometheus$"},
+        {"STATS_PID=1k", "must be a process id, or 0$"},
+        {"PROFILE_SIGNAL=11", "must be the number of a signal"},
+        {"PROFILE_SIGNAL=65", "must be the number of a signal"},
+        {"PROFILE_SIGNAL=USR2", "must be the number of a signal"},
+        {"PROFILE_DUMP=peak,", "must be none, or words such as"},
+        {"PROFILE_DUMP=peaks", "must be none, or words such as"},
+        {"PROFILE_DUMP=peak=0", "must be none, or words such as"},
+        {"PROFILE_DUMP=limit=100", "must be none, or words such as"},
+        {"PROFILE_DUMP=every_s=1m", "must be none, or words such as"},
+        {"PROFILE=slow", "must be default, fast, small or debug$"},
+        {"PROFILE=Default", "must be default"},
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        char pattern[256];
-        struct child_end end = SHOW_WITH(cases[i].variable);
-        snprintf(pattern, sizeof pattern, "^hakmem: %s ignored: %s", cases[i].variable,
-                 cases[i].reason);
+        char variable[64], pattern[256], name[32] = "";
+        snprintf(variable, sizeof variable, "HAKMEM_%s", cases[i][0]);
+        struct child_end end = SHOW_WITH(variable);
+        snprintf(pattern, sizeof pattern, "^hakmem: %s ignored: %s", variable, cases[i][1]);
         if (!text_matches(end.text, pattern)) {
             fail_msg("no /%s/ in <%s>", pattern, end.text);
         }
-        assert_int_equal(complaints_count(&end), 1);
-        expect_default(&end, cases[i].name);
+        expect_complaints(&end, 1);
+        for (size_t j = 0; j == 0 || name[j - 1] != '='; j++) {
+            name[j] = (char)tolower(cases[i][0][j]);
+        }
+        expect_default(&end, name);
     }
-}
-
-TEST(stats_by_number)
-{
-    struct child_end end = SHOW_WITH("HAKMEM_STATS=0");
-    expect_line(&end, "stats=none");
-    end = SHOW_WITH("HAKMEM_STATS=1", "HAKMEM_STATS_FILE=/dev/null");
-    expect_line(&end, "stats=summary");
-    end = SHOW_WITH("HAKMEM_STATS=2", "HAKMEM_STATS_FILE=/dev/null");
-    expect_line(&end, "stats=none");
-    assert_int_equal(complaints_count(&end), 1);
-}
-
-TEST(names)
-{
-    struct child_end end = SHOW_WITH(
-        "HAKMEM_NONSENSE=1", "HAKMEM_PURGE_DELAY_MSX=1", "HAKMEM_PURGE_DELAY=1", "HAKMEM_=1",
-        "HAKMEM_purge_delay_ms=1", "HAKMEM_TEST_ANYTHING=1", "HAKMEM_TRACE_FILE=x",
-        "hakmem_stats=1", "XHAKMEM_STATS=1", "HAKMEM=1", "HAKMEM_CACHE_BYTES=", "HAKMEM_PROFILE=");
-    assert_int_equal(complaints_count(&end), 5);
-    expect_line(&end, "hakmem: HAKMEM_NONSENSE=1 ignored: unknown option");
-    expect_line(&end, "hakmem: HAKMEM_PURGE_DELAY_MSX=1 ignored: unknown option");
-    expect_line(&end, "hakmem: HAKMEM_PURGE_DELAY=1 ignored: unknown option");
-    expect_line(&end, "hakmem: HAKMEM_=1 ignored: unknown option");
-    expect_line(&end, "hakmem: HAKMEM_purge_delay_ms=1 ignored: unknown option");
-    expect_default(&end, "purge_delay_ms=");
-    expect_default(&end, "cache_bytes=");
-    expect_default(&end, "profile=");
 }
 
 /* What is said stays one line of printable characters, however odd and long the value. */
@@ -186,31 +220,10 @@ TEST(odd_values)
     char variable[2000] = "HAKMEM_NONSENSE=a\nb\033[2Jc";
     struct child_end end = SHOW_WITH(variable);
     expect_line(&end, "hakmem: HAKMEM_NONSENSE=a?b?[2Jc ignored: unknown option");
-    for (size_t i = strlen(variable); i + 1 < sizeof variable; i++) {
-        variable[i] = 'x';
-    }
+    memset(variable + strlen(variable), 'x', sizeof variable - 1 - strlen(variable));
     end = SHOW_WITH(variable);
     assert_true(
         text_matches(end.text, "^hakmem: HAKMEM_NONSENSE=.{50,200} ignored: unknown option$"));
-}
-
-TEST(profiles)
-{
-    struct child_end fast = SHOW_WITH("HAKMEM_PROFILE=fast");
-    struct child_end small = SHOW_WITH("HAKMEM_PROFILE=small");
-    struct child_end debug = SHOW_WITH("HAKMEM_PROFILE=debug");
-    struct child_end same = SHOW_WITH("HAKMEM_PROFILE=default");
-    assert_int_equal(complaints_count(&fast) + complaints_count(&small) + complaints_count(&debug),
-                     0);
-    assert_string_equal(same.text, defaults()->text);
-    expect_line(&fast, "profile=fast");
-    expect_line(&small, "profile=small");
-    expect_line(&small, "huge_threshold=never");
-    expect_line(&debug, "profile=debug");
-    expect_line(&debug, "purge_delay_ms=0");
-    expect_line(&debug, "abort_on_foreign=1");
-    assert_string_not_equal(strchr(fast.text, '\n'), strchr(small.text, '\n'));
-    assert_string_not_equal(strchr(fast.text, '\n'), strchr(defaults()->text, '\n'));
 }
 
 TEST(paths)
@@ -218,18 +231,12 @@ TEST(paths)
     char variable[3000] = "HAKMEM_STATS_FILE=/tmp/";
     memset(variable + strlen(variable), 'p', 100);
     struct child_end end = SHOW_WITH(variable); /* a view is cut */
-    assert_int_equal(complaints_count(&end), 0);
+    expect_complaints(&end, 0);
     assert_true(text_matches(end.text, "^stats_file=/tmp/p{26}$"));
     memset(variable + strlen(variable), 'p', 2000);
-    end = SHOW_WITH(variable);
-    assert_int_equal(complaints_count(&end), 1);
-    expect_line(&end, "stats_file=");
     end = SHOW_WITH("HAKMEM_STATS_FILE=/dev/null", variable); /* refused: changes nothing */
-    assert_int_equal(complaints_count(&end), 1);
+    expect_complaints(&end, 1);
     expect_line(&end, "stats_file=/dev/null");
-    end = SHOW_WITH("HAKMEM_STATS_FILE=/dev/null", "HAKMEM_HEAP_MAP_FILE=/tmp/%p.map");
-    expect_line(&end, "stats_file=/dev/null");
-    expect_line(&end, "heap_map_file=/tmp/%p.map");
 }
 
 static void read_twice(void *argument)
@@ -262,35 +269,6 @@ static void check_automatic(void *argument)
     REQUIRE_SIZE(hak__knobs.cache_bytes_total, ==, share > 32 * MIB ? share : 32 * MIB);
 }
 
-static void show_one_processor(void *argument)
-{
-    REQUIRE_SIZE(hak__os_processors(), ==, 1);
-    show(NULL);
-}
-
-/* The child's program inherits it. */
-static void set_one_processor(void *argument)
-{
-    static unsigned char set[1024]; /* as many as any kernel has, one bit each */
-    set_environment(argument);
-    REQUIRE(sched_getaffinity(0, sizeof set, (cpu_set_t *)(void *)set) == 0);
-    bool found = false;
-    for (size_t i = 0; i < sizeof set; i++) {
-        set[i] = found ? 0 : set[i] & (unsigned char)-set[i]; /* the lowest bit */
-        found = found || set[i] != 0;
-    }
-    REQUIRE(sched_setaffinity(0, sizeof set, (cpu_set_t *)(void *)set) == 0);
-}
-
-/* As many as there are processors for the process, not in the machine. */
-TEST(heaps_of_one_processor)
-{
-    struct child_end end;
-    child_exec("one", set_one_processor, (char *[]){NULL}, &end);
-    assert_true(WIFEXITED(end.status) && WEXITSTATUS(end.status) == 0);
-    expect_line(&end, HAK_TINY_LIMITS ? "heaps=2" : "heaps=1");
-}
-
 TEST(automatic_values)
 {
     run_with("automatic", (const char *const[]){"PATH=/bin", NULL});
@@ -298,12 +276,199 @@ TEST(automatic_values)
              (const char *const[]){"HAKMEM_CACHE_BYTES_TOTAL=0", "HAKMEM_HEAPS=0", NULL});
 }
 
+static char directory[] = "/tmp/test_option_sources_XXXXXX";
+static char file_path[64];
+
+/* The program's options when the file has this text. Its name is FILE in messages. */
+static struct child_end with_bytes(const char *text, size_t length, const char *variable)
+{
+    char name[96];
+    int descriptor = open(file_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    REQUIRE(descriptor >= 0 && write(descriptor, text, length) == (ssize_t)length);
+    REQUIRE(close(descriptor) == 0);
+    snprintf(name, sizeof name, "HAKMEM_CONFIG_FILE=%s", file_path);
+    struct child_end end = run_with("show", (const char *const[]){name, variable, NULL});
+    for (char *at; (at = strstr(end.text, file_path)) != NULL;) {
+        memmove(at + 4, at + strlen(file_path), strlen(at + strlen(file_path)) + 1);
+        memcpy(at, "FILE", 4);
+    }
+    return end;
+}
+
+static struct child_end with_file(const char *text)
+{
+    return with_bytes(text, strlen(text), NULL);
+}
+
+TEST(lines)
+{
+    struct child_end end = with_file("# a comment\n"
+                                     "; another\n"
+                                     "\n"
+                                     "  purge_delay_ms = 123  \n"
+                                     "HAKMEM_BIN_BYTES=64k\r\n"
+                                     "\tCache_Bytes =\t2m\n"
+                                     "stats_file=/tmp/a file, with = and # in it\n"
+                                     "heaps=\n"
+                                     "limit=5g");
+    expect_complaints(&end, 0);
+    expect_line(&end, "purge_delay_ms=123");
+    expect_line(&end, "bin_bytes=64k");
+    expect_line(&end, "cache_bytes=2m");
+    expect_line(&end, "stats_file=/tmp/a file, with = and # in it");
+    expect_line(&end, "limit=5g");
+}
+
+/* Children start as /proc/self/exe (tests/child.h), so their name is exe. */
+TEST(sections)
+{
+    struct child_end end = with_file("bin_bytes=8k\n"
+                                     "[other]\n"
+                                     "bin_bytes=16k\n"
+                                     "this line is not looked at\n"
+                                     "[exe]\n"
+                                     "purge_delay_ms=11\n"
+                                     "[ex]\n"
+                                     "purge_delay_ms=12\n"
+                                     "[exe2]\n"
+                                     "purge_delay_ms=13\n"
+                                     "[other ex* third]\n"
+                                     "cache_bytes=3m\n"
+                                     "[e*e]\n"
+                                     "cache_bytes=4m\n"
+                                     "[]\n"
+                                     "cache_bytes=5m\n"
+                                     "[*]\n"
+                                     "limit=6g\n");
+    expect_complaints(&end, 0);
+    expect_line(&end, "bin_bytes=8k");
+    expect_line(&end, "purge_delay_ms=11");
+    expect_line(&end, "cache_bytes=3m");
+    expect_line(&end, "limit=6g");
+}
+
+TEST(bad_lines)
+{
+    struct child_end end = with_file("purge_delay_ms=soon\n"
+                                     "\n"
+                                     "nonsense=1\n"
+                                     "no setting\n"
+                                     "[exe\n"
+                                     "bin_bytes=8k\n"
+                                     "[exe]\n"
+                                     "profile=slow\n"
+                                     "profile\n"
+                                     "=5\n"
+                                     "config_file=/etc/passwd\n"
+                                     "bin_bytes=16k\n");
+    expect_line(&end, "hakmem: FILE:1 ignored: must be never or a number of milliseconds below "
+                      "2^32 - 1");
+    expect_line(&end, "hakmem: FILE:3 ignored: unknown option");
+    expect_line(&end, "hakmem: FILE:4 ignored: it is not of the form NAME=VALUE");
+    expect_line(&end, "hakmem: FILE:5 ignored: a section begins with [PROGRAM]");
+    expect_line(&end, "hakmem: FILE:8 ignored: must be default, fast, small or debug");
+    expect_line(&end, "hakmem: FILE:9 ignored: it is not of the form NAME=VALUE");
+    expect_line(&end, "hakmem: FILE:10 ignored: unknown option");
+    expect_line(&end, "hakmem: FILE:11 ignored: only the environment sets this option");
+    expect_complaints(&end, 8);
+    expect_line(&end, "bin_bytes=16k");
+}
+
+TEST(bad_files)
+{
+    static char text[20000];
+    char name[128];
+    memset(text, '#', sizeof text);
+    memcpy(text, "bin_bytes=8k\n", 13);
+    struct child_end end = with_bytes(text, 16384, NULL);
+    expect_line(&end, "hakmem: FILE ignored: it is longer than 16383 bytes");
+    expect_complaints(&end, 1);
+    assert_false(has_line(&end, "bin_bytes=8k"));
+    end = with_bytes(text, 16383, NULL);
+    expect_complaints(&end, 0);
+    expect_line(&end, "bin_bytes=8k");
+    text[100] = '\0';
+    end = with_bytes(text, 200, NULL);
+    expect_line(&end, "hakmem: FILE ignored: it is not a text");
+    expect_complaints(&end, 1);
+    assert_false(has_line(&end, "bin_bytes=8k"));
+    end = with_bytes("", 0, NULL);
+    expect_complaints(&end, 0);
+
+    snprintf(name, sizeof name, "HAKMEM_CONFIG_FILE=%s/none", directory);
+    end = run_with("show", (const char *const[]){name, NULL});
+    assert_true(text_matches(end.text, "^hakmem: .*/none ignored: there is no such file$"));
+    expect_complaints(&end, 1);
+    snprintf(name, sizeof name, "HAKMEM_CONFIG_FILE=%s", directory);
+    end = run_with("show", (const char *const[]){name, NULL});
+    assert_true(text_matches(end.text, "^hakmem: .* ignored: it is a directory$"));
+    end = run_with("show", (const char *const[]){"HAKMEM_CONFIG_FILE=/dev/null", NULL});
+    expect_complaints(&end, 0);
+    end = run_with("show", (const char *const[]){"HAKMEM_CONFIG_FILE=/dev/zero", NULL});
+    expect_complaints(&end, 1);
+    snprintf(name, sizeof name, "HAKMEM_CONFIG_FILE=%s",
+             file_path); /* nobody writes to this pipe */
+    REQUIRE(unlink(file_path) == 0 && mkfifo(file_path, 0600) == 0);
+    end = run_with("show", (const char *const[]){name, NULL});
+    expect_complaints(&end, 0);
+    REQUIRE(unlink(file_path) == 0);
+    text[0] = '\0'; /* not all are named */
+    for (size_t i = 0; i < 200; i++) {
+        strcat(text, "nonsense=1\n");
+    }
+    end = with_file(strcat(text, "purge_delay_ms=9\n"));
+    expect_complaints(&end, 10);
+    expect_line(&end, "purge_delay_ms=9");
+}
+
+/* What a signal handler finds that interrupted the allocator: nothing is set, and nobody waits. */
+TEST(inside_an_operation)
+{
+    char before[32], after[32];
+    assert_int_equal(hak_option_get("purge_delay_ms", before, sizeof before), 0);
+    hak__inside = INSIDE_LOCK;
+    assert_int_equal(hak_option_set("purge_delay_ms", "7"), EAGAIN);
+    assert_int_equal(hak_option_set("limit", "1t"), EAGAIN);
+    assert_int_equal(hak_option_set("sample_bytes", "1m"), EAGAIN);
+    assert_int_equal(hak_control("purge", NULL, NULL, 0), EAGAIN);
+    assert_int_equal(hak_option_get("purge_delay_ms", after, sizeof after), 0);
+    hak__inside = 0;
+    assert_string_equal(after, before);
+    assert_int_equal(hak_option_set("purge_delay_ms", before), 0);
+}
+
+static int make_directory(void **state)
+{
+    REQUIRE(mkdtemp(directory) != NULL);
+    snprintf(file_path, sizeof file_path, "%s/hakmem.conf", directory);
+    return unit_start(state);
+}
+
+static int remove_directory(void **state)
+{
+    unlink(file_path);
+    return rmdir(directory);
+}
+
+/* The environment overrides the file; a profile of any source comes before single options. */
+TEST(sources)
+{
+    const char *text = "purge_delay_ms=5\nbin_bytes=8k\nprofile=fast\n";
+    struct child_end end = with_bytes(text, strlen(text), "HAKMEM_PURGE_DELAY_MS=6");
+    expect_complaints(&end, 0);
+    expect_line(&end, "profile=fast");
+    expect_line(&end, "purge_delay_ms=6");
+    expect_line(&end, "bin_bytes=8k");
+    end = with_bytes(text, strlen(text), "HAKMEM_PROFILE=small");
+    expect_line(&end, "profile=small");
+    expect_line(&end, "huge_threshold=never");
+    expect_line(&end, "purge_delay_ms=5");
+}
+
 int main(int count, char **arguments)
 {
-    static const struct child_case cases[] = {{"show", show, NULL},
-                                              {"twice", read_twice, NULL},
-                                              {"automatic", check_automatic, NULL},
-                                              {"one", show_one_processor, NULL}};
+    static const struct child_case cases[] = {
+        {"show", show, NULL}, {"twice", read_twice, NULL}, {"automatic", check_automatic, NULL}};
     child_main(count, arguments, cases, COUNT_OF(cases));
-    return tests_run(unit_start, NULL);
+    return tests_run(make_directory, remove_directory);
 }

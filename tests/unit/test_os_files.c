@@ -3,7 +3,6 @@
  *
  * ctest: no-qemu
  */
-#include "../child.h"
 #include "unit.h"
 
 #include <sys/stat.h>
@@ -46,44 +45,6 @@ OS_TEST(keep)
     assert_int_equal(errno, ERRNO_UNTOUCHED);
     close(other);
     close(file);
-}
-
-static void write_error(void *argument)
-{
-    errno = ERRNO_UNTOUCHED;
-    hak__os_write_error("some words\nand more", 10);
-    close(STDERR_FILENO);
-    hak__os_write_error("nobody hears", 12); /* gives up silently */
-    hak__os_write(-1, "x", 1);
-    hak__os_close(-1);
-    if (errno != ERRNO_UNTOUCHED) {
-        _exit(1);
-    }
-}
-
-OS_TEST(write)
-{
-    struct child_end end;
-    char path[64], text[64];
-    child_fork(write_error, NULL, &end);
-    assert_true(WIFEXITED(end.status) && WEXITSTATUS(end.status) == 0);
-    assert_string_equal(end.text, "some words");
-    int file = memfd_create("unit", 0);
-    assert_true(file >= 0);
-    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-    errno = ERRNO_UNTOUCHED;
-    for (int i = 0; i < 2; i++) { /* appends */
-        int descriptor = hak__os_open_append(path);
-        assert_true(descriptor >= 0);
-        hak__os_write(descriptor, "abcdef", 3);
-        hak__os_close(descriptor);
-        assert_int_equal(hak__os_open_append("/dev/null/none"), -ENOTDIR);
-    }
-    assert_int_equal(errno, ERRNO_UNTOUCHED);
-    support_read_file(path, text, sizeof text);
-    assert_string_equal(text, "abcabc");
-    close(file);
-    errno = ERRNO_UNTOUCHED;
 }
 
 OS_TEST(open)

@@ -64,21 +64,13 @@ PURGE_TEST(freed_slices_go_at_the_second_pass)
     assert_int_equal(hak__superslab_bytes_dirty(), 0);
     assert_int_equal(hak__superslab_bytes_free(), free_bytes);
     assert_int_equal(hak__superslab_purge(false), 0);
-}
-
-PURGE_TEST(a_purged_slice_is_handed_out_as_zeroed)
-{
-    size_t slice = take(2);
-    fill(slice, 2, 'x');
-    hak__superslab_give(slice, 2);
-    assert_int_equal(hak__superslab_purge(true), 2 * SLICE_SIZE); /* at once */
-    struct slice_run run = hak__superslab_take(0, 2, 1);
+    struct slice_run run = hak__superslab_take(0, 5, 1);
     assert_true(run.zeroed);
-    assert_int_equal(nonzero_offset(window_slice_address(run.slice), 2 * SLICE_SIZE), SIZE_MAX);
-    hak__superslab_give(run.slice, 2);
-    run = hak__superslab_take(0, 2, 1);
+    hak__superslab_give(run.slice, 5);
+    run = hak__superslab_take(0, 5, 1);
     assert_false(run.zeroed);
-    hak__superslab_give(run.slice, 2);
+    hak__superslab_give(run.slice, 5);
+    hak__superslab_purge(true);
 }
 
 /* Holes between slices in use, over a whole superslab: each run by itself. */
@@ -124,85 +116,6 @@ PURGE_TEST(metadata_goes_with_the_superslab)
         unmap == 0 ? hak__superslab_purge(true) : hak__superslab_release(SIZE_MAX);
         assert_int_equal(hak__os_resident(metadata, bytes), 0);
     }
-}
-
-/* Memory that cannot be given back (locked by the program) stays dirty, free and usable. */
-PURGE_TEST(a_failed_purge)
-{
-    size_t slice = take(3);
-    char *bytes = window_slice_address(slice);
-    fill(slice, 3, 'x');
-    SKIP_IF(SUPPORT_SANITIZED || mlock(bytes + SLICE_SIZE, hak__os_page_size()) != 0);
-    hak__superslab_give(slice, 1);
-    hak__superslab_give(slice + 1, 1);
-    size_t free_bytes = hak__superslab_bytes_free();
-    assert_int_equal(hak__superslab_purge(true), 0); /* one run: it fails as a whole */
-    assert_int_equal(hak__superslab_bytes_dirty(), 2 * SLICE_SIZE);
-    assert_int_equal(hak__superslab_bytes_free(), free_bytes);
-    assert_int_equal(bytes[SLICE_SIZE], 'x');
-    struct slice_run run = hak__superslab_take(0, 2, 1);
-    assert_int_equal(run.slice, slice);
-    assert_false(run.zeroed);
-    munlock(bytes + SLICE_SIZE, hak__os_page_size());
-    hak__superslab_give(slice, 3);
-    assert_int_equal(hak__superslab_purge(false), 0);
-    assert_int_equal(hak__superslab_purge(false), 3 * SLICE_SIZE);
-    assert_true(is_filled(slice, 3, 0));
-}
-
-static bool shared_stop;
-
-/* Takes, fills, looks again, gives: nobody else may touch it meanwhile. */
-static void *use_slices(void *argument)
-{
-    uint64_t random = (uintptr_t)argument;
-    for (size_t round = 0; round < (SUPPORT_SLOW ? 2000 : 20000); round++) {
-        uint32_t count = 1 + (uint32_t)random_below(&random, 3);
-        struct slice_run run = hak__superslab_take(0, count, 1);
-        REQUIRE(run.slice != SLICE_NONE);
-        uint64_t *words = window_slice_address(run.slice);
-        size_t last = count * SLICE_SIZE / sizeof *words - 1;
-        REQUIRE(!run.zeroed || (words[0] == 0 && words[last / 2] == 0 && words[last] == 0));
-        uint64_t mark = random_next(&random) | 1;
-        words[0] = words[last / 2] = words[last] = mark;
-        if (round % 8 == 0) {
-            sched_yield();
-        }
-        REQUIRE(words[0] == mark && words[last / 2] == mark && words[last] == mark);
-        hak__superslab_give(run.slice, count);
-    }
-    return NULL;
-}
-
-static void *purge_and_release(void *argument)
-{
-    for (size_t round = 0; !__atomic_load_n(&shared_stop, __ATOMIC_RELAXED); round++) {
-        hak__superslab_purge(round % 3 == 0);
-        if (round % 16 == 0) {
-            hak__superslab_release(SIZE_MAX);
-        }
-        sched_yield();
-    }
-    return NULL;
-}
-
-PURGE_TEST(purging_beside_use)
-{
-    pthread_t users[4], purgers[2];
-    size_t taken = unit_region_bytes_taken();
-    __atomic_store_n(&shared_stop, false, __ATOMIC_RELAXED);
-    for (size_t i = 0; i < COUNT_OF(purgers); i++) {
-        purgers[i] = thread_start(purge_and_release, NULL);
-    }
-    for (size_t i = 0; i < COUNT_OF(users); i++) {
-        users[i] = thread_start(use_slices, (void *)(uintptr_t)(i + 1));
-    }
-    JOIN_ALL(users, COUNT_OF(users));
-    __atomic_store_n(&shared_stop, true, __ATOMIC_RELAXED);
-    JOIN_ALL(purgers, COUNT_OF(purgers));
-    assert_int_equal(unit_region_bytes_taken(), taken);
-    hak__superslab_purge(true);
-    assert_int_equal(hak__superslab_bytes_dirty(), 0);
 }
 
 /* 1 GiB that was due made one malloc 120 to 150 ms long when it made the whole pass. */

@@ -33,7 +33,7 @@ static void seed(uint64_t number)
 struct figures {
     double live_bytes;
     double live_count;
-    double allocated_bytes;
+    double freed_remote;
 };
 
 static struct figures figures_now(void)
@@ -47,7 +47,7 @@ static struct figures figures_now(void)
         REQUIRE(hak__samples_copy(stack, &sums, noted));
         sum.live_bytes += sums.allocated_bytes - sums.freed_bytes;
         sum.live_count += sums.allocated_count - sums.freed_count;
-        sum.allocated_bytes += sums.allocated_bytes;
+        sum.freed_remote += sums.freed_remote;
     }
     return sum;
 }
@@ -88,47 +88,22 @@ static void blocks_free(struct blocks *blocks, size_t i)
     }
 }
 
-typedef size_t next_size(uint64_t *random);
+/* Sizes: of `bits` bits, each number of bits equally often, or from `least` on. */
+struct sizes {
+    size_t least, spread;
+    unsigned bits;
+};
 
-static size_t size_16(uint64_t *random)
+static size_t next_size(const struct sizes *sizes, uint64_t *random)
 {
-    return 16;
+    return sizes->bits != 0 ? random_size(random, sizes->bits)
+                            : sizes->least + random_below(random, sizes->spread);
 }
 
-static size_t size_100(uint64_t *random)
-{
-    return 100;
-}
-
-static size_t size_4096(uint64_t *random)
-{
-    return 4096;
-}
-
-static size_t size_to_1000(uint64_t *random)
-{
-    return 1 + random_next(random) % 1000;
-}
-
-static size_t size_to_64k(uint64_t *random)
-{
-    return 1 + random_next(random) % 65536;
-}
-
-static size_t size_skewed(uint64_t *random)
-{
-    return random_size(random, 18);
-}
-
-static size_t size_spans(uint64_t *random)
-{
-    return 66000 + random_next(random) % 1000000;
-}
-
-static size_t size_whales(uint64_t *random)
-{
-    return (size_t)(3 * MIB) + random_next(random) % MIB;
-}
+static const struct sizes size_16 = {16, 1, 0}, size_100 = {100, 1, 0}, size_4096 = {4096, 1, 0},
+                          size_to_1000 = {1, 1000, 0}, size_to_64k = {1, 65536, 0},
+                          size_skewed = {0, 0, 18}, size_spans = {66000, 1000000, 0},
+                          size_whales = {3 * MIB, MIB, 0};
 
 enum shape { KEEP_ALL, FREE_HALF, FREE_OLD, RESIZE, CALLOC, ALIGNED, RECYCLE, BURSTS };
 
@@ -140,12 +115,13 @@ static void *allocate_shaped(enum shape shape, size_t size)
 }
 
 /* Runs the workload in this thread; `bytes` in all. */
-static void run_shape(struct blocks *blocks, enum shape shape, next_size *next, size_t bytes)
+static void run_shape(struct blocks *blocks, enum shape shape, const struct sizes *sizes,
+                      size_t bytes)
 {
     uint64_t random = 12345;
     size_t first = 0; /* the oldest that is left */
     while (blocks->allocated_bytes < bytes) {
-        size_t size = next(&random);
+        size_t size = next_size(sizes, &random);
         blocks_add(blocks, allocate_shaped(shape, size), size);
         size_t last = blocks->count - 1;
         if ((shape == FREE_HALF && last % 2 == 0) || (shape == RECYCLE && last % 64 != 0)) {
@@ -196,13 +172,13 @@ static struct deviation blocks_deviation(const struct blocks *blocks)
     return (struct deviation){sqrt(variance.count), sqrt(variance.bytes)};
 }
 
-static void run_workload(const char *name, enum shape shape, next_size *next)
+static void run_workload(const char *name, enum shape shape, const struct sizes *sizes)
 {
     struct blocks blocks;
-    blocks_start(&blocks, total_bytes() / next(&(uint64_t){1}) * 4 + 100000);
+    blocks_start(&blocks, total_bytes() / next_size(sizes, &(uint64_t){1}) * 4 + 100000);
     seed((uint64_t)shape * 100 + 7);
     struct figures before = figures_now();
-    run_shape(&blocks, shape, next, total_bytes());
+    run_shape(&blocks, shape, sizes, total_bytes());
     struct figures after = figures_now();
     struct deviation deviation = blocks_deviation(&blocks);
     double live_bytes = (double)blocks.live_bytes, live_count = (double)blocks.live_count;
@@ -220,36 +196,116 @@ static void run_workload(const char *name, enum shape shape, next_size *next)
     hak__sampling_set(0, false);
 }
 
+static size_t owner_of(const void *pointer)
+{
+    return window_owner(window_slice_of(pointer));
+}
+
+/* large/sampled: fills three slices of each class, and empties them in another order. */
+TEST(slices_of_sampled_objects)
+{
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        size_t bytes = size_class_bytes(class_index), usable = size_class_usable(class_index);
+        size_t capacity = bytes < SLICE_SIZE ? SLICE_SIZE / bytes : 1, count = 3 * capacity;
+        size_t slices = (bytes + SLICE_SIZE - 1) / SLICE_SIZE;
+        unsigned char **objects = support_map(count * sizeof *objects);
+        for (size_t i = 0; i < count; i++) {
+            objects[i] = hak__sampled_allocate(class_index, usable);
+            assert_non_null(objects[i]);
+            assert_int_equal((uintptr_t)objects[i] % (bytes & (~bytes + 1)), 0);
+            assert_int_equal(owner_of(objects[i]), OWNER_SAMPLED);
+            assert_int_equal(hak__sampled_usable(objects[i]), usable);
+            memset(objects[i], (int)(i % 251), usable);
+        }
+        assert_int_equal(hak__sampled_totals().objects_count, count);
+        assert_int_equal(hak__sampled_totals().objects_bytes, count * bytes);
+        assert_int_equal(hak__sampled_totals().slices_count, 3 * slices);
+        for (size_t i = 0; i < count; i++) { /* no two overlap */
+            assert_int_equal(objects[i][0], i % 251);
+            assert_int_equal(objects[i][usable - 1], i % 251);
+        }
+        for (size_t i = 0; i < count; i += 2) { /* room is used before another slice is taken */
+            hak__sampled_free(objects[i]);
+        }
+        for (size_t i = 0; i < count; i += 2) {
+            objects[i] = hak__sampled_allocate(class_index, usable);
+        }
+        assert_int_equal(hak__sampled_totals().slices_count, 3 * slices);
+        for (size_t i = 0; i < count; i++) {
+            hak__sampled_free(objects[(i * 7919 + 3) % count]); /* 7919 is prime */
+        }
+        assert_int_equal(hak__sampled_totals().objects_count, 0);
+        assert_int_equal(hak__sampled_totals().objects_bytes, 0);
+        assert_int_equal(hak__sampled_totals().slices_count, 0);
+        munmap(objects, count * sizeof *objects);
+    }
+}
+
+TEST(a_sampled_object_is_resized)
+{
+    char *block;
+    seed(5);
+    do {
+        block = hak_malloc(3000);
+        assert_non_null(block);
+    } while (owner_of(block) != OWNER_SAMPLED);
+    assert_true(hak_usable_size(block) == hak_good_size(3000) && hak_owns(block));
+    assert_ptr_equal(hak_realloc(block, 2900), block);
+    memset(block, 'x', 2900);
+    block = hak_realloc(block, 100);
+    assert_true(block != NULL && block[99] == 'x');
+    block = hak_realloc(block, 100000);
+    assert_true(block != NULL && block[99] == 'x');
+    hak_free(block);
+    hak__sampling_set(0, false);
+}
+
+TEST(weights)
+{
+    for (uint64_t period = 1; period < UINT64_C(1) << 40; period = period * 3 + 1) {
+        for (uint64_t size = 1; size < UINT64_C(1) << 44; size += size / 3 + 1) {
+            double expected = 1 / -expm1(-(double)size / (double)period);
+            double weight = hak__exponential_weight(size, period);
+            assert_true(weight >= 1 && fabs(weight / expected - 1) < 1e-8);
+        }
+    }
+    assert_true(hak__exponential_weight(0, 100) == hak__exponential_weight(1, 100));
+    assert_int_equal(hak__exponential_draw(UINT64_MAX, 1 << 20), 0);
+    double longest = (double)hak__exponential_draw(0, 1 << 20) / (1 << 20); /* 2^-54: ln is 37.4 */
+    assert_true(longest > 37 && longest < 40);
+    assert_true(hak__exponential_draw(0, UINT64_C(1) << 50) > 0);
+}
+
 TEST(live_bytes_of_workloads)
 {
     static const struct {
         const char *name;
         enum shape shape;
-        next_size *next;
+        const struct sizes *sizes;
     } workloads[] = {
-        {"16 bytes", KEEP_ALL, size_16},
-        {"100 bytes", KEEP_ALL, size_100},
-        {"4096 bytes", KEEP_ALL, size_4096},
-        {"up to 1000", KEEP_ALL, size_to_1000},
-        {"up to 64 KiB", KEEP_ALL, size_to_64k},
-        {"skewed", KEEP_ALL, size_skewed},
-        {"spans", KEEP_ALL, size_spans},
-        {"whales", KEEP_ALL, size_whales},
-        {"half of 100 bytes", FREE_HALF, size_100},
-        {"half of skewed", FREE_HALF, size_skewed},
-        {"half of whales", FREE_HALF, size_whales},
-        {"queue of 1000", FREE_OLD, size_to_1000},
-        {"queue of skewed", FREE_OLD, size_skewed},
-        {"realloc of 1000", RESIZE, size_to_1000},
-        {"realloc of spans", RESIZE, size_spans},
-        {"realloc of whales", RESIZE, size_whales},
-        {"calloc", CALLOC, size_to_64k},
-        {"aligned", ALIGNED, size_to_64k},
-        {"one block again and again", RECYCLE, size_4096},
-        {"bursts", BURSTS, size_to_1000},
+        {"16 bytes", KEEP_ALL, &size_16},
+        {"100 bytes", KEEP_ALL, &size_100},
+        {"4096 bytes", KEEP_ALL, &size_4096},
+        {"up to 1000", KEEP_ALL, &size_to_1000},
+        {"up to 64 KiB", KEEP_ALL, &size_to_64k},
+        {"skewed", KEEP_ALL, &size_skewed},
+        {"spans", KEEP_ALL, &size_spans},
+        {"whales", KEEP_ALL, &size_whales},
+        {"half of 100 bytes", FREE_HALF, &size_100},
+        {"half of skewed", FREE_HALF, &size_skewed},
+        {"half of whales", FREE_HALF, &size_whales},
+        {"queue of 1000", FREE_OLD, &size_to_1000},
+        {"queue of skewed", FREE_OLD, &size_skewed},
+        {"realloc of 1000", RESIZE, &size_to_1000},
+        {"realloc of spans", RESIZE, &size_spans},
+        {"realloc of whales", RESIZE, &size_whales},
+        {"calloc", CALLOC, &size_to_64k},
+        {"aligned", ALIGNED, &size_to_64k},
+        {"one block again and again", RECYCLE, &size_4096},
+        {"bursts", BURSTS, &size_to_1000},
     };
     for (size_t i = 0; i < COUNT_OF(workloads); i++) {
-        run_workload(workloads[i].name, workloads[i].shape, workloads[i].next);
+        run_workload(workloads[i].name, workloads[i].shape, workloads[i].sizes);
     }
 }
 
@@ -267,22 +323,8 @@ static void *free_all(void *argument)
 static void *allocate_all(void *argument)
 {
     seed(99);
-    run_shape(argument, KEEP_ALL, size_to_1000, total_bytes() / 4);
+    run_shape(argument, KEEP_ALL, &size_to_1000, total_bytes() / 4);
     return NULL;
-}
-
-static double freed_remote(void)
-{
-    double sum = 0;
-    struct stack_sums sums;
-    struct samples_history history;
-    float noted[HISTORY_MAX];
-    const struct stack *stack = hak__samples_first_stack(&history);
-    for (; stack != NULL; stack = stack->older) {
-        REQUIRE(hak__samples_copy(stack, &sums, noted));
-        sum += sums.freed_remote;
-    }
-    return sum;
 }
 
 /* One thread allocates, another one frees: blocks migrate. */
@@ -291,7 +333,6 @@ TEST(frees_of_other_threads)
     struct blocks blocks;
     pthread_t thread;
     blocks_start(&blocks, total_bytes() / 100);
-    double remote = freed_remote();
     struct figures before = figures_now();
     REQUIRE(pthread_create(&thread, NULL, allocate_all, &blocks) == 0);
     REQUIRE(pthread_join(thread, NULL) == 0);
@@ -301,60 +342,9 @@ TEST(frees_of_other_threads)
     REQUIRE(pthread_create(&thread, NULL, free_all, &blocks) == 0);
     REQUIRE(pthread_join(thread, NULL) == 0);
     assert_true(fabs(figures_now().live_bytes - before.live_bytes) < 1);
-    require_close("remote frees", freed_remote() - remote, count, SUPPORT_SLOW ? 0.2 : 0.05);
+    require_close("remote frees", figures_now().freed_remote - before.freed_remote, count,
+                  SUPPORT_SLOW ? 0.2 : 0.05);
     hak__sampling_set(0, false);
-}
-
-/* --- one block --- */
-
-TEST(one_sampled_object)
-{
-    seed(5);
-    char *block = NULL;
-    for (size_t i = 0; i < 1000; i++) { /* until one is sampled */
-        block = hak_malloc(3000);
-        assert_non_null(block);
-        if (window_owner(window_slice_of(block)) == OWNER_SAMPLED) {
-            break;
-        }
-    }
-    assert_int_equal(window_owner(window_slice_of(block)), OWNER_SAMPLED);
-    assert_int_equal(hak_usable_size(block), hak_good_size(3000));
-    assert_true(hak_owns(block));
-    assert_ptr_equal(hak_realloc(block, 2900), block);
-    assert_ptr_equal(hak_realloc(block, 1600), block);
-    memset(block, 'x', 1600);
-    char *small = hak_realloc(block, 100);
-    assert_non_null(small);
-    assert_int_equal(small[99], 'x');
-    char *large = hak_realloc(small, 100000);
-    assert_non_null(large);
-    assert_int_equal(large[99], 'x');
-    errno = 77;
-    hak_free(large);
-    assert_int_equal(errno, 77);
-    hak__sampling_set(0, false);
-}
-
-/* With sampling off nothing is sampled, and what was sampled is still followed. */
-TEST(off)
-{
-    seed(6);
-    struct blocks blocks;
-    blocks_start(&blocks, 100000);
-    run_shape(&blocks, KEEP_ALL, size_to_1000, MIB);
-    hak__sampling_set(0, false);
-    struct figures off = figures_now();
-    void *other = hak_malloc(8 * MIB);
-    for (size_t i = 0; i < 10000; i++) {
-        hak_free(hak_malloc(1000));
-    }
-    hak_free(other);
-    assert_true(figures_now().allocated_bytes - off.allocated_bytes <
-                300 * 1000); /* notices late */
-    assert_true(figures_now().live_bytes > 0);
-    free_all(&blocks);
-    assert_true(fabs(figures_now().live_bytes) < 1);
 }
 
 static void *allocate_first(void *size)

@@ -13,13 +13,7 @@ enum { SLABS = 3, ROUNDS = 8, OBJECTS_MAX = SLABS * SLICE_SIZE / OBJECT_ALIGNMEN
 static const size_t sizes[] = {16, 48, 500, 1040, 1152, 3000, 4000, 9000, 20000, 65000};
 
 static unsigned char *objects[OBJECTS_MAX]; /* NULL: free */
-static uint32_t random_state = 1;
-
-static uint32_t below(uint32_t limit)
-{
-    random_state = random_state * 1664525u + 1013904223u;
-    return (uint32_t)(((uint64_t)random_state * limit) >> 32);
-}
+static uint64_t random_state = 1;
 
 static unsigned char pattern_of(const void *object)
 {
@@ -36,7 +30,8 @@ static void fill(struct slab_set *set, uint32_t class_index, uint32_t count)
             continue;
         }
         if (list.count == 0) {
-            list = unit_slab_refill(set, class_index, 1 + below(count));
+            list = unit_slab_refill(set, class_index,
+                                    1 + (uint32_t)random_below(&random_state, count));
             assert_int_not_equal(list.count, 0);
             object = list.head;
         }
@@ -71,7 +66,7 @@ static void give(uint32_t number)
 static void thin(uint32_t count, uint32_t kept)
 {
     for (uint32_t i = 0; i < count; i++) {
-        if (objects[i] != NULL && below(kept) != 0) {
+        if (objects[i] != NULL && random_below(&random_state, kept) != 0) {
             struct slab *slab = unit_slab_of((struct object *)(void *)objects[i]);
             if (slab->free_count + slab->purged_count + 1u < slab->carved_count) {
                 give(i);

@@ -4,34 +4,10 @@
  *
  * ctest: no-qemu
  */
-#include "../child.h"
 #include "unit.h"
 
 /* Slices behind which a reservation leaves less than a superslab, but maybe a claim of level 2. */
 enum { CLAIMED_APART = 20 };
-
-struct run {
-    size_t slice;
-    uint32_t count; /* 0: none */
-};
-
-/* The first and last word of each slice tell whose it is. */
-static void run_mark(struct run run)
-{
-    for (size_t i = run.slice; i < run.slice + run.count; i++) {
-        size_t *words = window_slice_address(i);
-        words[0] = words[SLICE_SIZE / sizeof(size_t) - 1] = run.slice + 1;
-    }
-}
-
-static void run_check_marks(struct run run)
-{
-    for (size_t i = run.slice; i < run.slice + run.count; i++) {
-        const size_t *words = window_slice_address(i);
-        assert_int_equal(words[0], run.slice + 1);
-        assert_int_equal(words[SLICE_SIZE / sizeof(size_t) - 1], run.slice + 1);
-    }
-}
 
 TEST(take_exact_at_the_borders)
 {
@@ -56,22 +32,19 @@ static void skip_a_stranger(size_t offset)
     size_t slice = index * SUPERSLAB_SLICES + offset;
     char *stranger = unit_occupy((uintptr_t)window_slice_address(slice), hak__os_page_size());
     memset(stranger, 's', hak__os_page_size());
-    static struct run taken[512];
-    size_t count = 0;
+    size_t taken[512], count = 0;
     do {
         assert_true(count < COUNT_OF(taken));
-        struct slice_run run = hak__superslab_take(0, 8, 1);
-        assert_int_not_equal(run.slice, SLICE_NONE);
-        assert_true(slice < run.slice || slice >= run.slice + 8);
-        taken[count] = (struct run){run.slice, 8};
-        run_mark(taken[count++]);
+        size_t run = taken[count++] = hak__superslab_take(0, 8, 1).slice;
+        assert_int_not_equal(run, SLICE_NONE);
+        assert_true(slice < run || slice >= run + 8);
+        memset(window_slice_address(run), 'x', 8 * SLICE_SIZE);
     } while (hak__superslab_first.frontier <= (index + 1) * SUPERSLAB_SLICES);
     assert_int_equal(stranger[0], 's');
     assert_int_equal(stranger[hak__os_page_size() - 1], 's');
     assert_int_equal(window_owner(slice), OWNER_NOBODY);
     for (size_t i = 0; i < count; i++) {
-        run_check_marks(taken[i]);
-        hak__superslab_give(taken[i].slice, 8);
+        hak__superslab_give(taken[i], 8);
     }
     munmap(stranger, hak__os_page_size());
 }
@@ -81,36 +54,6 @@ TEST(claims_skip_what_somebody_else_has_mapped)
     skip_a_stranger(0);
     skip_a_stranger(SUPERSLAB_SLICES / 2 + 8);
     skip_a_stranger(SUPERSLAB_SLICES - 1);
-}
-
-/* With 20 slices of address space left, half a superslab cannot be had, but single slices can. */
-static void take_near_a_limit(void *argument)
-{
-    struct rlimit limit;
-    while (hak__superslab_bytes_free() != 0) {
-        REQUIRE(hak__superslab_take(0, 1, 1).slice != SLICE_NONE);
-    }
-    size_t claimed = hak__superslab_bytes_claimed();
-    REQUIRE(getrlimit(RLIMIT_AS, &limit) == 0);
-    limit.rlim_cur = address_space_bytes() + 20 * SLICE_SIZE;
-    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
-    errno = ERRNO_UNTOUCHED;
-    REQUIRE(hak__superslab_take(0, SUPERSLAB_SLICES / 2, 1).slice == SLICE_NONE);
-    size_t count = 0;
-    for (struct slice_run run; (run = hak__superslab_take(0, 4, 1)).slice != SLICE_NONE; count++) {
-        REQUIRE(run.zeroed && errno == ERRNO_UNTOUCHED);
-        memset(window_slice_address(run.slice), 'x', 4 * SLICE_SIZE);
-    }
-    REQUIRE(errno == ERRNO_UNTOUCHED);
-    REQUIRE_SIZE(count, >=, 3);
-    REQUIRE_SIZE(hak__superslab_bytes_claimed() - claimed, ==, 4 * SLICE_SIZE * count);
-    REQUIRE_SIZE(hak__superslab_bytes_free(), ==, 0);
-}
-
-TEST(near_a_limit)
-{
-    SKIP_IF(SUPPORT_SANITIZED);
-    REQUIRE_LIFE(take_near_a_limit, NULL, NULL);
 }
 
 static size_t whole_superslabs(void)
@@ -195,17 +138,16 @@ static void pass_a_reservation(size_t offset)
     uint64_t calls = hak__os_calls[OS_CALL_MAP] + hak__os_calls[OS_CALL_UNMAP];
     size_t tables = hak__window_table_bytes(), mapped = hak__os_mapped_bytes();
     size_t claimed = hak__superslab_bytes_claimed();
-    struct run run;
+    size_t run;
     do {
-        run = (struct run){hak__superslab_take(0, 8, 1).slice, 8};
-        assert_int_not_equal(run.slice, SLICE_NONE);
-        run_mark(run);
-    } while (run.slice < index * SUPERSLAB_SLICES + offset);
+        run = hak__superslab_take(0, 8, 1).slice;
+        assert_int_not_equal(run, SLICE_NONE);
+    } while (run < index * SUPERSLAB_SLICES + offset);
     size_t end = window_slice_of(reservation + size - 1) / SUPERSLAB_SLICES + 1;
-    assert_int_equal(run.slice, end * SUPERSLAB_SLICES); /* not one superslab further */
+    assert_int_equal(run, end * SUPERSLAB_SLICES); /* not one superslab further */
     assert_false(superslab_has_slice(window_slice_of(reservation)));
-    assert_false(superslab_has_slice(run.slice - 1));
-    assert_true(superslab_has_slice(run.slice));
+    assert_false(superslab_has_slice(run - 1));
+    assert_true(superslab_has_slice(run));
     calls = hak__os_calls[OS_CALL_MAP] + hak__os_calls[OS_CALL_UNMAP] - calls;
     assert_true(calls <= 80);
     tables = hak__window_table_bytes() - tables;
@@ -227,27 +169,33 @@ TEST(a_large_reservation)
  * machine's memory (overcommit_memory 0), however little of it is touched. */
 TEST(nothing_is_reserved_for_a_fork)
 {
-    static char smaps[4 * MIB];
-    char name[32];
-    support_read_file("/proc/sys/vm/overcommit_memory", smaps, sizeof smaps);
-    SKIP_IF(SUPPORT_SANITIZED || smaps[0] == '2'); /* which reserves for everything */
+    char mode[8];
+    support_read_file("/proc/sys/vm/overcommit_memory", mode, sizeof mode);
+    SKIP_IF(SUPPORT_SANITIZED || mode[0] == '2'); /* which reserves for everything */
     size_t slice = hak__superslab_take(0, 1, 1).slice;
-    support_read_file("/proc/self/smaps", smaps, sizeof smaps);
-    uintptr_t address = (uintptr_t)window_slice_address(slice), low = 0, high = 0;
-    for (char *line = strtok(smaps, "\n"); line != NULL; line = strtok(NULL, "\n")) {
-        if (sscanf(line, "%zx-%zx %31s", &low, &high, name) == 3 && low <= address &&
-            address < high) {
-            break;
-        }
-    }
-    char *flags = strtok(NULL, "");
-    assert_non_null(flags);
-    flags = strstr(flags, "VmFlags:");
-    assert_non_null(flags);
-    flags = strtok(flags, "\n");
-    assert_non_null(strstr(flags, " nr"));
-    assert_null(strstr(flags, " ac"));
+    assert_true(unit_mapping_has_flag(window_slice_address(slice), " nr"));
+    assert_false(unit_mapping_has_flag(window_slice_address(slice), " ac"));
     hak__superslab_give(slice, 1);
+}
+
+/* With 20 slices left of a limit, half a superslab cannot be had, but single slices can. */
+TEST(near_a_limit)
+{
+    size_t count = 0;
+    while (hak__superslab_bytes_free() != 0) {
+        REQUIRE(hak__superslab_take(0, 1, 1).slice != SLICE_NONE);
+    }
+    size_t claimed = hak__superslab_bytes_claimed();
+    hak__os_set_limit(hak__os_mapped_bytes() + 20 * SLICE_SIZE);
+    assert_int_equal(hak__superslab_take(0, SUPERSLAB_SLICES / 2, 1).slice, SLICE_NONE);
+    for (struct slice_run run; (run = hak__superslab_take(0, 4, 1)).slice != SLICE_NONE; count++) {
+        assert_true(run.zeroed);
+        memset(window_slice_address(run.slice), 'x', 4 * SLICE_SIZE);
+    }
+    hak__os_set_limit(UINT64_MAX);
+    assert_true(count >= 3);
+    assert_int_equal(hak__superslab_bytes_claimed() - claimed, 4 * SLICE_SIZE * count);
+    assert_int_equal(hak__superslab_bytes_free(), 0);
 }
 
 static int setup(void **state)

@@ -61,29 +61,9 @@ static bool claim(uint32_t count, size_t touched)
     return huge;
 }
 
-/* What /proc/self/smaps says of the mapping at `place`: "hg" huge pages are welcome there, "nh"
- * they are not. */
-static bool mapping_has_flag(const void *place, const char *flag)
-{
-    static char smaps[4 * MIB];
-    uintptr_t address = (uintptr_t)place;
-    support_read_file("/proc/self/smaps", smaps, sizeof smaps);
-    bool found = false;
-    for (char *line = strtok(smaps, "\n"); line != NULL; line = strtok(NULL, "\n")) {
-        char *end;
-        uintptr_t low = strtoull(line, &end, 16);
-        if (*end == '-') {
-            found = low <= address && address < strtoull(end + 1, NULL, 16);
-        } else if (found && strncmp(line, "VmFlags:", 8) == 0) {
-            return strstr(line, flag) != NULL;
-        }
-    }
-    return false;
-}
-
 static bool superslab_has_flag(size_t slice, const char *flag)
 {
-    return mapping_has_flag(window_slice_address(slice), flag);
+    return unit_mapping_has_flag(window_slice_address(slice), flag);
 }
 
 /* Not so in emulators. */
@@ -91,27 +71,9 @@ static bool kernel_shows_huge_pages(void)
 {
     char *probe = support_map(HUGE_PAGE_SIZE);
     bool shows = unit_has_huge_pages() && hak__os_huge(probe, HUGE_PAGE_SIZE) == 0 &&
-                 mapping_has_flag(probe, " hg");
+                 unit_mapping_has_flag(probe, " hg");
     munmap(probe, HUGE_PAGE_SIZE);
     return shows;
-}
-
-/* The first half of the first superslab, all that many a program has, costs no call: no page can be
- * huge in it, nor when the second half is there. */
-TEST(the_first_half_has_no_room_for_one)
-{
-    assert_int_equal(hak__superslab_first.frontier, 0); /* the first test */
-    assert_int_equal(hak__superslab_take(0, 1, 1).slice, 0);
-    assert_int_equal(hak__os_calls[OS_CALL_SMALL], 0);
-    assert_true(hak__superslab_bytes_claimed() <= SUPERSLAB_SIZE / 2);
-    do {
-        REQUIRE(hak__superslab_take(0, 1, 1).slice != SLICE_NONE);
-    } while (hak__superslab_bytes_claimed() < SUPERSLAB_SIZE);
-    assert_int_not_equal(hak__os_calls[OS_CALL_SMALL], 0);
-    if (kernel_shows_huge_pages()) {
-        assert_false(superslab_has_flag(0, " nh"));
-        assert_true(superslab_has_flag(SUPERSLAB_SLICES - 1, " nh"));
-    }
 }
 
 HUGE_TEST(small_pages_below_the_threshold)
@@ -148,21 +110,6 @@ HUGE_TEST(filled_superslabs_lead_to_huge_ones)
             assert_true(!huge || (small < 2 && hak__superslab_bytes_claimed() <= 2 * before));
             small += !huge;
         }
-    }
-}
-
-HUGE_TEST(kinds_of_superslabs)
-{
-    static const uint32_t counts[] = {1, 2, SLAB_SLICES_MAX, SLAB_SLICES_MAX + 1, SUPERSLAB_SLICES};
-    static const enum huge_kind kinds[] = {HUGE_SLABS, HUGE_RUNS, HUGE_RUNS, HUGE_SPANS,
-                                           HUGE_SPANS};
-    bool has = unit_has_huge_pages();
-    for (enum huge_kind kind = HUGE_SLABS; kind <= HUGE_SPANS; kind++) {
-        unit_set_evidence(kind, false);
-        for (size_t i = 0; i < COUNT_OF(counts); i++) {
-            assert_int_equal(claim(counts[i], 0), has && kinds[i] != kind);
-        }
-        unit_set_evidence(kind, true);
     }
 }
 

@@ -78,43 +78,23 @@ static void check_parts(void)
     REQUIRE_SIZE(hak__superslab_bytes_dirty(), <=, dirty * SLICE_SIZE + wrong);
 }
 
-/* Whole superslabs that part 1 takes until it has claimed `wanted` more, one of part 2 after each.
- * Calls `seen` for each one of part 1, with the superslabs that it brought. */
-static void grow(size_t wanted, bool filled, void (*seen)(size_t index, size_t had, size_t claims))
-{
-    static size_t slices[4 * SUPERSLAB_GROUP];
-    size_t count = 0, *claimed = &hak__superslab_parts[1]->claimed_slices;
-    for (size_t start = *claimed; *claimed - start < wanted * SUPERSLAB_SLICES;) {
-        REQUIRE_SIZE(count + 2, <=, COUNT_OF(slices));
-        size_t had = *claimed / SUPERSLAB_SLICES, before = hak__superslabs.claimed_count;
-        size_t slice = slices[count++] = take(1, SUPERSLAB_SLICES, 1).slice;
-        memset(window_slice_address(slice), 'x', filled ? SUPERSLAB_SIZE : 0);
-        seen(slice / SUPERSLAB_SLICES, had, hak__superslabs.claimed_count - before);
-        slices[count++] = take(2, SUPERSLAB_SLICES, 1).slice;
-    }
-    while (count != 0) {
-        give(slices[--count], SUPERSLAB_SLICES);
-    }
-}
-
-static size_t claims_most;
-
-static void see_claims(size_t index, size_t had, size_t claims)
-{
-    (void)index;
-    claims_most = claims > claims_most ? claims : claims_most;
-    REQUIRE_SIZE(claims, <=, 1 + had / 4);
-}
-
 /* A part that has many superslabs claims several at once, unless addresses are short. The first
  * test: the parts have nothing. */
 TEST_WITH_KNOBS(claims_ahead)
 {
-    grow(20, false, see_claims);
-    REQUIRE_SIZE(claims_most, >, 1);
+    static size_t slices[8 * SUPERSLAB_GROUP];
+    size_t count = 0, most = 0, *claimed = &hak__superslab_parts[1]->claimed_slices;
+    for (size_t start = *claimed; *claimed - start < 20 * SUPERSLAB_SLICES;) {
+        REQUIRE_SIZE(count + 2, <=, COUNT_OF(slices) / 2);
+        size_t had = *claimed / SUPERSLAB_SLICES, before = hak__superslabs.claimed_count;
+        slices[count++] = take(1, SUPERSLAB_SLICES, 1).slice;
+        size_t claims = hak__superslabs.claimed_count - before;
+        REQUIRE_SIZE(claims, <=, 1 + had / 4);
+        most = claims > most ? claims : most;
+        slices[count++] = take(2, SUPERSLAB_SLICES, 1).slice;
+    }
+    REQUIRE_SIZE(most, >, 1);
     check_parts();
-    static size_t slices[SUPERSLAB_GROUP];
-    size_t count = 0;
     char *stranger = NULL;
     for (int limited = 0; limited < 4; limited++) {
         while (hak__superslab_index_find(hak__superslab_parts[1], INDEX_FREE, SUPERSLAB_SLICES,
@@ -144,33 +124,11 @@ TEST_WITH_KNOBS(claims_ahead)
     check_parts();
 }
 
-static size_t huge_count;
-
-static void see_huge(size_t index, size_t had, size_t claims)
-{
-    (void)had, (void)claims;
-    huge_count += superslab_at(index)->huge;
-}
-
-/* Part 1 fills its superslabs, part 2 touches none: only those of part 1 become huge, although the
- * two claim in turn. */
-TEST_WITH_KNOBS(each_part_earns_huge_pages_alone)
-{
-    SKIP_IF(!unit_has_huge_pages());
-    hak__huge_page_us_max = UINT64_MAX; /* however long this machine takes */
-    hak__knobs.huge_threshold = 0;
-    grow(SUPERSLAB_GROUP, true, see_huge);
-    REQUIRE_SIZE(huge_count, >=, SUPERSLAB_GROUP / 8);
-    for (size_t i = 0; i < hak__superslabs.count; i++) {
-        assert_true(superslab_at(i)->part != 2 || superslab_at(i)->huge == 0);
-    }
-    (void)hak__superslab_purge(true);
-    check_parts();
-}
-
-TEST(random_runs)
+TEST_WITH_KNOBS(random_runs)
 {
     uint64_t random = 7;
+    hak__knobs.huge_threshold = 0; /* pages change, and whole superslabs are dirty */
+    hak__huge_page_us_max = UINT64_MAX;
     for (int step = 0; step < STEPS; step++) {
         struct run *run = &runs[random_below(&random, RUNS)];
         if (run->count != 0) {
@@ -188,6 +146,8 @@ TEST(random_runs)
             (void)hak__superslab_release(random_below(&random, 8) * SUPERSLAB_SIZE);
         }
         if (step % 1000 == 0) {
+            unit_set_evidence(HUGE_SLABS, true); /* the next, although nothing is touched */
+            unit_set_evidence(HUGE_SPANS, step % 2000 == 0);
             check_parts();
         }
     }
@@ -197,6 +157,13 @@ TEST(random_runs)
         }
         runs[i].count = 0;
     }
+    check_parts();
+    (void)hak__superslab_purge(true);
+    for (uint32_t i = 0; i < PARTS; i++) {
+        REQUIRE_SIZE(hak__superslab_parts[i]->groups_count, >=, 1);
+        assert_int_equal(hak__superslab_parts[i]->dirty_free_slices, 0);
+    }
+    REQUIRE_SIZE(hak__superslab_release(SIZE_MAX), >=, PARTS * SUPERSLAB_SIZE);
     check_parts();
 }
 
@@ -223,77 +190,24 @@ TEST(dirty_slices_of_another_part_before_new_memory)
     check_parts();
 }
 
-TEST(all_goes_back_from_all_parts)
-{
-    static size_t slices[PARTS * 70];
-    for (uint32_t i = 0; i < COUNT_OF(slices); i++) { /* more than a group each */
-        slices[i] = take(i % PARTS, SUPERSLAB_SLICES, 1).slice;
-    }
-    for (uint32_t i = 0; i < COUNT_OF(slices); i++) {
-        give(slices[i], SUPERSLAB_SLICES);
-    }
-    for (uint32_t i = 0; i < PARTS; i++) {
-        REQUIRE_SIZE(hak__superslab_parts[i]->dirty_free_slices, !=, 0);
-        REQUIRE_SIZE(hak__superslab_parts[i]->groups_count, >=, 1);
-    }
-    (void)hak__superslab_purge(true);
-    for (uint32_t i = 0; i < PARTS; i++) {
-        assert_int_equal(hak__superslab_parts[i]->dirty_free_slices, 0);
-    }
-    size_t claimed = hak__superslab_bytes_claimed();
-    REQUIRE_SIZE(hak__superslab_release(SIZE_MAX), >=, PARTS * SUPERSLAB_SIZE);
-    for (uint32_t i = 0; i < COUNT_OF(slices); i++) { /* of any part; none is new */
-        slices[i] = take(3, SUPERSLAB_SLICES, 1).slice;
-    }
-    REQUIRE_SIZE(hak__superslab_bytes_claimed(), <=, claimed);
-    for (uint32_t i = 0; i < COUNT_OF(slices); i++) {
-        give(slices[i], SUPERSLAB_SLICES);
-    }
-    check_parts();
-}
-
-/* More adjacent superslabs than a group has. */
-TEST(long_runs)
-{
-    enum { LONG = 3 * SUPERSLAB_GROUP / 2 };
-    for (int i = 0; i < 3; i++) {
-        struct slice_run run = hak__superslab_take_run(LONG);
-        assert_int_not_equal(run.slice, SLICE_NONE);
-        REQUIRE_SIZE(run.slice + LONG * SUPERSLAB_SLICES, <=, SLICES);
-        for (size_t index = 0; index < LONG; index++) {
-            const struct superslab *superslab = superslab_at(run.slice / SUPERSLAB_SLICES + index);
-            assert_int_equal(superslab->state, SUPERSLAB_CLAIMED);
-            assert_int_equal(superslab->free, 0);
-            assert_false(taken[run.slice + index * SUPERSLAB_SLICES]);
-        }
-        check_parts();
-        size_t other = take(0, 1, 1).slice;
-        REQUIRE(other < run.slice || other >= run.slice + LONG * SUPERSLAB_SLICES);
-        give(other, 1);
-        hak__superslab_give_run(run.slice, LONG);
-        check_parts();
-    }
-}
-
-/* The next group is somebody else's, all of it and more. */
+/* The next group is somebody else's, all of it and more: none of it is used, and behind it only
+ * what has tables. */
 TEST(a_stranger_in_the_next_groups)
 {
-    size_t group = hak__superslabs.groups_count, count = 0;
+    enum { SIZE = 3 * SUPERSLAB_GROUP / 2 };
     static size_t slices[SLICES / SUPERSLAB_SLICES];
-    char *stranger = unit_occupy((uintptr_t)window_slice_address(group * GROUP_SLICES),
-                                 3 * SUPERSLAB_GROUP * SUPERSLAB_SIZE / 2);
-    size_t behind = (group + 1) * GROUP_SLICES + GROUP_SLICES / 2;
-    do {
+    size_t first = hak__superslabs.groups_count * GROUP_SLICES, count = 0, behind_count = 0;
+    size_t behind = first + SIZE * SUPERSLAB_SLICES;
+    void *stranger = unit_occupy((uintptr_t)window_slice_address(first), SIZE * SUPERSLAB_SIZE);
+    while (behind_count < 2 * SUPERSLAB_GROUP) {
         REQUIRE(count < COUNT_OF(slices));
-        size_t slice = slices[count++] = take(1, SUPERSLAB_SLICES, 1).slice;
-        REQUIRE(slice < group * GROUP_SLICES || slice >= behind);
-    } while (slices[count - 1] < behind);
-    munmap(stranger, 3 * SUPERSLAB_GROUP * SUPERSLAB_SIZE / 2);
-    for (size_t i = 0; i < 2 * SUPERSLAB_GROUP; i++) { /* there, too, only where there are tables */
-        REQUIRE(count < COUNT_OF(slices));
-        slices[count] = take((uint32_t)i % PARTS, SUPERSLAB_SLICES, 1).slice;
-        memset(window_slab_metadata(slices[count++]), 0, SLAB_METADATA_SIZE);
+        size_t slice = take((uint32_t)count % PARTS, SUPERSLAB_SLICES, 1).slice;
+        REQUIRE(slice < first || slice >= behind);
+        memset(window_slab_metadata(slice), 0, SLAB_METADATA_SIZE);
+        behind_count += slice >= behind;
+        slices[count++] = slice;
     }
+    munmap(stranger, SIZE * SUPERSLAB_SIZE);
     while (count != 0) {
         give(slices[--count], SUPERSLAB_SLICES);
     }

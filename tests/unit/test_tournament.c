@@ -46,53 +46,59 @@ static double noise(struct program *program, double size)
     return (1 + size * (sum - 6)) * outlier;
 }
 
+/* What a thousand runs of a program, each with other noise, made of it. */
 struct outcome {
-    uint32_t adopted, dropped, went_back, froze, opened;
-    uint32_t frozen_from;       /* stretch at which it froze first */
-    uint32_t stretches_to_back; /* until the canary won; 0: it did not */
-    double time;                /* ns for each byte, mean */
-    double time_usual;          /* what the usual setting would have taken, without noise */
-    struct learn_point last;
+    uint32_t adopted, froze, opened;
+    uint32_t huge_gone, bins_changed, both; /* of the last setting */
+    uint32_t settled, settled_opened;       /* froze well before CHANGE_AT; and opened again */
+    double worst; /* the most time a run took, relative to the usual setting throughout */
 };
 
-static struct outcome run(struct program program, const struct learn_point *start,
-                          const struct learn_point *before, uint64_t seed, uint32_t stretches)
+static void run(struct outcome *outcome, struct program program, const struct learn_point *start,
+                uint64_t seed, uint32_t stretches)
 {
-    struct outcome outcome = {0};
     struct tournament tournament;
     struct learn_test decided;
+    double time = 0, time_usual = 0;
+    uint32_t frozen_from = 0, opened = 0;
     program.random = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
-    hak__tournament_begin(&tournament, start, before, seed, 1);
+    hak__tournament_begin(&tournament, start, start == &usual ? NULL : &usual, seed, 1);
     for (uint32_t i = 0; i < stretches; i++) {
         struct learn_point point = *hak__tournament_next(&tournament);
         double quiet = program.time(&point, i);
         struct learn_cost cost = {quiet * noise(&program, program.noise),
                                   program.memory(&point, i) * noise(&program, program.noise / 4)};
-        outcome.time += quiet;
-        outcome.time_usual += program.time(&usual, i);
-        switch (hak__tournament_result(&tournament, &cost, STRETCH_NS, &decided)) {
-        case LEARN_ADOPTED:
-            outcome.adopted++;
-            break;
-        case LEARN_WENT_BACK:
-            outcome.went_back++;
-            outcome.stretches_to_back =
-                outcome.stretches_to_back == 0 ? i + 1 : outcome.stretches_to_back;
-            break;
-        case LEARN_DROPPED:
-            outcome.dropped++;
-            break;
-        case LEARN_FROZE:
-            outcome.frozen_from = outcome.froze++ == 0 ? i : outcome.frozen_from;
-            break;
-        case LEARN_OPENED:
-            outcome.opened++;
-            break;
-        default:
-            break;
-        }
+        time += quiet;
+        time_usual += program.time(&usual, i);
+        enum learn_verdict verdict =
+            hak__tournament_result(&tournament, &cost, STRETCH_NS, &decided);
+        outcome->adopted += verdict == LEARN_ADOPTED;
+        outcome->froze += verdict == LEARN_FROZE;
+        opened += verdict == LEARN_OPENED;
+        frozen_from = verdict == LEARN_FROZE && frozen_from == 0 ? i : frozen_from;
     }
-    outcome.last = tournament.champion;
+    bool settled = frozen_from != 0 && frozen_from < CHANGE_AT - 100;
+    bool huge_gone = tournament.champion.huge_threshold == UINT64_MAX;
+    outcome->opened += opened;
+    outcome->settled += settled;
+    outcome->settled_opened += settled && opened != 0;
+    outcome->huge_gone += huge_gone;
+    outcome->bins_changed += tournament.champion.bin_bytes_max != usual.bin_bytes_max;
+    outcome->both += huge_gone && tournament.champion.bin_bytes_max < usual.bin_bytes_max;
+    outcome->worst = time > outcome->worst * time_usual ? time / time_usual : outcome->worst;
+}
+
+static struct outcome run_all(const char *what, struct program program,
+                              const struct learn_point *start, uint32_t stretches)
+{
+    struct outcome outcome = {0};
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        run(&outcome, program, start, seed, stretches);
+    }
+    print_message("%s: of %u %u adopted, %u froze, %u opened, %u without huge pages, %u other "
+                  "bins, %u found both; worst time %.4f\n",
+                  what, SEEDS, outcome.adopted, outcome.froze, outcome.opened, outcome.huge_gone,
+                  outcome.bins_changed, outcome.both, outcome.worst);
     return outcome;
 }
 
@@ -140,104 +146,36 @@ static double doubles_later(const struct learn_point *point, uint32_t stretch)
     return stretch < CHANGE_AT ? 10 : 20;
 }
 
-/* Nothing to gain: a change is adopted in at most 1 of 1,000 tests, and there are some 8 a run. */
-TEST(nothing_to_gain)
+TEST(gains)
 {
-    uint32_t adopted = 0, dropped = 0, froze = 0;
-    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-        struct outcome outcome =
-            run((struct program){flat, flat, 0.05, 0}, &usual, NULL, seed, STRETCHES);
-        adopted += outcome.adopted;
-        dropped += outcome.dropped;
-        froze += outcome.froze;
-    }
-    print_message("nothing to gain: %u adopted, %u dropped, %u froze of %u\n", adopted, dropped,
-                  froze, SEEDS);
-    assert_true(adopted <= SEEDS / 100);
-    assert_true(froze >= SEEDS * 9 / 10);
+    struct program none = {flat, flat, 0.05, 0}, both = {time_of_huge, memory_of_bins, 0.02, 0},
+                   costly = {time_of_bins, memory_of_bins, 0.02, 0};
+    struct outcome outcome = run_all("nothing to gain", none, &usual, STRETCHES);
+    /* a change is adopted in at most 1 of 1,000 tests, and there are some 8 a run */
+    assert_true(outcome.adopted <= SEEDS / 100 && outcome.froze >= SEEDS * 9 / 10);
+    outcome = run_all("gain", both, &usual, STRETCHES);
+    assert_true(outcome.both >= SEEDS * 95 / 100);
+    outcome = run_all("4 % of time for 40 % of memory", costly, &usual, STRETCHES);
+    assert_true(outcome.bins_changed <= SEEDS / 50);
 }
 
-TEST(gain_is_found)
+TEST(losses)
 {
-    uint32_t found = 0, back = 0;
-    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-        struct outcome outcome = run((struct program){time_of_huge, memory_of_bins, 0.02, 0},
-                                     &usual, NULL, seed, STRETCHES);
-        found += outcome.last.huge_threshold == UINT64_MAX && outcome.last.bin_bytes_max < 262144;
-        back += outcome.went_back;
-    }
-    print_message("gain: %u of %u found both, %u went back\n", found, SEEDS, back);
-    assert_true(found >= SEEDS * 95 / 100);
-}
-
-TEST(no_gain_at_the_others_cost)
-{
-    uint32_t changed = 0;
-    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-        struct outcome outcome = run((struct program){time_of_bins, memory_of_bins, 0.02, 0},
-                                     &usual, NULL, seed, STRETCHES);
-        changed += outcome.last.bin_bytes_max != usual.bin_bytes_max;
-    }
-    print_message("4 %% of time for 40 %% of memory: %u of %u changed\n", changed, SEEDS);
-    assert_true(changed <= SEEDS / 50);
-}
-
-TEST(planted_bad_setting_goes)
-{
+    struct program huge = {bad_without_huge, flat, 0.04, 0}, turns = {alternates, flat, 0.04, 0};
     struct learn_point bad = usual;
     bad.huge_threshold = UINT64_MAX;
-    uint32_t gone = 0, latest = 0;
-    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-        struct outcome outcome =
-            run((struct program){bad_without_huge, flat, 0.04, 0}, &bad, &usual, seed, 200);
-        gone += outcome.last.huge_threshold != UINT64_MAX;
-        latest = outcome.stretches_to_back > latest ? outcome.stretches_to_back : latest;
-    }
-    print_message("planted: gone in %u of %u, at most %u stretches\n", gone, SEEDS, latest);
-    assert_int_equal(gone, SEEDS);
-}
-
-/* The most time a run took, learning included, relative to the usual setting throughout. */
-static double worst_ratio(const char *what, struct program program)
-{
-    double worst = 0, sum = 0;
-    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-        struct outcome outcome = run(program, &usual, NULL, seed, STRETCHES);
-        double ratio = outcome.time / outcome.time_usual;
-        worst = ratio > worst ? ratio : worst;
-        sum += ratio;
-    }
-    print_message("%s: mean %.4f, worst %.4f\n", what, sum / SEEDS, worst);
-    return worst;
-}
-
-TEST(alternation)
-{
-    assert_true(worst_ratio("alternation", (struct program){alternates, flat, 0.04, 0}) <= 1.03);
-}
-
-TEST(cost_of_trying)
-{
-    assert_true(worst_ratio("cost", (struct program){bad_without_huge, flat, 0.04, 0}) <= 1.01);
+    assert_int_equal(run_all("planted bad setting", huge, &bad, 200).huge_gone, 0);
+    assert_true(run_all("cost of trying", huge, &usual, STRETCHES).worst <= 1.01);
+    assert_true(run_all("alternation", turns, &usual, STRETCHES).worst <= 1.03);
 }
 
 TEST(change_opens)
 {
-    uint32_t opened = 0, frozen = 0, opened_flat = 0;
-    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-        struct program program = {doubles_later, flat, 0.04, 0};
-        struct outcome outcome = run(program, &usual, NULL, seed, CHANGE_AT + 100);
-        bool settled = outcome.frozen_from != 0 && outcome.frozen_from < CHANGE_AT - 100;
-        frozen += settled;
-        opened += settled && outcome.opened != 0;
-        program.time = flat;
-        opened_flat += run(program, &usual, NULL, seed, CHANGE_AT + 100).opened;
-    }
-    print_message("opened %u of %u, without a change %u of %u\n", opened, frozen, opened_flat,
-                  SEEDS);
-    assert_true(frozen >= SEEDS * 9 / 10);
-    assert_int_equal(opened, frozen);
-    assert_int_equal(opened_flat, 0);
+    struct program doubles = {doubles_later, flat, 0.04, 0}, same = {flat, flat, 0.04, 0};
+    struct outcome outcome = run_all("a change", doubles, &usual, CHANGE_AT + 100);
+    assert_true(outcome.settled >= SEEDS * 9 / 10);
+    assert_int_equal(outcome.settled_opened, outcome.settled);
+    assert_int_equal(run_all("no change", same, &usual, CHANGE_AT + 100).opened, 0);
 }
 
 TESTS(NULL)

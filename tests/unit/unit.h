@@ -56,6 +56,26 @@ static inline bool unit_is_mapped(uintptr_t address)
     return mincore((void *)bits_align_down(address, page), page, &resident) == 0;
 }
 
+/* What /proc/self/smaps says of the mapping at `place`, for example " hg": huge pages are welcome
+ * there, " nh": they are not. */
+static inline bool unit_mapping_has_flag(const void *place, const char *flag)
+{
+    static char smaps[4 * MIB];
+    uintptr_t address = (uintptr_t)place;
+    support_read_file("/proc/self/smaps", smaps, sizeof smaps);
+    bool found = false;
+    for (char *line = strtok(smaps, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+        char *end;
+        uintptr_t low = strtoull(line, &end, 16);
+        if (*end == '-') {
+            found = low <= address && address < strtoull(end + 1, NULL, 16);
+        } else if (found && strncmp(line, "VmFlags:", 8) == 0) {
+            return strstr(line, flag) != NULL;
+        }
+    }
+    return false;
+}
+
 /* The process may have that many bytes of address space, what it has included; returns what it
  * might have before. */
 static inline rlim_t unit_limit_address_space(rlim_t bytes)
@@ -159,14 +179,6 @@ static inline void unit_cache_destroy(struct cache *cache)
     struct slab_set *set = cache->slabs;
     unit_cache_destroy_on(cache);
     unit_set_destroy(set);
-}
-
-/* A class with UNIT_SLAB_OBJECTS objects in a slab, which has one slice. */
-#define UNIT_SLAB_OBJECTS 8
-static inline uint32_t unit_small_slab_class(void)
-{
-    size_t size = SLICE_SIZE / UNIT_SLAB_OBJECTS;
-    return size_class_of_aligned(size, size);
 }
 
 /* A refill with its objects linked. */
@@ -319,54 +331,6 @@ static inline void unit_set_evidence(enum huge_kind kind, bool earns)
     }
     hak__huge_is_earned(evidence, 1, SUPERSLAB_SIZE, SIZE_MAX);
     hak__huge_note_growth(evidence, GIB, GIB); /* without evidence it is of no effect */
-}
-
-/* Who has which object: one byte for every 16 of the window's first part, set at an object's first
- * and last 16 bytes and once in each 4 KiB. An object handed out twice, or over another one, or
- * returned without having been out, ends the process. Any thread. */
-enum { LEDGER_SLICES = 8192, LEDGER_STEP = 4096 / OBJECT_ALIGNMENT };
-
-struct ledger {
-    unsigned char *out;
-    size_t shared_count; /* objects that are out */
-};
-
-static inline struct ledger ledger_create(void)
-{
-    return (struct ledger){support_map(LEDGER_SLICES * SLICE_SIZE / OBJECT_ALIGNMENT), 0};
-}
-
-static inline void ledger_mark(struct ledger *ledger, const void *object, size_t size,
-                               unsigned char from, unsigned char to)
-{
-    size_t first = ((uintptr_t)object - hak__window.base) / OBJECT_ALIGNMENT;
-    size_t last = first + size / OBJECT_ALIGNMENT - 1;
-    REQUIRE_SIZE(last, <, LEDGER_SLICES * SLICE_SIZE / OBJECT_ALIGNMENT);
-    for (size_t i = first; i <= last; i = (i | (LEDGER_STEP - 1)) + 1) {
-        REQUIRE(__atomic_exchange_n(&ledger->out[i], to, __ATOMIC_RELAXED) == from);
-    }
-    if (last != first && last % LEDGER_STEP != 0) {
-        REQUIRE(__atomic_exchange_n(&ledger->out[last], to, __ATOMIC_RELAXED) == from);
-    }
-}
-
-static inline void ledger_take(struct ledger *ledger, const void *object, size_t size)
-{
-    ledger_mark(ledger, object, size, 0, 1);
-    __atomic_fetch_add(&ledger->shared_count, 1, __ATOMIC_RELAXED);
-}
-
-/* Before the object is given back. */
-static inline void ledger_give(struct ledger *ledger, const void *object, size_t size)
-{
-    ledger_mark(ledger, object, size, 1, 0);
-    __atomic_fetch_sub(&ledger->shared_count, 1, __ATOMIC_RELAXED);
-}
-
-static inline void ledger_destroy(struct ledger *ledger)
-{
-    REQUIRE_SIZE(ledger->shared_count, ==, 0);
-    munmap(ledger->out, LEDGER_SLICES * SLICE_SIZE / OBJECT_ALIGNMENT);
 }
 
 /* --- tests of layer os, which run with an errno that nobody sets --- */
