@@ -58,7 +58,7 @@ FACTS = [  # page, pattern with a group for each figure, figures
      [CLASSES_MAX, CLASSES, CLASSES_MAX - CLASSES]),
     ("docs/design/region.md", r"looks at up to (\d+) superslabs, and a request makes two searches: (\d+)", [SEARCH, 2 * SEARCH]),
     ("docs/design/laboratory.md", r"a verdict needs at least (\d+) samples", [re.search(r"samples_min: int = (\d+)", RULES)[1]]),
-    ("docs/benchmarking.md", r"(?:5 to) (\d+) runs", ROUNDS[1:]),
+    ("docs/benchmarking.md", r"Here (\d+) to (\d+) runs decide", ROUNDS),
     ("docs/design/remote_free.md", r"one locked operation, or (\w+) if the owner",
      re.findall(r"costs one atomic operation, or (\w+) if", " ".join(read("src/cache/remote.c").replace("\n *", " ").split()))),
 ]

@@ -100,7 +100,7 @@
  * there. */
 #define OBJECT_TAIL (HAK_SECURE ? 8u : 0u)
 /* 1 KiB and a header of 16 bytes: sqlite needs 3 % less memory than with 1,024
- * (docs/decisions/0052). Each further class takes 22 bytes a thread and 24 bytes a heap. */
+ * (docs/decisions/0052). Each further class takes 23 bytes a thread and 24 bytes a heap. */
 #define TINY_SIZE_MAX 1040u
 /* The skew: bytes that hakmem adds to a round object size. The mid classes from 8 KiB on get it,
  * and those that would be powers of two. Without it, all objects of such a class start in the same
