@@ -431,15 +431,12 @@ TEST(children)
         void (*body)(void);
     } cases[] = {
         {16, 8, free_all_untouched},
-        {200, 30, free_all_untouched},
         {1500, 30, free_all_untouched},
         {9000, 30, free_all_untouched},
         {48, 12, reuse_half_free_slabs},
-        {250, 12, reuse_half_free_slabs},
         {2500, 12, reuse_half_free_slabs},
         {330, 12, leave_fuller_slabs},
         {64, 9, free_second_part},
-        {640, 9, free_second_part},
         {3000, 9, free_second_part},
         {720, 4, go_on},
         {900, 6, free_while_inside},
@@ -447,7 +444,6 @@ TEST(children)
         {1010, 6, draw_from_the_parents_heap},
         {1100, 6, take_over_beside_a_thread},
         {80, 12, use_inherited_together},
-        {300, 12, use_inherited_together},
         {2200, 12, use_inherited_together},
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {

@@ -106,7 +106,6 @@ TEST(values_out_of_bounds)
         "decision caf\303\251\n",
         "apart \n",
         "apart one\tmore\n",
-        "apart caf\303\251\n",
         "apart a name of more than the 63 bytes that hak_site_register leaves of it ever\n",
         "apart1 a\n",
     };
@@ -146,7 +145,6 @@ TEST(points_out_of_reach)
     const struct learn_point bad[] = {
         {1000, 1, 32 << 20, UINT64_MAX, 8 << 20},
         {1000, 524288, UINT64_MAX - 1, UINT64_MAX, 8 << 20},
-        {1000, 131072, 32 << 20, UINT64_MAX, 8 << 20},
         {1000, 524288 * 16, 512 << 20, UINT64_MAX, 8 << 20},
         {0, 524288, 32 << 20, UINT64_MAX, 8 << 20},
         {1000, 524288, 32 << 20, 1, 8 << 20},

@@ -181,22 +181,17 @@ TEST(bad_values)
         {"CACHE_BYTES_TOTAL=16777216t", "must be a number of bytes"},
         {"HUGE_THRESHOLD=18446744073709551615", "must be never or .* 2.64 - 1,"},
         {"HEAPS=-1", "must be a number below 2.32$"},
-        {"HEAPS=4k", "must be a number below 2.32$"},
-        {"HEAPS=never", "must be a number below 2.32$"},
         {"HEAPS=4294967296", "must be a number below 2.32$"},
         {"ABORT_ON_FOREIGN=10", "must be 0 or 1$"},
         {"STATS=xml", "must be none, summary, full, json or prometheus$"},
         {"STATS_PID=1k", "must be a process id, or 0$"},
         {"PROFILE_SIGNAL=11", "must be the number of a signal"},
-        {"PROFILE_SIGNAL=65", "must be the number of a signal"},
         {"PROFILE_SIGNAL=USR2", "must be the number of a signal"},
         {"PROFILE_DUMP=peak,", "must be none, or words such as"},
-        {"PROFILE_DUMP=peaks", "must be none, or words such as"},
         {"PROFILE_DUMP=peak=0", "must be none, or words such as"},
         {"PROFILE_DUMP=limit=100", "must be none, or words such as"},
         {"PROFILE_DUMP=every_s=1m", "must be none, or words such as"},
         {"PROFILE=slow", "must be default, fast, small or debug$"},
-        {"PROFILE=Default", "must be default"},
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         char variable[64], pattern[256], name[32] = "";

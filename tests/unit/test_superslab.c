@@ -53,7 +53,6 @@ TEST(claims_skip_what_somebody_else_has_mapped)
 {
     skip_a_stranger(0);
     skip_a_stranger(SUPERSLAB_SLICES / 2 + 8);
-    skip_a_stranger(SUPERSLAB_SLICES - 1);
 }
 
 static size_t whole_superslabs(void)
