@@ -28,8 +28,9 @@
  *
  * Errors: a failed allocation returns NULL with errno ENOMEM, or EINVAL for a bad argument. A free
  * keeps errno. A pointer that is no object of the heap ends the process with a message, unless the
- * heap's event function says otherwise; where no memory is near the pointer, by SIGSEGV. Lists that
- * a wrong free has damaged end it without the event function. */
+ * heap's event function says otherwise; where no memory is near the pointer, by SIGSEGV. An address
+ * inside a small object and a second free may end it at a later call, or never. Lists that a wrong
+ * free has damaged end it without the event function. */
 #ifndef HAKMEM_HEAP_H
 #define HAKMEM_HEAP_H
 

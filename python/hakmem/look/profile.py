@@ -130,17 +130,27 @@ class Site:
 
     def moments(self):
         """Its live bytes over time, from when it had some."""
-        moments = self.history + [self.total("live_bytes")]
-        while moments and moments[0] == 0:
-            del moments[0]
-        return moments
+        return moments_of(self.history, self.total("live_bytes"))
 
     def only_grows(self):
-        """Never less than at the moment before, and more in three of four steps. Rare samples may miss a step."""
-        moments = self.moments()
-        steps = [later - earlier for earlier, later in zip(moments, moments[1:])]
-        grown = sum(step > 0 for step in steps)
-        return len(moments) >= SUSPECT_MOMENTS and min(steps) >= 0 and grown >= 0.75 * len(steps)
+        """Whether it only grows, or its largest stack: a container next to what leaks may be freed at exit."""
+        largest = max(self.stacks, key=lambda stack: stack.sums["live_bytes"])
+        return only_grow(self.moments()) or only_grow(moments_of(largest.history, largest.sums["live_bytes"]))
+
+
+def moments_of(history, last):
+    """Live bytes over time, from when there were some."""
+    moments = [*history, last]
+    while moments and moments[0] == 0:
+        del moments[0]
+    return moments
+
+
+def only_grow(moments):
+    """Never less than at the moment before, and more in three of four steps. Rare samples may miss a step."""
+    steps = [later - earlier for earlier, later in zip(moments, moments[1:])]
+    grown = sum(step > 0 for step in steps)
+    return len(moments) >= SUSPECT_MOMENTS and min(steps) >= 0 and grown >= 0.75 * len(steps)
 
 
 class ThreadSites(Site):
@@ -226,7 +236,7 @@ def print_threads(profile, arguments):
     print(f"\nBy the {'threads' if len(threads) > 1 else 'thread'} that allocated:")
     for thread in threads[:arguments.sites]:
         print_site(thread, measure, count, total, False)
-        if thread.only_grows():
+        if only_grow(thread.moments()):
             print(f"{'':22}grew all through the run: " + ", ".join(in_words(held) for held in thread.moments()[-5:]))
         for site in sites_of(thread, measure)[:THREAD_SITES]:
             print(f"{'':22}{in_words(site.total(measure))} in {site.label()}")

@@ -43,6 +43,20 @@ class Tables(unittest.TestCase):
         self.assertEqual(table.rows[0], ["2.0 KiB", " 40 %", "1", "500 B", "87.9 KiB", "1.5 min", "500 B", "0xffff0"])
         self.assertIn("estimated from 14 samples", table.title)
 
+    def test_a_leak_beside_a_container_is_a_suspect(self):
+        def stack(history, live):
+            return types.SimpleNamespace(history=history, sums={"live_bytes": live})
+
+        site = profile.Site("", None)
+        site.add(stack(list(range(0, 1000, 100)), 1000))
+        site.add(stack([20] * 10, 0))  # the container's buffer, freed at exit
+        site.history[-1] += 200
+        self.assertFalse(profile.only_grow(site.moments()))
+        self.assertTrue(site.only_grows())
+        site = profile.Site("", None)
+        site.add(stack([100, 200] * 5, 1000))
+        self.assertFalse(site.only_grows())
+
     def test_no_sites(self):
         self.assertEqual(view.sites_table(make_report([], 1.0), None, "u").rows, [])
         choice = top.Choice()
