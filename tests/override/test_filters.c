@@ -19,7 +19,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-enum { FILTER_MAX = 128, MIB = 1 << 20 };
+enum { FILTER_MAX = 128, MIB = 1 << 20, STEPS = 20000 };
 
 /* --- what the program does --- */
 
@@ -30,10 +30,10 @@ static void *get_zeroed(size_t size)
     return block;
 }
 
-static void use_small(uint64_t seed)
+static void use_small(uint64_t seed, int steps)
 {
     static __thread void *kept[3000];
-    for (int i = 0; i < 20000; i++) {
+    for (int i = 0; i < steps; i++) {
         uint64_t number = random_next(&seed);
         void **place = &kept[number % 3000];
         give_back(*place);
@@ -80,7 +80,7 @@ static void use_large(void)
 
 static void use_heap(void)
 {
-    enum { COUNT = 30000, SIZE = 500 };
+    enum { COUNT = 6000, SIZE = 500 };
     static void *blocks[COUNT];
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < COUNT; i++) {
@@ -102,7 +102,7 @@ static void use_heap(void)
 static void use_everything(void)
 {
     errno = 7777;
-    use_small(5);
+    use_small(5, STEPS);
     use_large();
     use_heap();
     CHECK_EQUAL(errno, 7777);
@@ -110,7 +110,7 @@ static void use_everything(void)
 
 static void *use_in_thread(void *argument)
 {
-    use_small(6);
+    use_small(6, STEPS);
     use_large();
     return argument;
 }
@@ -120,10 +120,12 @@ static void use_as(const char *how)
 {
     pthread_t thread;
     int status = 0;
-    use_everything();
     if (strcmp(how, "alone") == 0) {
+        use_small(5, STEPS / 10);
+        use_large();
         return;
     }
+    use_everything();
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
@@ -273,7 +275,7 @@ static pthread_barrier_t barrier;
 
 static void *use_beside(void *argument)
 {
-    use_small(7);
+    use_small(7, STEPS);
     pthread_barrier_wait(&barrier);
     pthread_barrier_wait(&barrier); /* now there is a filter */
     use_in_thread(NULL);
