@@ -259,8 +259,9 @@
  * look for minutes. Twice: it looks half as soon. Half: a program with blocks above 128 bytes looks
  * more often than each 256 mallocs. */
 #define LOOK_BYTES ((uint32_t)64 << 10)
-/* Without this, two threads that replace blocks of 8 to 32 KiB (`mid_mt_2`) take 14 % longer. Twice
- * as many: 1 or 2 % less, but an idle program looks half as soon. */
+/* The fewest mallocs of the size at hand from one early look to the next. Without it, two threads
+ * that replace blocks of 8 to 32 KiB (`mid_mt_2`) take 14 % longer. Twice as many: 1 or 2 % less,
+ * but a program that idles after such blocks looks half as soon. */
 #define LOOK_MALLOCS_LEAST (HAK_TINY_LIMITS ? 1u : 32u)
 /* After FREED_MUCH_SLICES more (4 MiB) have become free, the program may be about to idle. So each
  * of a thread's next LOOK_EAGER mallocs and slow operations looks at the clock (0067). Twice the

@@ -41,16 +41,21 @@ static void sample_count(struct huge_evidence *evidence, struct huge_sample *sam
     }
 }
 
+/* Under HUGE. */
+static void sample_look(struct huge_evidence *evidence, struct huge_sample *sample)
+{
+    (void)sample_is_dense(sample);
+    sample_count(evidence, sample);
+}
+
 /* Looks at the sample that judges by rule 2. Under HUGE. */
 static void evidence_look(struct huge_evidence *evidence)
 {
     struct huge_sample *before = &evidence->newest[0], *last = &evidence->newest[1];
-    bool alone = before->size == 0;
-    if ((alone || last->is_superslab) && (sample_is_dense(last) || alone)) {
+    if (last->is_superslab && sample_is_dense(last)) {
         sample_count(evidence, last);
     } else {
-        (void)sample_is_dense(before);
-        sample_count(evidence, before);
+        sample_look(evidence, before->size == 0 ? last : before);
     }
 }
 
@@ -85,8 +90,7 @@ bool hak__huge_unwatch(struct huge_evidence *evidence, size_t count, const void 
     for (size_t i = 0; i < 2 * count && !watched; i++) {
         struct huge_sample *sample = &evidence[i / 2].newest[i % 2];
         if (sample->address == address) {
-            (void)sample_is_dense(sample);
-            sample_count(&evidence[i / 2], sample);
+            sample_look(&evidence[i / 2], sample);
             sample->address = NULL;
             watched = true;
         }

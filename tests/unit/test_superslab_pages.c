@@ -113,6 +113,27 @@ HUGE_TEST(filled_superslabs_lead_to_huge_ones)
     }
 }
 
+/* A program that leaves every second superslab untouched gets huge pages for some, and never has
+ * more than twice the memory that it fills. One that fills one in four stops getting them. */
+HUGE_TEST(some_superslabs_are_filled)
+{
+    SKIP_IF(!unit_has_huge_pages());
+    for (uint32_t period = 2; period <= 4; period += 2) {
+        uint32_t filled = 0, untouched = 0, huge = 0;
+        huge_teardown(state);
+        huge_setup(state);
+        unit_set_evidence(HUGE_SLABS, false);
+        for (uint32_t i = 0; i < STOCK / 2; i++) {
+            bool fills = i % period == 0, has = claim(1, fills ? SUPERSLAB_SIZE : 0);
+            filled += fills;
+            untouched += has && !fills;
+            huge += has;
+        }
+        assert_in_range(untouched, 0, filled);
+        assert_int_equal(huge > 1, period == 2);
+    }
+}
+
 /* A superslab that was claimed with huge pages, taken as a whole and filled. */
 static size_t claim_huge(void)
 {
