@@ -458,6 +458,11 @@ if(HAKMEM_LEVEL EQUAL 0 AND HAKMEM_UNITY AND NOT HAKMEM_SECURE)
     hakmem_register(fast_path golden "" "" ${BASH} "${PROJECT_SOURCE_DIR}/tools/check_fast_path.sh"
         $<TARGET_FILE:count_fast_path> $<TARGET_FILE:hakmem_shared> ${compiler}
         "${tests_directory}/golden/fast_path.txt")
+    if(HAKMEM_BENCH AND NOT CMAKE_CROSSCOMPILING)
+        hakmem_register(workloads golden "" "" ${PYTHON3} "${PROJECT_SOURCE_DIR}/tools/check_workloads.py"
+            "${CMAKE_CURRENT_BINARY_DIR}/bench" $<TARGET_FILE:hakmem_shared> ${compiler}
+            "${tests_directory}/golden/workloads.txt")
+    endif()
 endif()
 
 # The tree itself: once, not in every form.
