@@ -122,8 +122,9 @@ def case_stale_files():
     process = processes.look(os.getpid())
     other = Path("/dev/shm", file_name(process.uids[1], process.inner_pid, 4711))
     mine = Path("/dev/shm", file_name(process.uids[1], process.inner_pid, process.space))
+    theirs, document = Path("/dev/shm/hakmem.65534.999999999"), Path("/dev/shm/hakmem.65534.txt")
     head = HEAD.pack(MAGIC, VERSION, process.inner_pid, process.start + 1, 0, 0, 0, 0)
-    for path in (other, mine):
+    for path in (other, mine, theirs, document):
         path.write_bytes(head.ljust(4096, b"\0"))
     try:
         Observer(process)
@@ -133,7 +134,9 @@ def case_stale_files():
     with other.open("rb"):  # as a process in that container has it
         processes_seen = observed()
     require(other.exists() and process.pid not in [p.pid for p in processes_seen], "stale: another container's file is gone")
-    other.unlink()
+    require(theirs.exists() == (os.geteuid() != 0) and document.exists(), "stale: root removes what users' processes have left")
+    for path in (other, theirs, document):
+        path.unlink(missing_ok=True)
     print("stale files: removed if they are the process's")
 
 

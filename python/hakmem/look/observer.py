@@ -227,8 +227,9 @@ def remove_stale(path, descriptor):
 
 
 def remove_stale_files():
-    """Removes the files that this user's killed processes have left."""
-    for path in glob.glob(f"/dev/shm/hakmem.{os.geteuid()}.*"):
+    """Removes the files that this user's killed processes have left; for root, those of all users."""
+    user = "[0-9]*" if os.geteuid() == 0 else os.geteuid()
+    for path in glob.glob(f"/dev/shm/hakmem.{user}.[0-9]*"):
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
