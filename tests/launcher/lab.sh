@@ -108,7 +108,7 @@ if [[ -x $REAL_PYTHON ]]; then
     PATH=${PATH#*:} XDG_CACHE_HOME=$real_cache
     try "$launcher" bench --list --workload random_mixed_400
     [[ $status == 0 && $output == *random_mixed_400* ]] || fail "bench --list: $status $output $errors"
-    expect 2 '' '^hakmem: bench: there is no suite .huge.; there are quick, core, full, programs, idle, aging, secure, secure-quick, bugs$' "$launcher" bench --suite huge
+    expect 2 '' '^hakmem: bench: there is no suite .huge.; --help lists them$' "$launcher" bench --suite huge
     try "$launcher" bench --help
     [[ $status == 0 && $output == *--alloc* ]] || fail "bench --help: $status $errors"
 fi
