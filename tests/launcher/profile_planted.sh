@@ -110,7 +110,9 @@ check 'C -O0, no PIE' c.c ./c_o0
 build cc -O3 -flto -g c.c -o c_lto
 check 'C -O3 -flto' c.c ./c_lto
 build cc -O2 -gsplit-dwarf -g c.c -o c_split
-check 'C, split DWARF' c.c ./c_split
+if [[ -n $(compgen -c llvm-symbolizer) ]]; then # addr2line does not read split DWARF of version 5
+    check 'C, split DWARF' c.c ./c_split
+fi
 build cc -O2 -g -gz c.c -o c_packed
 check 'C, compressed DWARF' c.c ./c_packed
 check 'C, in the child of a fork' c.c ./c_o2 fork
