@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* cases.h: TEST(name) { ... } is a test of cmocka, and TESTS(start) at the end of the file the main
- * function, which runs them in the order of the file. */
+ * function, which runs them in the order of the file. CHILD(name) { ... } is what the program does
+ * instead when it is started as `PROGRAM --child NAME` (child_exec of child.h). */
 #ifndef TESTS_CASES_H
 #define TESTS_CASES_H
 
@@ -8,6 +9,9 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -51,10 +55,50 @@ static inline int tests_run(CMFixtureFunction start, CMFixtureFunction end)
     return _cmocka_run_group_tests("tests", tests, count, start, end);
 }
 
-#define TESTS(start)                                                                               \
-    int main(void)                                                                                 \
-    {                                                                                              \
-        return tests_run(start, NULL);                                                             \
+struct child_case {
+    const char *name;
+    void (*body)(void *argument);
+};
+
+extern const struct child_case *const __start_child_cases[] __attribute__((weak));
+extern const struct child_case *const __stop_child_cases[] __attribute__((weak));
+
+#define CHILD(name)                                                                                \
+    static void child_##name(void *argument);                                                      \
+    static const struct child_case child_case_##name = {#name, child_##name};                      \
+    static const struct child_case *const child_listed_##name                                      \
+        __attribute__((used, section("child_cases"))) = &child_case_##name;                        \
+    static void child_##name(__attribute__((unused)) void *argument)
+
+/* Runs the child of this name, and ends the process, if this is that child. */
+static inline void child_run_case(const struct child_case *child, int count, char **arguments)
+{
+    if (count == 3 && strcmp(arguments[1], "--child") == 0 &&
+        strcmp(arguments[2], child->name) == 0) {
+        child->body(NULL);
+        fflush(NULL);
+        _exit(0);
     }
+}
+
+static inline int tests_main(int count, char **arguments, CMFixtureFunction start,
+                             CMFixtureFunction end)
+{
+    for (const struct child_case *const *at = __start_child_cases; at < __stop_child_cases; at++) {
+        child_run_case(*at, count, arguments);
+    }
+    if (count > 1 && strcmp(arguments[1], "--child") == 0) {
+        return 99; /* there is no such child */
+    }
+    return tests_run(start, end);
+}
+
+#define TESTS_WITH(start, end)                                                                     \
+    int main(int count, char **arguments)                                                          \
+    {                                                                                              \
+        return tests_main(count, arguments, start, end);                                           \
+    }
+
+#define TESTS(start) TESTS_WITH(start, NULL)
 
 #endif

@@ -2,9 +2,8 @@
 /* child.h: runs a part of a test in a child process and looks at how it ended and what it said on
  * stderr.
  *
- * child_fork goes on in a copy of this process. child_exec starts the program anew as `PROGRAM
- * --child NAME`, for what must be set before the library starts (limits, environment); its main
- * calls child_main first.
+ * child_fork goes on in a copy of this process. child_exec starts the program anew for a
+ * CHILD(name), for what must be set before the library starts (limits, environment).
  */
 #ifndef TESTS_CHILD_H
 #define TESTS_CHILD_H
@@ -21,12 +20,6 @@ struct child_end {
     int status; /* as waitpid gives it */
     size_t length;
     char text[8192]; /* stderr, zero-terminated, cut when longer */
-};
-
-struct child_case {
-    const char *name;
-    void (*body)(void *argument);
-    void *argument;
 };
 
 /* A crash in a child is expected here: no core file, and cmocka, which would take it for the
@@ -116,22 +109,10 @@ static inline void child_exec(const char *name, void (*setup)(void *), void *arg
     child_wait(pid, ends[0], end);
 }
 
-/* The other side of child_exec: runs the named case and ends the process, or returns when this is
- * no child. */
-static inline void child_main(int count, char **arguments, const struct child_case *cases,
-                              size_t case_count)
+/* A `setup`: puts "NAME=VALUE" into the environment. */
+static inline void child_put(void *variable)
 {
-    if (count != 3 || strcmp(arguments[1], "--child") != 0) {
-        return;
-    }
-    for (size_t i = 0; i < case_count; i++) {
-        if (strcmp(arguments[2], cases[i].name) == 0) {
-            cases[i].body(cases[i].argument);
-            fflush(NULL);
-            _exit(0);
-        }
-    }
-    support_fail("no case %s\n", arguments[2]);
+    REQUIRE(putenv(variable) == 0);
 }
 
 static inline bool text_matches(const char *text, const char *pattern)
@@ -172,6 +153,31 @@ static inline void require_exit(const char *file, int line, const struct child_e
             WIFSIGNALED(end->status) ? WTERMSIG(end->status) : WEXITSTATUS(end->status), end->text);
     }
 }
+
+/* The child of that name ends well; `variable`, "NAME=VALUE" or NULL, is in its environment. */
+static inline void require_child(const char *file, int line, const char *name, const char *variable,
+                                 const char *pattern)
+{
+    struct child_end end;
+    child_exec(name, variable == NULL ? NULL : child_put, (void *)(uintptr_t)variable, &end);
+    require_exit(file, line, &end, pattern);
+}
+
+#define REQUIRE_CHILD(name, variable, pattern)                                                     \
+    require_child(__FILE__, __LINE__, (name), (variable), (pattern))
+
+/* A test whose body runs in the program started anew, says nothing, and ends well. */
+#define TEST_ANEW(name)                                                                            \
+    static void anew_##name(void);                                                                 \
+    CHILD(name)                                                                                    \
+    {                                                                                              \
+        anew_##name();                                                                             \
+    }                                                                                              \
+    TEST(name)                                                                                     \
+    {                                                                                              \
+        REQUIRE_CHILD(#name, NULL, NULL);                                                          \
+    }                                                                                              \
+    static void anew_##name(void)
 
 #define REQUIRE_ABORT(end, pattern) require_abort(__FILE__, __LINE__, (end), (pattern))
 #define REQUIRE_EXIT(end, pattern) require_exit(__FILE__, __LINE__, (end), (pattern))

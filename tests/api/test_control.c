@@ -357,7 +357,7 @@ TEST(forked_child)
 }
 
 /* The process learns: what the learner turns is its own. */
-static void set_while_learning(void *argument)
+CHILD(learn)
 {
     char value[32];
     hak_free(hak_malloc(100));
@@ -369,20 +369,13 @@ static void set_while_learning(void *argument)
     REQUIRE(hak_option_set("limit", "1t") == 0);
 }
 
-static void set_learn(void *argument)
-{
-    REQUIRE(setenv("HAKMEM_LEARN", "on", 1) == 0);
-}
-
 TEST(the_learner_comes_first)
 {
-    struct child_end end;
-    child_exec("learn", set_learn, NULL, &end);
-    REQUIRE_EXIT(&end, NULL);
+    REQUIRE_CHILD("learn", "HAKMEM_LEARN=on", NULL);
 }
 
 /* The first call of the process starts hakmem with what the environment says. */
-static void set_first(void *argument)
+CHILD(first)
 {
     char value[32];
     REQUIRE(hak_option_set("bin_bytes", "64k") == 0);
@@ -392,22 +385,9 @@ static void set_first(void *argument)
     REQUIRE(hak_option_get("bin_bytes", value, sizeof value) == 0 && strcmp(value, "64k") == 0);
 }
 
-static void set_delay(void *argument)
-{
-    REQUIRE(setenv("HAKMEM_PURGE_DELAY_MS", "321", 1) == 0);
-}
-
 TEST(the_first_call)
 {
-    struct child_end end;
-    child_exec("first", set_delay, NULL, &end);
-    REQUIRE_EXIT(&end, NULL);
+    REQUIRE_CHILD("first", "HAKMEM_PURGE_DELAY_MS=321", NULL);
 }
 
-int main(int count, char **arguments)
-{
-    const struct child_case cases[] = {{"learn", set_while_learning, NULL},
-                                       {"first", set_first, NULL}};
-    child_main(count, arguments, cases, COUNT_OF(cases));
-    return tests_run(NULL, NULL);
-}
+TESTS(NULL)

@@ -48,7 +48,7 @@ static size_t anonymous_bytes(void)
 
 /* The cost of very short processes (fd PR #2057): two pairs of tables, one superslab; a page of
  * each table, one of a heap and a thread, the block's own, and what counting them takes. */
-static void short_process(void *argument)
+CHILD(short)
 {
     size_t before = anonymous_bytes();
     void *block = hak_malloc(100);
@@ -179,7 +179,7 @@ TEST(phases_cause_no_storm)
 }
 
 /* 64 MiB of small blocks and 96 MiB of large ones, every page touched. */
-static void use_memory(void *argument)
+CHILD(use)
 {
     static void *blocks[65536];
     for (size_t i = 0; i < COUNT_OF(blocks); i++) {
@@ -196,24 +196,17 @@ static void use_memory(void *argument)
     fprintf(stderr, "asked %zu times\n", report_number("madvise_hugepage"));
 }
 
-static void never_huge(void *argument)
-{
-    REQUIRE(setenv("HAKMEM_HUGE_THRESHOLD", "never", 1) == 0);
-}
-
 /* Stalls of seconds while the kernel compacts (mimalloc #1323, #1373): who wants no huge pages asks
  * for none, and a program of less than 8 MiB never gets them. */
 TEST(huge_pages_can_be_refused)
 {
-    struct child_end end;
     SKIP_IF(SUPPORT_SANITIZED);
-    child_exec("use", never_huge, NULL, &end);
-    REQUIRE_EXIT(&end, "^asked 0 times$");
-    child_exec("use", NULL, NULL, &end); /* else the above would prove nothing */
-    REQUIRE_EXIT(&end, HAK_LEVEL >= 2 ? "^asked" : "^asked [1-9]");
+    REQUIRE_CHILD("use", "HAKMEM_HUGE_THRESHOLD=never", "^asked 0 times$");
+    REQUIRE_CHILD("use", NULL,
+                  HAK_LEVEL >= 2 ? "^asked" : "^asked [1-9]"); /* else it proves nothing */
 }
 
-static void use_little(void *argument)
+TEST_ANEW(small_programs_get_no_huge_pages)
 {
     for (size_t i = 0; i < 6 * KIB; i++) {
         char *block = hak_malloc(1000);
@@ -223,17 +216,4 @@ static void use_little(void *argument)
     REQUIRE_SIZE(report_number("madvise_hugepage"), ==, 0);
 }
 
-TEST(small_programs_get_no_huge_pages)
-{
-    struct child_end end;
-    child_exec("little", NULL, NULL, &end);
-    REQUIRE_EXIT(&end, NULL);
-}
-
-int main(int count, char **arguments)
-{
-    const struct child_case cases[] = {
-        {"short", short_process, NULL}, {"use", use_memory, NULL}, {"little", use_little, NULL}};
-    child_main(count, arguments, cases, COUNT_OF(cases));
-    return tests_run(NULL, NULL);
-}
+TESTS(NULL)

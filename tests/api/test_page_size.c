@@ -129,7 +129,7 @@ static void check_sizes(void)
     REQUIRE_SIZE(hak_good_size(3 * MIB + 1) % page_now(), ==, 0);
 }
 
-static void use_memory(void *argument)
+CHILD(use)
 {
     enum { BLOCKS = 3, ROUNDS = 3 };
     for (unsigned round = 0; round < ROUNDS; round++) {
@@ -157,7 +157,7 @@ static void use_memory(void *argument)
 }
 
 /* What is free goes back, in whole pages: one block of 1,000 bytes in 4,000 stays. */
-static void give_back(void *argument)
+CHILD(give)
 {
     enum { BLOCKS = 32000 };
     static char *blocks[BLOCKS];
@@ -181,22 +181,12 @@ static void give_back(void *argument)
     }
 }
 
-static void set_page(void *argument)
-{
-    char text[32];
-    snprintf(text, sizeof text, "%zu", *(const size_t *)argument);
-    REQUIRE(setenv(PAGE_NAME, text, 1) == 0);
-}
-
 static void run_with_pages(const char *name)
 {
-    static const size_t sizes[] = {4096, 16384, 65536};
+    static const char *const sizes[] = {PAGE_NAME "=4096", PAGE_NAME "=16384", PAGE_NAME "=65536"};
     SKIP_IF(SUPPORT_SANITIZED || sysconf(_SC_PAGESIZE) != 4096);
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
-        struct child_end end;
-        size_t size = sizes[i];
-        child_exec(name, set_page, &size, &end);
-        REQUIRE_EXIT(&end, NULL);
+        REQUIRE_CHILD(name, sizes[i], NULL);
     }
 }
 
@@ -210,9 +200,4 @@ TEST(memory_goes_back)
     run_with_pages("give");
 }
 
-int main(int count, char **arguments)
-{
-    const struct child_case cases[] = {{"use", use_memory, NULL}, {"give", give_back, NULL}};
-    child_main(count, arguments, cases, COUNT_OF(cases));
-    return tests_run(NULL, NULL);
-}
+TESTS(NULL)

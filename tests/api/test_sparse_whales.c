@@ -73,7 +73,7 @@ TEST(the_first_of_all)
 }
 
 /* In a program of its own: what was filled speaks for itself, not for what was beside it. */
-static void allocate_beside_a_filled_one(void *argument)
+TEST_ANEW(beside_a_filled_one)
 {
     enum { BLOCKS = 60 };
     char *blocks[BLOCKS];
@@ -89,13 +89,6 @@ static void allocate_beside_a_filled_one(void *argument)
     }
     require_resident(before, touched, 8 * MIB);
     free_all(blocks, BLOCKS);
-}
-
-TEST(beside_a_filled_one)
-{
-    struct child_end end;
-    child_exec("beside", NULL, NULL, &end);
-    REQUIRE_EXIT(&end, NULL);
 }
 
 static void sparse_after_filled(void *(*allocate)(size_t size))
@@ -181,11 +174,9 @@ TEST(both_in_turn)
 
 int main(int count, char **arguments)
 {
-    static const struct child_case children[] = {{"beside", allocate_beside_a_filled_one, NULL}};
     if (kernel_gives_huge_pages_unasked()) {
         print_message("skipped: transparent huge pages are always on here\n");
         return 77;
     }
-    child_main(count, arguments, children, COUNT_OF(children));
-    return tests_run(NULL, NULL);
+    return tests_main(count, arguments, NULL, NULL);
 }

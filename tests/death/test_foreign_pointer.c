@@ -118,24 +118,18 @@ TEST(realloc_is_fatal)
     }
 }
 
-static void choose_profile(void *argument)
+CHILD(foreign)
 {
-    setenv("HAKMEM_PROFILE", argument, 1);
+    enum foreign mapped = FOREIGN_MAPPED;
+    free_foreign(&mapped);
 }
-
-static enum foreign mapped = FOREIGN_MAPPED;
 
 TEST(debug_profile_aborts)
 {
-    static char debug[] = "debug";
+    static char debug[] = "HAKMEM_PROFILE=debug";
     struct child_end end;
-    child_exec("foreign", choose_profile, debug, &end);
+    child_exec("foreign", child_put, debug, &end);
     REQUIRE_ABORT(&end, "^hakmem: fatal: .*foreign pointer.*0x[0-9a-f]+");
 }
 
-int main(int count, char **arguments)
-{
-    const struct child_case cases[] = {{"foreign", free_foreign, &mapped}};
-    child_main(count, arguments, cases, COUNT_OF(cases));
-    return tests_run(NULL, NULL);
-}
+TESTS(NULL)

@@ -275,6 +275,11 @@ static void run_locked(void *argument)
     }
 }
 
+static void read_null_with_reporters(void *argument)
+{
+    read_freed_with_reporters(&argument);
+}
+
 struct guard_case {
     struct child_case child;
     int how;                 /* a signal, or 100 and an exit status */
@@ -282,7 +287,7 @@ struct guard_case {
 };
 
 static struct guard_case cases[] = {
-    {{"read_freed", read_freed, NULL},
+    {{"read_freed", read_freed},
      SIGSEGV,
      {"^hakmem: fatal: use after free( .read.)?: pointer 0x[0-9a-f]+, 8 bytes inside a freed block "
       "of 64 bytes at 0x[0-9a-f]+, process [0-9]+, program ",
@@ -290,65 +295,59 @@ static struct guard_case cases[] = {
       "^hakmem:   allocated by thread [0-9]+, ", "^hakmem:   accessed by thread [0-9]+, ",
       "^hakmem:     #0 0x[0-9a-f]+ .*test_guard\\+0x[0-9a-f]+$",
       "^hakmem:   build id [0-9a-f]{16,} .*/test_guard$"}},
-    {{"write_freed", write_freed, NULL},
+    {{"write_freed", write_freed},
      SIGSEGV,
      {"^hakmem: fatal: use after free( .write.)?: pointer 0x[0-9a-f]+, 4999 bytes inside a freed "
       "block of 5000 bytes"}},
-    {{"write_freed_later", write_freed_later, NULL},
+    {{"write_freed_later", write_freed_later},
      SIGSEGV,
      {"^hakmem: fatal: use after free.*, 0 bytes inside"}},
-    {{"write_past_end", write_past_end, NULL},
+    {{"write_past_end", write_past_end},
      SIGSEGV,
      {"^hakmem: fatal: overflow( .write.)?: .*, 1 byte past the end of a block of 64 "}},
-    {{"read_before_start", read_before_start, NULL},
+    {{"read_before_start", read_before_start},
      SIGSEGV,
      {"^hakmem: fatal: underflow( .read.)?: .*, 1 byte before the start of a block of "}},
-    {{"write_unnoticed", write_unnoticed, NULL},
+    {{"write_unnoticed", write_unnoticed},
      SIGABRT,
      {"^hakmem: fatal: overflow .found at free.: .*, 1 byte past the end of a block of 61 "}},
-    {{"write_before_unnoticed", write_before_unnoticed, NULL},
+    {{"write_before_unnoticed", write_before_unnoticed},
      SIGABRT,
      {"^hakmem: fatal: underflow .found at free.: .*, 2 bytes before the start"}},
-    {{"free_twice", free_twice, NULL},
+    {{"free_twice", free_twice},
      SIGABRT,
      {"^hakmem: fatal: double free: .* a freed block of 64 ", "^hakmem:   freed by thread"}},
-    {{"free_twice_in_threads", free_twice_in_threads, NULL},
-     SIGABRT,
-     {"^hakmem: fatal: double free: "}},
-    {{"free_inside", free_inside, NULL},
+    {{"free_twice_in_threads", free_twice_in_threads}, SIGABRT, {"^hakmem: fatal: double free: "}},
+    {{"free_inside", free_inside},
      SIGABRT,
      {"^hakmem: fatal: invalid pointer .*, 16 bytes inside a bl"}},
-    {{"free_inside_freed", free_inside_freed, NULL},
+    {{"free_inside_freed", free_inside_freed},
      SIGABRT,
      {"^hakmem: fatal: invalid pointer .inside a freed "}},
-    {{"realloc_freed", realloc_freed, NULL}, SIGABRT, {"^hakmem: fatal: use after free .realloc"}},
-    {{"read_freed_in_child", read_freed_in_child, NULL},
+    {{"realloc_freed", realloc_freed}, SIGABRT, {"^hakmem: fatal: use after free .realloc"}},
+    {{"read_freed_in_child", read_freed_in_child},
      SIGSEGV,
      {"^hakmem: fatal: use after free( .read.)?: "}},
-    {{"read_freed_with_handler", read_freed_with_handler, NULL},
+    {{"read_freed_with_handler", read_freed_with_handler},
      133,
      {"^hakmem: fatal: use after free", "^the program's handler"}},
-    {{"read_freed_with_reporters", read_freed_with_reporters, NULL},
+    {{"read_freed_with_reporters", read_freed_with_reporters},
      SIGSEGV,
      {"^hakmem: fatal: use after free", "^second reporter\nfirst reporter"}},
-    {{"read_null_with_reporters", read_freed_with_reporters, cases}, SIGSEGV, {NULL}},
-    {{"fault_in_threads", fault_in_threads, NULL}, 100, {NULL}},
-    {{"read_null", read_null, NULL}, SIGSEGV, {NULL}},
-    {{"read_null_with_handler", read_null_with_handler, NULL}, 133, {NULL}},
-    {{"run_without_room", run_without_room, NULL}, 100, {NULL}},
-    {{"run_locked", run_locked, NULL}, 100, {NULL}},
+    {{"read_null_with_reporters", read_null_with_reporters}, SIGSEGV, {NULL}},
+    {{"fault_in_threads", fault_in_threads}, 100, {NULL}},
+    {{"read_null", read_null}, SIGSEGV, {NULL}},
+    {{"read_null_with_handler", read_null_with_handler}, 133, {NULL}},
+    {{"run_without_room", run_without_room}, 100, {NULL}},
+    {{"run_locked", run_locked}, 100, {NULL}},
 };
-
-static void guard_all(void *argument)
-{
-    REQUIRE(setenv("HAKMEM_GUARD", "1", 1) == 0);
-}
 
 TEST(each_ends_with_its_report)
 {
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        static char guard_all[] = "HAKMEM_GUARD=1";
         struct child_end end;
-        child_exec(cases[i].child.name, guard_all, NULL, &end);
+        child_exec(cases[i].child.name, child_put, guard_all, &end);
         int how = WIFSIGNALED(end.status) ? WTERMSIG(end.status) : 100 + WEXITSTATUS(end.status);
         bool right = how == cases[i].how &&
                      (cases[i].patterns[0] != NULL || strstr(end.text, "hakmem") == NULL);
@@ -363,10 +362,8 @@ TEST(each_ends_with_its_report)
 
 int main(int argc, char **argv)
 {
-    struct child_case children[COUNT_OF(cases)];
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        children[i] = cases[i].child;
+        child_run_case(&cases[i].child, argc, argv);
     }
-    child_main(argc, argv, children, COUNT_OF(cases));
-    return tests_run(NULL, NULL);
+    return tests_main(argc, argv, NULL, NULL);
 }

@@ -81,7 +81,7 @@ static void arm_from_environment(void)
     }
 }
 
-static void exec_body(void *argument)
+CHILD(report)
 {
     __real_close(OS_KEPT_MIN); /* the report's file: it is opened again */
     for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
@@ -153,9 +153,4 @@ TEST(reports_are_cut)
     }
 }
 
-int main(int count, char **arguments)
-{
-    const struct child_case cases[] = {{"report", exec_body, NULL}};
-    child_main(count, arguments, cases, COUNT_OF(cases));
-    return tests_run(NULL, NULL);
-}
+TESTS(NULL)

@@ -17,7 +17,7 @@ static void limit_address_space(void *argument)
     set_limit(RLIMIT_AS, *(size_t *)argument);
 }
 
-static void limited_from_the_start(void *argument)
+CHILD(start)
 {
     struct rlimit limit;
     REQUIRE(getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY);
@@ -43,18 +43,18 @@ static void limited_while_running(int resource, size_t available)
     free_memory(&head);
 }
 
-static void limited_address_space(void *argument)
+CHILD(running)
 {
     limited_while_running(RLIMIT_AS, 256 * MIB);
 }
 
-static void limited_data(void *argument)
+CHILD(data)
 {
     limited_while_running(RLIMIT_DATA, 64 * MIB);
 }
 
 /* What is far too large leaves nothing behind, and is refused as the kernel refuses it. */
-static void far_too_large(void *argument)
+CHILD(too_large)
 {
     set_limit(RLIMIT_AS, address_space_bytes() + GIB);
     for (size_t i = 0; i < 3; i++) {
@@ -73,7 +73,7 @@ static void far_too_large(void *argument)
 }
 
 /* Not even the library's own tables fit: NULL, no crash, and better times later. */
-static void nothing_from_the_start(void *argument)
+CHILD(nothing)
 {
     set_limit(RLIMIT_AS, address_space_bytes() + 64 * KIB);
     for (size_t i = 0; i < 2 * COUNT_OF(tier_sizes); i++) {
@@ -93,12 +93,6 @@ static void nothing_from_the_start(void *argument)
     }
 }
 
-static const struct child_case cases[] = {{"start", limited_from_the_start, NULL},
-                                          {"running", limited_address_space, NULL},
-                                          {"data", limited_data, NULL},
-                                          {"nothing", nothing_from_the_start, NULL},
-                                          {"too large", far_too_large, NULL}};
-
 TEST(limited_from_the_start)
 {
     struct child_end end;
@@ -111,16 +105,11 @@ TEST(limited_from_the_start)
 
 TEST(limited_later)
 {
-    struct child_end end;
+    static const char *const names[] = {"running", "data", "nothing", "too_large"};
     SKIP_IF(SUPPORT_SANITIZED);
-    for (size_t i = 1; i < COUNT_OF(cases); i++) {
-        child_exec(cases[i].name, NULL, NULL, &end);
-        REQUIRE_EXIT(&end, NULL);
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
+        REQUIRE_CHILD(names[i], NULL, NULL);
     }
 }
 
-int main(int count, char **arguments)
-{
-    child_main(count, arguments, cases, COUNT_OF(cases));
-    return tests_run(NULL, NULL);
-}
+TESTS(NULL)

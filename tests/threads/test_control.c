@@ -139,21 +139,14 @@ static void wait_for_turns(void)
     }
 }
 
-static void learn(void *argument)
+CHILD(learn)
 {
     replace_beside(wait_for_turns);
 }
 
-static void set_learn(void *argument)
-{
-    REQUIRE(setenv("HAKMEM_LEARN", "on", 1) == 0);
-}
-
 TEST(learning)
 {
-    struct child_end end;
-    child_exec("learn", set_learn, NULL, &end);
-    REQUIRE_EXIT(&end, "^");
+    REQUIRE_CHILD("learn", "HAKMEM_LEARN=on", "^");
 }
 
 /* Threads free the guarded blocks of other threads, also of ended ones, and read what those wrote.
@@ -171,7 +164,7 @@ static void *exchange(void *argument)
     return NULL;
 }
 
-static void guard(void *argument)
+CHILD(guard)
 {
     pthread_t threads[WORKERS];
     /* The first block that is to be guarded maps the slots. Threads that come meanwhile go on
@@ -189,21 +182,9 @@ static void guard(void *argument)
     REQUIRE_SIZE(guarded, <=, WORKERS * 10 * ROUNDS + 1000);
 }
 
-static void set_guard(void *argument)
-{
-    REQUIRE(setenv("HAKMEM_GUARD", "1", 1) == 0);
-}
-
 TEST(guarded_blocks)
 {
-    struct child_end end;
-    child_exec("guard", set_guard, NULL, &end);
-    REQUIRE_EXIT(&end, "^");
+    REQUIRE_CHILD("guard", "HAKMEM_GUARD=1", "^");
 }
 
-int main(int argc, char **arguments)
-{
-    const struct child_case cases[] = {{"learn", learn, NULL}, {"guard", guard, NULL}};
-    child_main(argc, arguments, cases, COUNT_OF(cases));
-    return tests_run(NULL, NULL);
-}
+TESTS(NULL)

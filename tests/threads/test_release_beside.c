@@ -115,9 +115,8 @@ static void release_whale(void)
 
 /* Releases until the other thread has been seen to go on beside it; a machine that is busy with
  * other things may not let it run beside a single one. Were it kept out it would never be seen. */
-static void release_beside_use(void *argument)
+static void release_beside_use(bool slabs)
 {
-    bool slabs = argument == NULL;
     size_t steps = 0, times = 0, purges = report_number("madvise_dontneed");
     pthread_t thread = thread_start(use_beside, NULL);
     for (; times < TRIES && steps < STEPS; times++) {
@@ -135,34 +134,38 @@ static void release_beside_use(void *argument)
     REQUIRE(!slabs || purges >= times * (total_bytes() - 16 * MIB) / (2 * MIB));
 }
 
-static void set_delay(void *delay)
+CHILD(trim)
 {
-    REQUIRE(setenv("HAKMEM_PURGE_DELAY_MS", delay, 1) == 0);
+    release_beside_use(true);
+}
+
+CHILD(whale)
+{
+    release_beside_use(false);
 }
 
 static void run(const char *name, char *delay)
 {
     struct child_end end;
     SKIP_IF(HAK_LEVEL >= 2); /* its walkers hold a heap's lock as long as they like */
-    child_exec(name, set_delay, delay, &end);
+    child_exec(name, child_put, delay, &end);
     REQUIRE_EXIT(&end, "steps beside");
     print_message("%s", end.text);
 }
 
 TEST(release)
 {
-    run("trim", "never");
-    run("trim", "2"); /* the other thread's own purge passes come into the way of the trims */
-    run("whale", "1000");
+    static char never[] = "HAKMEM_PURGE_DELAY_MS=never", often[] = "HAKMEM_PURGE_DELAY_MS=2",
+                second[] = "HAKMEM_PURGE_DELAY_MS=1000";
+    run("trim", never);
+    run("trim", often); /* the other thread's own purge passes come into the way of the trims */
+    run("whale", second);
 }
 
 int main(int argc, char **arguments)
 {
-    const struct child_case cases[] = {{"trim", release_beside_use, NULL},
-                                       {"whale", release_beside_use, &shared_stop}};
     if (sysconf(_SC_NPROCESSORS_ONLN) < 2) { /* beside needs two */
         return 77;
     }
-    child_main(argc, arguments, cases, COUNT_OF(cases));
-    return tests_run(NULL, NULL);
+    return tests_main(argc, arguments, NULL, NULL);
 }

@@ -75,7 +75,7 @@ static size_t count_apart(void)
     return count;
 }
 
-static void use_scopes(void *argument)
+CHILD(scopes)
 {
     pthread_t workers[WORKERS];
     uint64_t random = 42;
@@ -146,27 +146,17 @@ static void write_state(const char *path)
     REQUIRE(fclose(file) == 0);
 }
 
-static void set_learn(void *argument)
-{
-    REQUIRE(setenv("HAKMEM_LEARN", argument, 1) == 0);
-}
-
 TEST(scopes)
 {
-    static char path[] = "/tmp/hakmem-scopes-XXXXXX";
+    char variable[] = "HAKMEM_LEARN=/tmp/hakmem-scopes-XXXXXX", *path = strchr(variable, '/');
     struct child_end end;
     int descriptor = mkstemp(path);
     REQUIRE(descriptor >= 0);
     close(descriptor);
     write_state(path);
-    child_exec("scopes", set_learn, path, &end);
+    child_exec("scopes", child_put, variable, &end);
     unlink(path);
     REQUIRE_EXIT(&end, "^$");
 }
 
-int main(int argc, char **arguments)
-{
-    const struct child_case cases[] = {{"scopes", use_scopes, NULL}};
-    child_main(argc, arguments, cases, COUNT_OF(cases));
-    return tests_run(NULL, NULL);
-}
+TESTS(NULL)

@@ -167,7 +167,4 @@ TEST(pressure)
     assert_false(hak__os_pressure_path("/nonexistent", root, path, sizeof path));
 }
 
-int main(void)
-{
-    return tests_run(make_tree, remove_tree);
-}
+TESTS_WITH(make_tree, remove_tree)

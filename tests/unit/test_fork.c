@@ -171,23 +171,22 @@ TEST(the_child_abandons_other_threads)
 
 /* The same in a program in which all threads share one heap, or two. The counts from which the next
  * threads' heaps are chosen are the child's. */
-static void fork_with_shared_heaps(void *argument)
+static void fork_with_shared_heaps(uint32_t heaps_max)
 {
-    uint32_t heaps_max = *(const uint32_t *)argument;
     start_sharing(heaps_max);
     fork_beside_waiters();
     REQUIRE_SIZE(heaps_count(), ==, heaps_max);
     require_even(1);
 }
 
-TEST(shared_heaps)
+TEST_ANEW(one_shared_heap)
 {
-    static const char *const names[] = {"share 1", "share 2"};
-    struct child_end end;
-    for (size_t i = 0; i < COUNT_OF(names); i++) {
-        child_exec(names[i], NULL, NULL, &end);
-        REQUIRE_EXIT(&end, NULL);
-    }
+    fork_with_shared_heaps(1);
+}
+
+TEST_ANEW(two_shared_heaps)
+{
+    fork_with_shared_heaps(2);
 }
 
 /* A thread of the parent had just taken this struct off the stack of parked ones, and joined a
@@ -269,13 +268,4 @@ TEST(the_child_of_a_thread_without_a_struct)
     end_waiters();
 }
 
-int main(int count, char **arguments)
-{
-    static uint32_t one = 1, two = 2;
-    static const struct child_case children[] = {
-        {"share 1", fork_with_shared_heaps, &one},
-        {"share 2", fork_with_shared_heaps, &two},
-    };
-    child_main(count, arguments, children, COUNT_OF(children));
-    return tests_run(start_with_many_heaps, NULL);
-}
+TESTS(start_with_many_heaps)

@@ -177,20 +177,13 @@ static void fork_inside_a_sample(void)
     check_blocks();
 }
 
-static void fork_inside_beside_others(void *argument)
+TEST_ANEW(nobody_waits_for_a_fork_inside_an_operation)
 {
     start_sharing(1);
     REQUIRE(pthread_barrier_init(&barrier, NULL, 2) == 0);
     fork_inside_beside(use_memory_with_a_heap);
     fork_inside_beside(tick);
     fork_inside_a_sample();
-}
-
-TEST(nobody_waits_for_a_fork_inside_an_operation)
-{
-    struct child_end end;
-    child_exec("beside", NULL, NULL, &end);
-    REQUIRE_EXIT(&end, NULL);
 }
 
 /* Two threads are between their handlers at once. */
@@ -235,10 +228,10 @@ static void do_nothing(void)
 enum { MANY = 300 };
 
 /* The child touches no struct of another thread: its page faults do not grow with their number. */
-static void fork_beside_many(void *argument)
+TEST_ANEW(many_threads_cost_the_child_nothing)
 {
     static struct thread *adopted[MANY];
-    start_sharing(*(const uint32_t *)argument);
+    start_sharing(2);
     hak_free(hak_malloc(1));
     for (size_t i = 0; i < 4; i++) {
         adopt(); /* all heaps are there */
@@ -252,18 +245,4 @@ static void fork_beside_many(void *argument)
     REQUIRE(after - before < MANY / 4);
 }
 
-TEST(many_threads_cost_the_child_nothing)
-{
-    struct child_end end;
-    child_exec("many", NULL, NULL, &end);
-    REQUIRE_EXIT(&end, NULL);
-}
-
-int main(int count, char **arguments)
-{
-    static uint32_t two = 2;
-    static const struct child_case children[] = {{"many", fork_beside_many, &two},
-                                                 {"beside", fork_inside_beside_others, NULL}};
-    child_main(count, arguments, children, COUNT_OF(children));
-    return tests_run(start_with_many_heaps, NULL);
-}
+TESTS(start_with_many_heaps)

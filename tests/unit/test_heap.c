@@ -63,44 +63,8 @@ TEST(no_memory)
 
 /* --- in a program of its own each: what a thread joins depends on what was made before --- */
 
-enum { THREADS = 25 };
-
-static struct thread *threads[THREADS];
 static uint32_t shared_users[1000]; /* by heap id */
 static pthread_barrier_t barrier;
-
-/* Joins and parts by chance, with the rule told once more: of those without a thread any, else a
- * new one, else one with no more than the mean. */
-static void follow_the_rule(void *argument)
-{
-    const size_t heaps_max = 5;
-    uint64_t random = 3;
-    size_t joined = 0;
-    start_sharing((uint32_t)heaps_max);
-    for (size_t step = 0; step < 20000; step++) {
-        size_t heaps = heaps_count(), without = 0;
-        for (const struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
-            without += heap->threads_count == 0;
-        }
-        if (joined != THREADS && (joined == 0 || random_below(&random, 2) == 0)) {
-            struct thread *thread = threads[joined] = adopt();
-            size_t others = thread->heap->threads_count - 1;
-            bool made = heaps_count() != heaps;
-            REQUIRE(made == (without == 0 && heaps < heaps_max));
-            REQUIRE(made || (without != 0 ? others == 0 : others * heaps <= joined));
-            joined++;
-        } else {
-            size_t i = random_below(&random, joined);
-            struct heap *heap = threads[i]->heap;
-            uint32_t before = heap->threads_count;
-            hak__thread_park(threads[i]);
-            REQUIRE(heap->threads_count == before - 1);
-            threads[i] = threads[--joined];
-        }
-        REQUIRE_SIZE(joined_count(), ==, joined);
-    }
-    REQUIRE_SIZE(heaps_count(), ==, heaps_max);
-}
 
 /* Structs left behind, because the holder of their heap's lock did not run for long. */
 static size_t shared_behind;
@@ -134,7 +98,7 @@ static void *join_and_part(void *argument)
     return NULL;
 }
 
-static void join_and_part_at_once(void *argument)
+TEST_ANEW(joining_and_parting_at_once)
 {
     pthread_t users[8];
     size_t joined = 0;
@@ -178,7 +142,7 @@ static void *join_each_round(void *argument)
     return argument;
 }
 
-static void make_no_more_at_once(void *argument)
+TEST_ANEW(no_more_are_made_at_once)
 {
     pthread_t users[AT_ONCE];
     start_sharing(1);
@@ -197,7 +161,7 @@ static void make_no_more_at_once(void *argument)
 }
 
 /* Of two threads on one heap the first to go takes what is its own, the last the rest. */
-static void park_one_of_two(void *argument)
+TEST_ANEW(parking_one_of_two)
 {
     enum { CLASS = 7, OTHER_CLASS = 9 };
     start_sharing(1);
@@ -226,25 +190,4 @@ static void park_one_of_two(void *argument)
     REQUIRE(hak__cache_charged.word == 0 && unit_region_bytes_taken() == taken);
 }
 
-TEST(sharing)
-{
-    static const char *const names[] = {"follow the rule", "at once", "make no more",
-                                        "park one of two"};
-    struct child_end end;
-    for (size_t i = 0; i < COUNT_OF(names); i++) {
-        child_exec(names[i], NULL, NULL, &end);
-        REQUIRE_EXIT(&end, NULL);
-    }
-}
-
-int main(int count, char **arguments)
-{
-    static const struct child_case children[] = {
-        {"follow the rule", follow_the_rule, NULL},
-        {"at once", join_and_part_at_once, NULL},
-        {"make no more", make_no_more_at_once, NULL},
-        {"park one of two", park_one_of_two, NULL},
-    };
-    child_main(count, arguments, children, COUNT_OF(children));
-    return tests_run(start_with_many_heaps, NULL);
-}
+TESTS(start_with_many_heaps)

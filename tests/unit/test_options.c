@@ -21,7 +21,7 @@ enum { VARIABLES_MAX = 16 };
 
 extern char **environ;
 
-static void show(void *argument)
+CHILD(show)
 {
     struct option_view view;
     REQUIRE(hak__start());
@@ -234,7 +234,7 @@ TEST(paths)
     expect_line(&end, "stats_file=/dev/null");
 }
 
-static void read_twice(void *argument)
+CHILD(twice)
 {
     static char first[] = "HAKMEM_PURGE_DELAY_MS=123", second[] = "HAKMEM_NONSENSE=1";
     static char *const other[] = {first, second, NULL};
@@ -255,7 +255,7 @@ TEST(reading_twice)
     assert_int_equal(end.length, 0);
 }
 
-static void check_automatic(void *argument)
+CHILD(automatic)
 {
     REQUIRE(hak__start());
     REQUIRE_SIZE(hak__knobs.heaps_max, ==, HAK_TINY_LIMITS ? 2 : hak__os_processors());
@@ -460,10 +460,4 @@ TEST(sources)
     expect_line(&end, "purge_delay_ms=5");
 }
 
-int main(int count, char **arguments)
-{
-    static const struct child_case cases[] = {
-        {"show", show, NULL}, {"twice", read_twice, NULL}, {"automatic", check_automatic, NULL}};
-    child_main(count, arguments, cases, COUNT_OF(cases));
-    return tests_run(make_directory, remove_directory);
-}
+TESTS_WITH(make_directory, remove_directory)

@@ -101,7 +101,7 @@ static void *free_the_others(void *argument)
     return NULL;
 }
 
-static void free_into_ones_own_bin(void *argument)
+TEST_ANEW(frees_go_into_ones_own_bin)
 {
     static void *objects[1000];
     start_sharing(1);
@@ -128,7 +128,7 @@ static void crowd(struct thread *thread, uint32_t waits, uint32_t milliseconds)
     hak__thread_count_operation(thread);
 }
 
-static void move_from_a_crowd(void *argument)
+TEST_ANEW(moving_from_a_crowd)
 {
     start_sharing(1);
     struct thread *mate = adopt(), *thread = adopt();
@@ -163,20 +163,4 @@ static void move_from_a_crowd(void *argument)
     REQUIRE_SIZE(unit_region_bytes_taken(), ==, 0);
 }
 
-TEST(sharing)
-{
-    static const char *const names[] = {"crowded", "own bin"};
-    struct child_end end;
-    for (size_t i = 0; i < COUNT_OF(names); i++) {
-        child_exec(names[i], NULL, NULL, &end);
-        REQUIRE_EXIT(&end, NULL);
-    }
-}
-
-int main(int count, char **arguments)
-{
-    static const struct child_case children[] = {{"own bin", free_into_ones_own_bin, NULL},
-                                                 {"crowded", move_from_a_crowd, NULL}};
-    child_main(count, arguments, children, COUNT_OF(children));
-    return tests_run(start_with_many_heaps, NULL);
-}
+TESTS(start_with_many_heaps)

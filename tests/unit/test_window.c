@@ -183,7 +183,7 @@ TEST_WITH_KNOBS(tables_of_huge_pages)
     check_accounts();
 }
 
-static void show_base(void *argument)
+CHILD(base)
 {
     REQUIRE(hak__start());
     fprintf(stderr, "%zx", (size_t)hak__window.base);
@@ -200,9 +200,4 @@ TEST(the_place_is_random)
     assert_true(strcmp(ends[0].text, ends[1].text) != 0 || strcmp(ends[1].text, ends[2].text) != 0);
 }
 
-int main(int count, char **arguments)
-{
-    static const struct child_case cases[] = {{"base", show_base, NULL}};
-    child_main(count, arguments, cases, COUNT_OF(cases));
-    return tests_run(unit_start, NULL);
-}
+TESTS(unit_start)
