@@ -13,12 +13,8 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
+
+#include "child.h"
 
 namespace
 {
@@ -37,17 +33,11 @@ struct entry : bug {
     }
 };
 
-#define BUG(name, report)                                                                          \
+/* The bug is the third argument, or what stands in braces behind. */
+#define BUG(name, report, ...)                                                                     \
     void name();                                                                                   \
     const entry name##_entry(#name, report, name);                                                 \
-    void name()
-
-/* Hides from the compiler where a pointer comes from. */
-void *hide(void *pointer)
-{
-    __asm__ volatile("" : "+r"(pointer) : : "memory");
-    return pointer;
-}
+    void name() __VA_OPT__({ __VA_ARGS__; })
 
 /* Memory of the size, all of it written. */
 unsigned char *make(size_t size)
@@ -139,22 +129,14 @@ BUG(corrupted_link, "corrupted free list")
 }
 
 /* One object is deleted as an array. */
-BUG(delete_array_of_new, "delete[] of memory from new")
-{
-    delete[] static_cast<long *>(hide(new long(1)));
-}
+BUG(delete_array_of_new, "delete[] of memory from new",
+    delete[] static_cast<long *>(hide(new long(1))))
 
 /* An array is deleted as one object. */
-BUG(delete_of_array, "delete of memory from new[]")
-{
-    delete static_cast<long *>(hide(new long[10]));
-}
+BUG(delete_of_array, "delete of memory from new[]", delete static_cast<long *>(hide(new long[10])))
 
 /* Memory from malloc is deleted. */
-BUG(delete_of_malloc, "delete of memory from malloc")
-{
-    delete static_cast<long *>(hide(make(40)));
-}
+BUG(delete_of_malloc, "delete of memory from malloc", delete static_cast<long *>(hide(make(40))))
 
 /* An object is deleted as one of another type, which is larger. */
 BUG(delete_wrong_size, "delete with another size than that of new")
@@ -202,16 +184,10 @@ BUG(double_free_fork, "double free")
 }
 
 /* A block of 5 MiB is freed twice. */
-BUG(double_free_huge, "double free")
-{
-    free_twice(5 << 20);
-}
+BUG(double_free_huge, "double free", free_twice(5 << 20))
 
 /* A block of 200,000 bytes is freed twice. */
-BUG(double_free_large, "no allocation starts here")
-{
-    free_twice(200000);
-}
+BUG(double_free_large, "no allocation starts here", free_twice(200000))
 
 /* A block is freed, then much else, then the block again. */
 BUG(double_free_later, "double free")
@@ -246,16 +222,10 @@ BUG(double_free_thread, "double free")
 }
 
 /* Memory from new is freed. */
-BUG(free_of_new, "free or realloc of memory from new")
-{
-    free(hide(new long(1)));
-}
+BUG(free_of_new, "free or realloc of memory from new", free(hide(new long(1))))
 
 /* A pointer into a block of 5 MiB is freed. */
-BUG(invalid_free_huge, "inside an allocation")
-{
-    free(hide(make(5 << 20) + 4096));
-}
+BUG(invalid_free_huge, "inside an allocation", free(hide(make(5 << 20) + 4096)))
 
 /* A pointer into a block is freed. */
 BUG(invalid_free_inside, "invalid free (no object starts here)")
@@ -265,10 +235,7 @@ BUG(invalid_free_inside, "invalid free (no object starts here)")
 }
 
 /* A pointer into a block of 200,000 bytes is freed. */
-BUG(invalid_free_large, "no allocation starts here")
-{
-    free(hide(make(200000) + 64));
-}
+BUG(invalid_free_large, "no allocation starts here", free(hide(make(200000) + 64)))
 
 /* A pointer that is no multiple of 16 is freed. */
 BUG(invalid_free_misaligned, "invalid free (no object starts here)")
@@ -295,64 +262,34 @@ BUG(invalid_free_stack, "foreign pointer")
 
 /* The program writes 1 byte beyond a block of 24. It is even, which the canary's first byte never
  * is. */
-BUG(overflow_1, "overflow")
-{
-    write_behind(24, 1, 'n');
-}
+BUG(overflow_1, "overflow", write_behind(24, 1, 'n'))
 
 /* The program writes 16 bytes beyond a block of 24. */
-BUG(overflow_16, "overflow")
-{
-    write_behind(24, 16, 'o');
-}
+BUG(overflow_16, "overflow", write_behind(24, 16, 'o'))
 
 /* The program writes 64 bytes beyond a block of 24. */
-BUG(overflow_64, "overflow")
-{
-    write_behind(24, 64, 'o');
-}
+BUG(overflow_64, "overflow", write_behind(24, 64, 'o'))
 
 /* The program writes 8 bytes beyond a block of 24. */
-BUG(overflow_8, "overflow")
-{
-    write_behind(24, 8, 'o');
-}
+BUG(overflow_8, "overflow", write_behind(24, 8, 'o'))
 
 /* The program writes beyond a block of 5 MiB. */
-BUG(overflow_huge, "access beyond the end of a block")
-{
-    write_behind(5 << 20, 1, 'o');
-}
+BUG(overflow_huge, "access beyond the end of a block", write_behind(5 << 20, 1, 'o'))
 
 /* The program writes beyond a block of 200,000 bytes. */
-BUG(overflow_large, "access beyond the end of a block")
-{
-    write_behind(200000, 1, 'o');
-}
+BUG(overflow_large, "access beyond the end of a block", write_behind(200000, 1, 'o'))
 
 /* The program writes a byte beyond a block of 5,112. */
-BUG(overflow_mid, "overflow")
-{
-    write_behind(5112, 1, 'n');
-}
+BUG(overflow_mid, "overflow", write_behind(5112, 1, 'n'))
 
 /* A string of 24 bytes is ended behind its block. */
-BUG(overflow_zero, "overflow")
-{
-    write_behind(24, 1, '\0');
-}
+BUG(overflow_zero, "overflow", write_behind(24, 1, '\0'))
 
 /* The program reads a block of 5 MiB that it has freed. */
-BUG(read_after_free_huge, "use after free")
-{
-    read_after_free(5 << 20);
-}
+BUG(read_after_free_huge, "use after free", read_after_free(5 << 20))
 
 /* The program reads a block of 200,000 bytes that it has freed. */
-BUG(read_after_free_large, "use after free")
-{
-    read_after_free(200000);
-}
+BUG(read_after_free_large, "use after free", read_after_free(200000))
 
 /* A freed block is given to realloc. */
 BUG(realloc_freed, "double free")
@@ -363,10 +300,8 @@ BUG(realloc_freed, "double free")
 }
 
 /* A pointer into a block is given to realloc. */
-BUG(realloc_inside, "invalid free (no object starts here)")
-{
-    hide(realloc(hide(make(100) + 16), 1000));
-}
+BUG(realloc_inside, "invalid free (no object starts here)",
+    hide(realloc(hide(make(100) + 16), 1000)))
 
 /* A block that was just allocated still holds what another one held. There is nothing to report:
  * the secure form has cleared it, so the program sees zeroes and ends itself. */
@@ -432,10 +367,7 @@ BUG(tags_free_of_new_owner, "its memory tag has changed")
 }
 
 /* The program reads a small block that it has freed. */
-BUG(tags_read_after_free, "memory tag")
-{
-    read_after_free(80);
-}
+BUG(tags_read_after_free, "memory tag", read_after_free(80))
 
 /* The program reads 8 bytes behind a cleared block of 3,000 bytes. */
 BUG(tags_read_behind_calloc, "memory tag")
@@ -449,43 +381,22 @@ BUG(tags_read_behind_calloc, "memory tag")
 
 /* --- how a bug ends --- */
 
-void run_preloaded(const char *program, const char *library, const char *name, int output)
+const char *program, *library;
+
+void run_preloaded(const void *name)
 {
-    struct rlimit none = {0, 0};
-    setrlimit(RLIMIT_CORE, &none);
-    dup2(output, STDERR_FILENO);
     setenv("LD_PRELOAD", library, 1);
-    alarm(240);
-    execl(program, program, "--bug", name, static_cast<char *>(nullptr));
-    _exit(5);
+    execl(program, program, "--bug", static_cast<const char *>(name), static_cast<char *>(nullptr));
 }
 
-int look(const char *program, const char *library, const bug &one)
+int look(const bug &one)
 {
-    static char text[8192];
-    size_t length = 0;
-    int ends[2], status;
-    ssize_t got;
-    if (pipe(ends) != 0) {
-        perror("pipe");
-        return 2;
-    }
-    pid_t pid = fork();
-    if (pid == 0) {
-        run_preloaded(program, library, one.name, ends[1]);
-    }
-    close(ends[1]);
-    while ((got = read(ends[0], text + length, sizeof text - 1 - length)) > 0) {
-        length += static_cast<size_t>(got);
-    }
-    if (pid < 0 || waitpid(pid, &status, 0) != pid) {
-        perror("child");
-        return 2;
-    }
-    if (!WIFSIGNALED(status) || (WTERMSIG(status) != SIGABRT && WTERMSIG(status) != SIGSEGV) ||
-        strstr(text, one.report) == nullptr) {
+    const struct child child = run_child(run_preloaded, one.name);
+    if (!WIFSIGNALED(child.status) ||
+        (WTERMSIG(child.status) != SIGABRT && WTERMSIG(child.status) != SIGSEGV) ||
+        strstr(child.text, one.report) == nullptr) {
         fprintf(stderr, "expected a signal and the report \"%s\"; wait status %#x, and\n%s\n",
-                one.report, static_cast<unsigned>(status), text);
+                one.report, static_cast<unsigned>(child.status), child.text);
         return 1;
     }
     printf("%s\n", one.report);
@@ -508,5 +419,7 @@ int main(int count, char **arguments)
         one->run();
         return 0;
     }
-    return look(arguments[0], arguments[1], *one);
+    program = arguments[0];
+    library = arguments[1];
+    return look(*one);
 }

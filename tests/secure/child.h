@@ -16,7 +16,7 @@
 struct child {
     int status; /* as waitpid gives it */
     size_t length;
-    char text[4096]; /* of standard output and standard error */
+    char text[8192]; /* of standard output and standard error */
 };
 
 /* Hides from the compiler where a pointer comes from. */
