@@ -197,21 +197,4 @@ TEST(impossible_sizes_fail)
     }
 }
 
-TEST(valloc_and_pvalloc)
-{
-    size_t os_page = (size_t)sysconf(_SC_PAGESIZE);
-    for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
-        size_t size = tier_sizes[i];
-        void *block = hak_valloc(size);
-        block_check(block, os_page, size);
-        memset(block, 1, size);
-        void *whole = hak_pvalloc(size);
-        size_t rounded = (size + os_page - 1) / os_page * os_page;
-        block_check(whole, os_page, rounded);
-        memset(whole, 2, rounded);
-        hak_free(block);
-        hak_free(whole);
-    }
-}
-
 TESTS(NULL)

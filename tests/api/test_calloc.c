@@ -64,46 +64,6 @@ TEST(zero_products_are_distinct)
     hak_free(c);
 }
 
-/* count * size as different factors: the product is what matters. */
-static void *calloc_of(size_t size, unsigned shape)
-{
-    if (shape % 3 == 1 && size != 0) {
-        return hak_calloc(size, 1);
-    }
-    return shape % 3 == 2 && size % 8 == 0 ? hak_calloc(size / 8, 8) : hak_calloc(1, size);
-}
-
-TEST(zero_after_dirty_use)
-{
-    enum { BLOCKS = 8, ROUNDS = SUPPORT_SLOW ? 2 : 5 };
-    for (size_t tier = 0; tier < COUNT_OF(tier_sizes); tier++) {
-        size_t size = tier_sizes[tier];
-        for (unsigned round = 0; round < ROUNDS; round++) {
-            void *blocks[BLOCKS];
-            for (unsigned i = 0; i < BLOCKS;
-                 i++) { /* alternately fresh, dirtied, and calloc's own blocks */
-                blocks[i] = i % 2 == 0 ? hak_malloc(size) : calloc_of(size, round);
-                assert_non_null(blocks[i]);
-                memset(blocks[i], 0xff, hak_usable_size(blocks[i]));
-            }
-            for (unsigned i = 0; i < BLOCKS; i++) {
-                hak_free(blocks[(i * 5 + round) % BLOCKS]);
-            }
-            for (unsigned i = 0; i < BLOCKS; i++) {
-                blocks[i] = calloc_of(size, i);
-                assert_non_null(blocks[i]);
-                assert_true(is_aligned(blocks[i], 16));
-                assert_true(hak_usable_size(blocks[i]) >= size);
-                assert_int_equal(nonzero_offset(blocks[i], size), SIZE_MAX);
-            }
-            FREE_ALL(blocks, BLOCKS);
-            if (round % 2 == 1) {
-                hak_trim(0);
-            }
-        }
-    }
-}
-
 /* Only some pages of the block are dirty, and it was grown by realloc: page tricks must not keep
  * them. */
 TEST(zero_after_sparse_use)

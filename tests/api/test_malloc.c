@@ -54,59 +54,46 @@ TEST(impossible_sizes_fail)
     hak_free(block);
 }
 
-/* A window of live blocks: each lives while later ones are made and filled, then its contents are
- * checked. */
-enum { WINDOW = 48 };
-
-struct window {
-    void *blocks[WINDOW];
-    size_t sizes[WINDOW];
-    size_t next;
-};
-
-static void window_retire(struct window *window, size_t index)
+static void check_and_free(void *block)
 {
-    if (window->blocks[index] != NULL) {
-        size_t usable = hak_usable_size(window->blocks[index]);
-        assert_int_equal(pattern_mismatch(window->blocks[index], usable, window->sizes[index]),
-                         SIZE_MAX);
-        hak_free(window->blocks[index]);
-        window->blocks[index] = NULL;
-    }
-}
-
-static void window_allocate(struct window *window, size_t size)
-{
-    size_t index = window->next++ % WINDOW;
-    window_retire(window, index);
-    void *block = hak_malloc(size);
-    assert_non_null(block);
-    assert_true(is_aligned(block, 16));
     size_t usable = hak_usable_size(block);
-    assert_true(usable >= size);
-    assert_true(usable >= hak_good_size(size)); /* a reused span or whale may be longer */
-    if (size <= 64 * KIB) {
-        assert_int_equal(usable, hak_good_size(size));
-    }
-    pattern_fill(block, usable, size);
-    window->blocks[index] = block;
-    window->sizes[index] = size;
+    assert_int_equal(pattern_mismatch(block, usable, usable), SIZE_MAX);
+    hak_free(block);
 }
 
-static void window_drain(struct window *window)
-{
-    for (size_t i = 0; i < WINDOW; i++) {
-        window_retire(window, i);
-    }
-}
-
+/* Each block is filled to its end, and lives while later ones are made. Every other is calloc's,
+ * and zero although what was freed before was not. */
 TEST(every_size_to_70000)
 {
-    struct window window = {{NULL}, {0}, 0};
-    for (size_t size = 0; size <= 70000; size += SUPPORT_SLOW && size > 2048 ? 7 : 1) {
-        window_allocate(&window, size);
+    enum { ALIVE = 48 };
+    void *blocks[ALIVE];
+    size_t count = 0;
+    for (size_t size = 0; size <= 70000; size += SUPPORT_SLOW && size > 2048 ? 7 : 1, count++) {
+        void **block = &blocks[count % ALIVE];
+        if (count >= ALIVE) {
+            check_and_free(*block);
+        }
+        *block = count % 2 == 0 ? hak_malloc(size) : hak_calloc(1, size);
+        assert_non_null(*block);
+        assert_true(is_aligned(*block, 16) && usable_is_good(*block, size));
+        assert_true(count % 2 == 0 || nonzero_offset(*block, size) == SIZE_MAX);
+        pattern_fill(*block, hak_usable_size(*block), hak_usable_size(*block));
     }
-    window_drain(&window);
+    for (size_t i = 0; i < ALIVE; i++) {
+        check_and_free(blocks[i]);
+    }
+}
+
+TEST(null_is_freed)
+{
+    errno = ERRNO_UNTOUCHED;
+    hak_free(NULL);
+    hak_free_sized(NULL, hide_size(SIZE_MAX));
+    hak_free_aligned_sized(NULL, 64, 100);
+    hak_free_aligned_sized(NULL, 0, 0);
+    hak_free_at(NULL, 0, 1);
+    hak_free_at(NULL, 100, 1);
+    assert_int_equal(errno, ERRNO_UNTOUCHED);
 }
 
 TESTS(NULL)

@@ -3,21 +3,6 @@
  * failures. */
 #include "../support.h"
 
-TEST(null_allocates)
-{
-    errno = ERRNO_UNTOUCHED;
-    for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
-        void *block = hak_realloc(NULL, tier_sizes[i]);
-        assert_non_null(block);
-        assert_true(usable_is_good(block, tier_sizes[i]));
-        hak_free(block);
-        block = hak_reallocarray(NULL, tier_sizes[i], 1);
-        assert_non_null(block);
-        hak_free(block);
-    }
-    assert_int_equal(errno, ERRNO_UNTOUCHED);
-}
-
 TEST(size_zero_frees)
 {
     for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
