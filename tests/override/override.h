@@ -230,6 +230,22 @@ static inline void wait_for_success(pid_t child, const char *what)
     }
 }
 
+static inline bool in_child(pid_t *child, const char *what)
+{
+    if (*child == 0) {
+        _exit(0);
+    }
+    *child = fork();
+    CHECK(*child >= 0);
+    if (*child != 0) {
+        wait_for_success(*child, what);
+    }
+    return *child == 0;
+}
+
+/* IN_CHILD("who") { ... }: in fork's child, which must end well. */
+#define IN_CHILD(what) for (pid_t child_ = -1; in_child(&child_, (what));)
+
 /* All that is left in the file, as a string; closes it. */
 static inline size_t read_to_end(int file, char *text, size_t size)
 {

@@ -81,18 +81,14 @@ static void run_forks(void)
     pthread_t threads[THREADS_COUNT];
     start_all(threads, THREADS_COUNT, run_thread, NULL);
     for (int i = 0; i < FORKS_COUNT; i++) {
-        pid_t child = fork();
-        CHECK(child >= 0);
-        if (child == 0) {
+        IN_CHILD("child of a fork with handlers") {
             alarm(240);
             CHECK(prepared == NULL);
             CHECK_EQUAL(plugin_forks(), i + 1);
             for (size_t j = 0; j < 100; j++) {
                 plugin_work(j * 30 + 1);
             }
-            _exit(0);
         }
-        wait_for_success(child, "child of a fork with handlers");
     }
     CHECK_EQUAL(plugin_forks(), FORKS_COUNT);
     CHECK_EQUAL(registered_count, HANDLERS_COUNT + 2); /* hakmem's and the plugin's */

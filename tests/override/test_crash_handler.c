@@ -34,14 +34,10 @@ static void report(int number)
             CHECK(get_memory(OBJECT_BYTES) != NULL);
         }
     }
-    give_back(objects[OBJECTS - 1]); /* the program's own blocks */
-    pid_t child = fork();            /* and a debugger is started */
-    CHECK(child >= 0);
-    if (child == 0) {
+    give_back(objects[OBJECTS - 1]);           /* the program's own blocks */
+    IN_CHILD("the child of a crash handler") { /* and a debugger is started */
         CHECK(get_memory(100) != NULL);
-        _exit(0);
     }
-    wait_for_success(child, "the child of a crash handler");
     _exit(0);
 }
 
@@ -61,9 +57,7 @@ static void break_a_list(void *link)
 /* `link`: what the program writes into a freed object; who follows it, a flush or malloc. */
 static void run(void *link, bool by_malloc)
 {
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
+    IN_CHILD("a crash") {
         struct rlimit none = {0, 0};
         setrlimit(RLIMIT_CORE, &none);
         alarm(240);
@@ -80,7 +74,6 @@ static void run(void *link, bool by_malloc)
         break_a_list(link);
         FAIL("nothing was noticed");
     }
-    wait_for_success(child, "a crash");
 }
 
 int main(void)

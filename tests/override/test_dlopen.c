@@ -163,14 +163,10 @@ static void run_rounds(const char *path)
         }
         run_round(path, archive, round);
     }
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
+    IN_CHILD("child after the last dlclose") {
         use_both();
         give_back(get_memory(1000));
-        _exit(0);
     }
-    wait_for_success(child, "child after the last dlclose");
     CHECK_EQUAL(keys_left(), keys);
     CHECK(mappings_count() <= mappings + 3);
     CHECK(resident_bytes() <= resident + (4 << 20));

@@ -170,13 +170,9 @@ int main(int argc, char **argv)
     }
     run_unread_pipe(false);
     run_unread_pipe(true);
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
+    IN_CHILD("own signals") {
         check_own_signals();
-        _exit(0);
     }
-    wait_for_success(child, "own signals");
     CHECK(rmdir(folder) == 0);
     return 0;
 }

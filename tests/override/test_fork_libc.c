@@ -164,9 +164,7 @@ static void exchange_some(uint64_t *state)
 static void fork_too(uint64_t *state)
 {
     uint64_t number = random_next(state);
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
+    IN_CHILD("child of another thread") {
         alarm(CHILD_SECONDS);
         exchange_blocks(state, 30);
         if (number % 8 == 0) {
@@ -175,7 +173,6 @@ static void fork_too(uint64_t *state)
         }
         number % 8 == 1 ? exit(0) : _exit(0);
     }
-    wait_for_success(child, "child of another thread");
 }
 
 static const struct kind kinds[] = {
@@ -229,13 +226,9 @@ static void run_child(size_t number, bool again)
         CHECK(pthread_join(thread, NULL) == 0);
     }
     if (number % 8 == 3 && again) {
-        pid_t child = fork();
-        CHECK(child >= 0);
-        if (child == 0) {
+        IN_CHILD("grandchild") {
             run_child(number + 1, false);
-            _exit(0);
         }
-        wait_for_success(child, "grandchild");
     }
     exchange_blocks(&state, 30);
 }
@@ -275,13 +268,9 @@ static void run_forks(const struct kind *kind, size_t count, int progress)
         if (kind->handlers && i % 4 == 0) {
             pthread_kill(threads[i / 4 % 2], SIGUSR1);
         }
-        pid_t child = fork();
-        CHECK(child >= 0);
-        if (child == 0) {
+        IN_CHILD(kind->name) {
             run_child(i, true);
-            _exit(0);
         }
-        wait_for_success(child, kind->name);
         note_progress(progress);
         forks_done++;
     }

@@ -165,17 +165,6 @@ static void run_child(const struct kind *kind, size_t number)
     }
 }
 
-static void start_fork(const struct kind *kind, size_t number)
-{
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        run_child(kind, number);
-        _exit(0);
-    }
-    wait_for_success(child, "fork");
-}
-
 /* In a function of its own: nothing of the caller's may live in registers across vfork. */
 static __attribute__((noinline)) pid_t vfork_one(void)
 {
@@ -228,7 +217,9 @@ static void run_kind(const struct kind *kind, size_t count, int progress)
         if (kind->handlers) {
             CHECK(pthread_kill(threads[i % 2], SIGUSR1) == 0);
         }
-        start_fork(kind, i);
+        IN_CHILD("fork") {
+            run_child(kind, i);
+        }
         wait_for_success(vfork_one(), "vfork");
         start_clone(i);
         start_spawn(i);

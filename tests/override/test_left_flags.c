@@ -48,15 +48,11 @@ static bool leave(enum left left, char *start, size_t size)
 static void check_block(unsigned char *block, size_t size)
 {
     memset(block, 2, size);
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
+    IN_CHILD("a child that reads the next owner's block") {
         for (size_t i = 0; i < size; i += 512) {
             CHECK_EQUAL(block[i], 2);
         }
-        _exit(0);
     }
-    wait_for_success(child, "a child that reads the next owner's block");
 }
 
 static char *pages_of(char *block)
@@ -191,15 +187,11 @@ int main(void)
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         for (int left = 0; left < LEFT_COUNT; left++) {
             /* each in a process of its own: hakmem is surest where there is one kind only */
-            pid_t child = fork();
-            CHECK(child >= 0);
-            if (child == 0) {
+            dprintf(2, "%d on blocks of %zu bytes\n", left, sizes[i]);
+            IN_CHILD("next owner") {
                 run((enum left)left, sizes[i], false);
                 run((enum left)left, sizes[i], true);
-                _exit(0);
             }
-            dprintf(2, "%d on blocks of %zu bytes\n", left, sizes[i]);
-            wait_for_success(child, "next owner");
         }
         run_realloc(sizes[i]);
         run_undone(sizes[i]);

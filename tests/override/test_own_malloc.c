@@ -87,14 +87,11 @@ int main(void)
     start_all(threads, 4, run_thread, NULL);
     join_all(threads, 4);
     for (int i = 0; i < 20; i++) {
-        pid_t child = fork();
-        CHECK(child >= 0);
-        if (child == 0) {
+        IN_CHILD("child of a program with its own malloc") {
             alarm(240);
             run_thread(NULL);
             exit(0);
         }
-        wait_for_success(child, "child of a program with its own malloc");
     }
     CHECK_EQUAL(system("true"), 0); /* the child is on hakmem */
     CHECK(frees_count > 0);

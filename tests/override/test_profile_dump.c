@@ -54,13 +54,9 @@ static void serve(void)
     char byte = 0;
     CHECK(sigaction(SIGTERM, NULL, &action) == 0 && action.sa_handler == SIG_DFL);
     CHECK_EQUAL(threads_count(getpid()), 2);
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
+    IN_CHILD("child") {
         CHECK_EQUAL(threads_count(getpid()), 1);
-        _exit(0);
     }
-    wait_for_success(child, "child");
     do {
         CHECK(write(1, "r", 1) == 1);
         for (size_t i = 0; byte != 0 && i < 40; i++) {
@@ -96,12 +92,9 @@ static void allocate_and_exit(void)
     for (int i = 0; i < 1000; i++) {
         CHECK(get_memory(20000) != NULL);
     }
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
+    IN_CHILD("child") {
         exit(0);
     }
-    wait_for_success(child, "child");
 }
 
 /* --- the test --- */

@@ -162,14 +162,12 @@ static void *outlive_main(void *argument)
 static void end_after_main(void)
 {
     long start = now_ms();
-    pid_t child = fork();
-    if (child == 0) {
+    IN_CHILD("child") {
         pthread_t thread;
         alarm(20);
         CHECK(pthread_create(&thread, NULL, outlive_main, NULL) == 0);
         pthread_exit(NULL);
     }
-    wait_for_success(child, "child");
     CHECK(now_ms() - start < LONG_DELAY_MS / 4);
 }
 
@@ -210,8 +208,7 @@ static void run_self_pressed(const char *self)
     int file = mkstemp(path);
     CHECK(file >= 0);
     write_pressure(file, 0);
-    pid_t child = fork();
-    if (child == 0) {
+    IN_CHILD("child") {
         snprintf(number, sizeof number, "%d", file);
         if (!put_in_place(path)) {
             printf("no pressure is played: %s\n", strerror(errno));
@@ -222,7 +219,6 @@ static void run_self_pressed(const char *self)
         execl(self, self, "pressed", number, (char *)NULL);
         _exit(126);
     }
-    wait_for_success(child, "child");
     unlink(path);
     close(file);
 }

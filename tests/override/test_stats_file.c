@@ -38,15 +38,12 @@ static int serve(void)
     void (*const workers[])(void) = {keep_all, close_all, take_its_number};
     CHECK(geteuid() == 0 || chmod(directory, 0) == 0);
     for (size_t i = 0; i < sizeof workers / sizeof workers[0]; i++) {
-        pid_t child = fork();
-        CHECK(child >= 0);
-        if (child == 0) {
+        IN_CHILD("worker") {
             CHECK(geteuid() != 0 || setresuid(NOBODY, NOBODY, NOBODY) == 0);
             give_back(get_memory(1000));
             workers[i]();
             exit(0);
         }
-        wait_for_success(child, "worker");
     }
     return 0;
 }
