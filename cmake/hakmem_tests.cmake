@@ -188,7 +188,7 @@ foreach(kind IN LISTS api_kinds)
         hakmem_read_words(${source} words)
         hakmem_leaves_out("${words}" left_out)
         if(kind STREQUAL "api" AND HAKMEM_SANITIZE MATCHES "thread") # one thread alone has no race
-            file(STRINGS "${source}" starts_threads REGEX "thread_start\\(|pthread_create\\(" LIMIT_COUNT 1)
+            file(STRINGS "${source}" starts_threads REGEX "threads?_(start|run)\\(|pthread_create\\(" LIMIT_COUNT 1)
             if(NOT starts_threads)
                 set(left_out ON)
             endif()

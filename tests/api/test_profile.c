@@ -3,10 +3,10 @@
  * forks. */
 #include "../child.h"
 #include "../collect.h"
+#include "../threads/threads.h"
 
 #include <hakmem/profile.h>
 #include <hakmem/site.h>
-#include <pthread.h>
 
 static struct collected taken;
 
@@ -117,8 +117,7 @@ static void fork_and_profile(void *argument)
     pthread_t threads[5];
     hak_profile_start(1000);
     for (size_t i = 0; i < COUNT_OF(threads); i++) {
-        REQUIRE(pthread_create(&threads[i], NULL, i == 0 ? start_and_stop : allocate_much,
-                               (void *)i) == 0);
+        threads[i] = thread_start(i == 0 ? start_and_stop : allocate_much, (void *)i);
     }
     for (size_t i = 0; i < (SUPPORT_SLOW ? 20 : 100); i++) {
         pid_t child = fork();
@@ -141,9 +140,7 @@ static void fork_and_profile(void *argument)
         REQUIRE(strlen(collect_report(&taken, HAK_REPORT_PROMETHEUS)) > 100);
     }
     __atomic_store_n(&shared_stop, 1, __ATOMIC_RELAXED);
-    for (size_t i = 0; i < COUNT_OF(threads); i++) {
-        REQUIRE(pthread_join(threads[i], NULL) == 0);
-    }
+    JOIN_ALL(threads, COUNT_OF(threads));
     hak_profile_stop();
 }
 

@@ -2,9 +2,9 @@
 /* test_report.c: hak_report is well-formed text, JSON and Prometheus text that agree; names of
  * figures. */
 #include "../report.h"
+#include "../threads/threads.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <regex.h>
 
 static struct collected written, again;
@@ -61,16 +61,12 @@ TEST(live_threads)
     pthread_t threads[LIVE_THREADS];
     struct hak_stats before = stats_now();
     assert_int_equal(pthread_barrier_init(&live_barrier, NULL, LIVE_THREADS + 1), 0);
-    for (size_t i = 0; i < LIVE_THREADS; i++) {
-        assert_int_equal(pthread_create(&threads[i], NULL, live_thread, NULL), 0);
-    }
+    threads_start(threads, LIVE_THREADS, live_thread, 0);
     pthread_barrier_wait(&live_barrier);
     struct hak_stats during = stats_now();
     const char *text = report_write(&written, HAK_REPORT_JSON);
     pthread_barrier_wait(&live_barrier);
-    for (size_t i = 0; i < LIVE_THREADS; i++) {
-        assert_int_equal(pthread_join(threads[i], NULL), 0);
-    }
+    JOIN_ALL(threads, LIVE_THREADS);
     assert_int_equal(during.threads_count, before.threads_count + LIVE_THREADS);
     assert_true(during.heaps_count <= before.heaps_count + LIVE_THREADS);
     assert_true(during.heaps_count - during.heaps_parked_count <= during.threads_count);

@@ -3,10 +3,10 @@
  * block is a sample and all sums are exact. */
 #include "../child.h"
 #include "../collect.h"
+#include "../threads/threads.h"
 
 #include <hakmem/profile.h>
 #include <hakmem/site.h>
-#include <pthread.h>
 
 enum { NAMES_MAX = 1024 };
 
@@ -229,12 +229,10 @@ static void *free_half(void *argument)
 
 TEST(remote_share)
 {
-    pthread_t thread;
     for (size_t i = 0; i < SHARED_COUNT; i++) {
         shared_blocks[i] = HAK_MALLOC_AT("remote", 100);
     }
-    REQUIRE(pthread_create(&thread, NULL, free_half, NULL) == 0);
-    REQUIRE(pthread_join(thread, NULL) == 0);
+    threads_run(1, free_half, 0);
     assert_int_equal(figure("remote", "remote_permille"), 1000);
     for (size_t i = SHARED_COUNT / 2; i < SHARED_COUNT; i++) {
         hak_free(shared_blocks[i]);
@@ -255,10 +253,8 @@ static void *allocate_elsewhere(void *argument)
 /* A scope is its thread's alone. */
 TEST(scope_of_one_thread)
 {
-    pthread_t thread;
     HAK_SITE_SCOPE("here");
-    REQUIRE(pthread_create(&thread, NULL, allocate_elsewhere, NULL) == 0);
-    REQUIRE(pthread_join(thread, NULL) == 0);
+    threads_run(1, allocate_elsewhere, 0);
     assert_int_equal(figure("elsewhere", "live_bytes"), SHARED_COUNT * 200);
     void *block = hak_malloc(300);
     assert_int_equal(figure("here", "size_max"), 300);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* test_stats.c: versions of the struct, counters that only grow, peaks. test_report.c tests the
  * reports, model/test_statistics.c that the figures are exact. */
-#include "../support.h"
+#include "../threads/threads.h"
 
-#include <pthread.h>
 #include <sys/auxv.h>
 #include <time.h>
 #include <unistd.h>
@@ -65,9 +64,7 @@ TEST(counters_only_grow)
     pthread_t threads[3];
     for (size_t round = 0; round < (SUPPORT_SANITIZED ? 1 : SUPPORT_SLOW ? 3 : 10); round++) {
         __atomic_store_n(&growth_stop, 0, __ATOMIC_RELAXED);
-        for (size_t i = 0; i < COUNT_OF(threads); i++) {
-            assert_int_equal(pthread_create(&threads[i], NULL, growth_work, (void *)(i + 1)), 0);
-        }
+        threads_start(threads, COUNT_OF(threads), growth_work, 1);
         for (size_t i = 0; i < 20; i++) {
             for (size_t j = 0; j < COUNT_OF(names); j++) {
                 assert_true(hak_stats_value(names[j], &now));
@@ -76,9 +73,7 @@ TEST(counters_only_grow)
             }
         }
         __atomic_store_n(&growth_stop, 1, __ATOMIC_RELAXED);
-        for (size_t i = 0; i < COUNT_OF(threads); i++) {
-            assert_int_equal(pthread_join(threads[i], NULL), 0);
-        }
+        JOIN_ALL(threads, COUNT_OF(threads));
     }
 }
 

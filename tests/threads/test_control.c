@@ -41,9 +41,7 @@ static void *replace(void *argument)
 static void replace_beside(void (*body)(void))
 {
     pthread_t workers[WORKERS];
-    for (size_t i = 0; i < WORKERS; i++) {
-        workers[i] = thread_start(replace, (void *)(uintptr_t)(i + 1));
-    }
+    threads_start(workers, WORKERS, replace, 1);
     body();
     __atomic_store_n(&shared_stop, 1, __ATOMIC_RELAXED);
     JOIN_ALL(workers, WORKERS);
@@ -98,9 +96,7 @@ static void in_child(void *argument)
 static void change_options(void)
 {
     pthread_t setters[SETTERS];
-    for (size_t i = 0; i < SETTERS; i++) {
-        setters[i] = thread_start(change, (void *)(uintptr_t)(i + 100));
-    }
+    threads_start(setters, SETTERS, change, 100);
     for (size_t i = 0; i < FORKS && !SUPPORT_SANITIZED; i++) {
         REQUIRE_LIFE(in_child, NULL, NULL);
     }
@@ -166,16 +162,12 @@ static void *exchange(void *argument)
 
 CHILD(guard)
 {
-    pthread_t threads[WORKERS];
     /* The first block that is to be guarded maps the slots. Threads that come meanwhile go on
      * without. */
     for (size_t i = 0; i < 10; i++) {
         hak_free(hide(hak_malloc(100)));
     }
-    for (size_t i = 0; i < WORKERS; i++) {
-        threads[i] = thread_start(exchange, (void *)(i + 1));
-    }
-    JOIN_ALL(threads, WORKERS);
+    threads_run(WORKERS, exchange, 1);
     FREE_ALL(shared_parcels, SLOTS);
     size_t guarded = report_number("guarded");
     REQUIRE_SIZE(guarded, >=, 10 * ROUNDS);

@@ -143,9 +143,7 @@ TEST(destroyed_under_living_threads)
     pthread_t workers[WORKERS];
     struct hak_stats before = stats_now();
     assert_int_equal(pthread_barrier_init(&barrier, NULL, WORKERS + 1), 0);
-    for (size_t i = 0; i < WORKERS; i++) {
-        workers[i] = thread_start(keep_using, (void *)i);
-    }
+    threads_start(workers, WORKERS, keep_using, 0);
     for (size_t i = 0; i < HEAPS; i++) {
         current = hak_heap_create(NULL);
         REQUIRE(current != NULL);

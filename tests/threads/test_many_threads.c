@@ -70,9 +70,7 @@ TEST(2000_threads)
     size_t rss_before = rss_bytes();
     assert_int_equal(pthread_barrier_init(&all_have_freed, NULL, (unsigned)count + 1), 0);
     assert_int_equal(pthread_barrier_init(&all_may_end, NULL, (unsigned)count + 1), 0);
-    for (size_t i = 0; i < count; i++) {
-        threads[i] = thread_start(allocate_and_idle, (void *)(uintptr_t)(i + 1));
-    }
+    threads_start(threads, count, allocate_and_idle, 1);
     pthread_barrier_wait(&all_have_freed);
     some_operations();
     size_t idle = rss_bytes() - rss_before;

@@ -64,9 +64,7 @@ TEST(small_objects)
     pthread_t threads[THREADS];
     void *heads[THREADS];
     mappings_before = mappings_count();
-    for (size_t i = 0; i < THREADS; i++) {
-        threads[i] = thread_start(allocate_part, (void *)(uintptr_t)(i + 1));
-    }
+    threads_start(threads, THREADS, allocate_part, 1);
     for (size_t i = 0; i < THREADS; i++) {
         REQUIRE(pthread_join(threads[i], &heads[i]) == 0);
     }

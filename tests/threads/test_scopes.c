@@ -82,9 +82,7 @@ CHILD(scopes)
     work_once(&random);
     REQUIRE_SIZE(count_apart(), ==, 1); /* else the file was not taken */
     REQUIRE_SIZE(report_number("threads_count"), ==, 1);
-    for (size_t i = 0; i < WORKERS; i++) {
-        workers[i] = thread_start(work, (void *)(uintptr_t)i);
-    }
+    threads_start(workers, WORKERS, work, 0);
     for (size_t i = 0; i < ROUNDS / LIVES; i++) {
         work_once(&random);
     }

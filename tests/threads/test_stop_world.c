@@ -206,9 +206,7 @@ static void run_part(size_t count, size_t stops, bool forks)
     REQUIRE(shared.heap != NULL);
     shared.ends = false;
     shared.forks = forks ? 20 : 0;
-    for (size_t i = 0; i < count; i++) {
-        threads[i] = thread_start(mutate, (void *)i);
-    }
+    threads_start(threads, count, mutate, 0);
     for (size_t round = 0; round < stops; round++) {
         stop_all(threads, count);
         collect(&random, round, forks);

@@ -36,6 +36,24 @@ static inline void thread_join(pthread_t thread)
         }                                                                                          \
     } while (0)
 
+/* Starts `count` threads; the argument of each is its number from `first` on. */
+static inline void threads_start(pthread_t *threads, size_t count, void *(*body)(void *),
+                                 uintptr_t first)
+{
+    for (size_t i = 0; i < count; i++) {
+        threads[i] = thread_start(body, (void *)(first + i));
+    }
+}
+
+/* The same, and waits for their ends. */
+static inline void threads_run(size_t count, void *(*body)(void *), uintptr_t first)
+{
+    pthread_t threads[64];
+    REQUIRE_SIZE(count, <=, COUNT_OF(threads));
+    threads_start(threads, count, body, first);
+    JOIN_ALL(threads, count);
+}
+
 /* The most heaps a process has, however many threads and however often they wait: two for each
  * processor it may run on, at level 2 four. One more if the threads that hold the locks of all of
  * them seem to be stopped: on an overloaded machine they may be preempted for so long. */

@@ -294,12 +294,8 @@ static void *allocate_and_free(void *argument)
 
 TEST(threads)
 {
-    pthread_t threads[THREADS];
     size_t before = live_count();
-    for (uintptr_t i = 0; i < THREADS; i++) {
-        threads[i] = thread_start(allocate_and_free, (void *)i);
-    }
-    JOIN_ALL(threads, THREADS);
+    threads_run(THREADS, allocate_and_free, 0);
     assert_true(hak__emergency_settle());
     assert_true(hak__emergency_settle());
     assert_int_equal(live_count(), before);

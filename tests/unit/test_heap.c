@@ -105,9 +105,7 @@ TEST_ANEW(joining_and_parting_at_once)
     const uint32_t heaps_max = 2;
     start_sharing(heaps_max);
     REQUIRE(pthread_barrier_init(&barrier, NULL, COUNT_OF(users) + 1) == 0);
-    for (size_t i = 0; i < COUNT_OF(users); i++) {
-        users[i] = thread_start(join_and_part, (void *)(uintptr_t)(i + 1));
-    }
+    threads_start(users, COUNT_OF(users), join_and_part, 1);
     pthread_barrier_wait(&barrier);
     REQUIRE(hak__thread_settle()); /* those left behind still draw from their heaps */
     for (const struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
@@ -147,9 +145,7 @@ TEST_ANEW(no_more_are_made_at_once)
     pthread_t users[AT_ONCE];
     start_sharing(1);
     REQUIRE(pthread_barrier_init(&barrier, NULL, AT_ONCE + 1) == 0);
-    for (size_t i = 0; i < AT_ONCE; i++) {
-        users[i] = thread_start(join_each_round, NULL);
-    }
+    threads_start(users, AT_ONCE, join_each_round, 0);
     for (size_t round = 1; round <= ROUNDS; round++) {
         hak__knobs.heaps_max = (uint32_t)round;
         pthread_barrier_wait(&barrier);

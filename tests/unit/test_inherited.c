@@ -413,11 +413,7 @@ static void *use_inherited(void *argument)
 
 static void use_inherited_together(void)
 {
-    pthread_t threads[CHILD_THREADS];
-    for (size_t i = 0; i < CHILD_THREADS; i++) {
-        threads[i] = thread_start(use_inherited, (void *)(uintptr_t)i);
-    }
-    JOIN_ALL(threads, CHILD_THREADS);
+    threads_run(CHILD_THREADS, use_inherited, 0);
     hak_trim(0);
     REQUIRE_SIZE(slabs_left(), ==, 0);
     REQUIRE(none_is_held());

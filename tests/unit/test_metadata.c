@@ -54,12 +54,8 @@ static void *take_at_once(void *argument)
 
 static void run_threads(void *(*body)(void *))
 {
-    pthread_t threads[THREADS];
     assert_int_equal(pthread_barrier_init(&barrier, NULL, THREADS), 0);
-    for (size_t i = 0; i < THREADS; i++) {
-        threads[i] = thread_start(body, (void *)(uintptr_t)i);
-    }
-    JOIN_ALL(threads, THREADS);
+    threads_run(THREADS, body, 0);
 }
 
 /* Threads that found no room at the same moment add one chunk, and the others' go back: as many as

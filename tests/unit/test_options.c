@@ -83,6 +83,18 @@ static void expect_complaints(const struct child_end *end, size_t expected)
     }
 }
 
+/* So many complaints, and each of these lines. */
+static void expect_all(const struct child_end *end, size_t complaints, const char *const *lines)
+{
+    expect_complaints(end, complaints);
+    for (; *lines != NULL; lines++) {
+        expect_line(end, *lines);
+    }
+}
+
+#define EXPECT(end, complaints, ...)                                                               \
+    expect_all(&(end), (complaints), (const char *const[]){__VA_ARGS__, NULL})
+
 static const struct child_end *defaults(void)
 {
     static struct child_end end;
@@ -230,8 +242,7 @@ TEST(paths)
     assert_true(text_matches(end.text, "^stats_file=/tmp/p{26}$"));
     memset(variable + strlen(variable), 'p', 2000);
     end = SHOW_WITH("HAKMEM_STATS_FILE=/dev/null", variable); /* refused: changes nothing */
-    expect_complaints(&end, 1);
-    expect_line(&end, "stats_file=/dev/null");
+    EXPECT(end, 1, "stats_file=/dev/null");
 }
 
 CHILD(twice)
@@ -306,12 +317,8 @@ TEST(lines)
                                      "stats_file=/tmp/a file, with = and # in it\n"
                                      "heaps=\n"
                                      "limit=5g");
-    expect_complaints(&end, 0);
-    expect_line(&end, "purge_delay_ms=123");
-    expect_line(&end, "bin_bytes=64k");
-    expect_line(&end, "cache_bytes=2m");
-    expect_line(&end, "stats_file=/tmp/a file, with = and # in it");
-    expect_line(&end, "limit=5g");
+    EXPECT(end, 0, "purge_delay_ms=123", "bin_bytes=64k", "cache_bytes=2m",
+           "stats_file=/tmp/a file, with = and # in it", "limit=5g");
 }
 
 /* Children start as /proc/self/exe (tests/child.h), so their name is exe. */
@@ -335,11 +342,7 @@ TEST(sections)
                                      "cache_bytes=5m\n"
                                      "[*]\n"
                                      "limit=6g\n");
-    expect_complaints(&end, 0);
-    expect_line(&end, "bin_bytes=8k");
-    expect_line(&end, "purge_delay_ms=11");
-    expect_line(&end, "cache_bytes=3m");
-    expect_line(&end, "limit=6g");
+    EXPECT(end, 0, "bin_bytes=8k", "purge_delay_ms=11", "cache_bytes=3m", "limit=6g");
 }
 
 TEST(bad_lines)
@@ -356,17 +359,15 @@ TEST(bad_lines)
                                      "=5\n"
                                      "config_file=/etc/passwd\n"
                                      "bin_bytes=16k\n");
-    expect_line(&end, "hakmem: FILE:1 ignored: must be never or a number of milliseconds below "
-                      "2^32 - 1");
-    expect_line(&end, "hakmem: FILE:3 ignored: unknown option");
-    expect_line(&end, "hakmem: FILE:4 ignored: it is not of the form NAME=VALUE");
-    expect_line(&end, "hakmem: FILE:5 ignored: a section begins with [PROGRAM]");
-    expect_line(&end, "hakmem: FILE:8 ignored: must be default, fast, small or debug");
-    expect_line(&end, "hakmem: FILE:9 ignored: it is not of the form NAME=VALUE");
-    expect_line(&end, "hakmem: FILE:10 ignored: unknown option");
-    expect_line(&end, "hakmem: FILE:11 ignored: only the environment sets this option");
-    expect_complaints(&end, 8);
-    expect_line(&end, "bin_bytes=16k");
+    EXPECT(end, 8,
+           "hakmem: FILE:1 ignored: must be never or a number of milliseconds below 2^32 - 1",
+           "hakmem: FILE:3 ignored: unknown option",
+           "hakmem: FILE:4 ignored: it is not of the form NAME=VALUE",
+           "hakmem: FILE:5 ignored: a section begins with [PROGRAM]",
+           "hakmem: FILE:8 ignored: must be default, fast, small or debug",
+           "hakmem: FILE:9 ignored: it is not of the form NAME=VALUE",
+           "hakmem: FILE:10 ignored: unknown option",
+           "hakmem: FILE:11 ignored: only the environment sets this option", "bin_bytes=16k");
 }
 
 TEST(bad_files)
@@ -376,16 +377,13 @@ TEST(bad_files)
     memset(text, '#', sizeof text);
     memcpy(text, "bin_bytes=8k\n", 13);
     struct child_end end = with_bytes(text, 16384, NULL);
-    expect_line(&end, "hakmem: FILE ignored: it is longer than 16383 bytes");
-    expect_complaints(&end, 1);
+    EXPECT(end, 1, "hakmem: FILE ignored: it is longer than 16383 bytes");
     assert_false(has_line(&end, "bin_bytes=8k"));
     end = with_bytes(text, 16383, NULL);
-    expect_complaints(&end, 0);
-    expect_line(&end, "bin_bytes=8k");
+    EXPECT(end, 0, "bin_bytes=8k");
     text[100] = '\0';
     end = with_bytes(text, 200, NULL);
-    expect_line(&end, "hakmem: FILE ignored: it is not a text");
-    expect_complaints(&end, 1);
+    EXPECT(end, 1, "hakmem: FILE ignored: it is not a text");
     assert_false(has_line(&end, "bin_bytes=8k"));
     end = with_bytes("", 0, NULL);
     expect_complaints(&end, 0);
@@ -412,8 +410,7 @@ TEST(bad_files)
         strcat(text, "nonsense=1\n");
     }
     end = with_file(strcat(text, "purge_delay_ms=9\n"));
-    expect_complaints(&end, 10);
-    expect_line(&end, "purge_delay_ms=9");
+    EXPECT(end, 10, "purge_delay_ms=9");
 }
 
 /* What a signal handler finds that interrupted the allocator: nothing is set, and nobody waits. */
@@ -450,14 +447,9 @@ TEST(sources)
 {
     const char *text = "purge_delay_ms=5\nbin_bytes=8k\nprofile=fast\n";
     struct child_end end = with_bytes(text, strlen(text), "HAKMEM_PURGE_DELAY_MS=6");
-    expect_complaints(&end, 0);
-    expect_line(&end, "profile=fast");
-    expect_line(&end, "purge_delay_ms=6");
-    expect_line(&end, "bin_bytes=8k");
+    EXPECT(end, 0, "profile=fast", "purge_delay_ms=6", "bin_bytes=8k");
     end = with_bytes(text, strlen(text), "HAKMEM_PROFILE=small");
-    expect_line(&end, "profile=small");
-    expect_line(&end, "huge_threshold=never");
-    expect_line(&end, "purge_delay_ms=5");
+    EXPECT(end, 0, "profile=small", "huge_threshold=never", "purge_delay_ms=5");
 }
 
 TESTS_WITH(make_directory, remove_directory)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_placement.c: placement: by which samples a site is long-lived, and what a scope of
- * such a site does. The learner knows one site from an earlier run. */
+/* test_placement.c: placement: samples make a site long-lived or not, and what a scope of such a
+ * site does. The learner knows one site from an earlier run. */
 #include "unit.h"
 
 #include "core/options.h"
@@ -12,7 +12,7 @@
 
 #include <setjmp.h>
 
-enum { NAMES = 1024, WATCHED_MS = 20000 };
+enum { NAMES = 1024 };
 
 static void allocate_of(struct site *site, uint32_t count, uint64_t now_ms)
 {
@@ -25,29 +25,6 @@ static void free_of(struct site *site, uint32_t count, uint64_t lifetime_ms)
 {
     for (uint32_t i = 0; i < count; i++) {
         hak__site_end(site, 1, 100, 112, lifetime_ms, false);
-    }
-}
-
-TEST(what_is_long_lived)
-{
-    static const struct {
-        uint32_t allocated, brief, long_lived;
-        bool becomes, stays;
-    } cases[] = {
-        {2, 0, 0, false, true}, /* not known: stays as it is */
-        {100, 20, 80, false, true},
-        {100, 100, 0, false, false},
-    };
-    for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        struct site site = {.key = 1};
-        allocate_of(&site, cases[i].allocated, 1000);
-        free_of(&site, cases[i].brief, 100);
-        free_of(&site, cases[i].long_lived, 10000);
-        uint64_t now_ms = 1000 + WATCHED_MS;
-        assert_int_equal(hak__placement_judge(&site.sums, false, now_ms), cases[i].becomes);
-        assert_int_equal(hak__placement_judge(&site.sums, true, now_ms), cases[i].stays);
-        assert_false(hak__placement_judge(&site.sums, false, 2000)); /* too early */
-        assert_true(hak__placement_judge(&site.sums, true, 2000));
     }
 }
 

@@ -3,6 +3,7 @@
  * of all threads start from fixed seeds, and each thread allocates the same sizes in each run. So
  * the samples are the same in each run, and no test can fail by chance.
  */
+#include "../threads/threads.h"
 #include "unit.h"
 
 #include "base/exponential.h"
@@ -11,7 +12,6 @@
 #include "observe/samples.h"
 
 #include <math.h>
-#include <pthread.h>
 
 enum { PERIOD = 4096 };
 
@@ -331,16 +331,13 @@ static void *allocate_all(void *argument)
 TEST(frees_of_other_threads)
 {
     struct blocks blocks;
-    pthread_t thread;
     blocks_start(&blocks, total_bytes() / 100);
     struct figures before = figures_now();
-    REQUIRE(pthread_create(&thread, NULL, allocate_all, &blocks) == 0);
-    REQUIRE(pthread_join(thread, NULL) == 0);
+    thread_join(thread_start(allocate_all, &blocks));
     double count = (double)blocks.live_count;
     require_close("migration", figures_now().live_bytes - before.live_bytes,
                   (double)blocks.live_bytes, SUPPORT_SLOW ? 0.2 : 0.05);
-    REQUIRE(pthread_create(&thread, NULL, free_all, &blocks) == 0);
-    REQUIRE(pthread_join(thread, NULL) == 0);
+    thread_join(thread_start(free_all, &blocks));
     assert_true(fabs(figures_now().live_bytes - before.live_bytes) < 1);
     require_close("remote frees", figures_now().freed_remote - before.freed_remote, count,
                   SUPPORT_SLOW ? 0.2 : 0.05);
@@ -357,12 +354,10 @@ TEST(first_request)
 {
     static size_t sizes[] = {MIB, 64 * MIB};
     for (size_t i = 0; i < 2; i++) {
-        pthread_t thread;
         void *block;
         seed(1); /* new for all threads */
         struct figures before = figures_now();
-        REQUIRE(pthread_create(&thread, NULL, allocate_first, &sizes[i]) == 0);
-        REQUIRE(pthread_join(thread, &block) == 0 && block != NULL);
+        REQUIRE(pthread_join(thread_start(allocate_first, &sizes[i]), &block) == 0);
         assert_true(figures_now().live_bytes - before.live_bytes >= (double)sizes[i]);
         hak_free(block);
         hak__sampling_set(0, false);

@@ -177,9 +177,7 @@ static void *churn(void *argument)
 TEST(beside_busy_threads)
 {
     pthread_t threads[3];
-    for (size_t i = 0; i < COUNT_OF(threads); i++) {
-        threads[i] = thread_start(churn, (void *)(i + 1));
-    }
+    threads_start(threads, COUNT_OF(threads), churn, 1);
     for (size_t i = 0; i < (SUPPORT_SLOW ? 20 : 300); i++) {
         summary_now();
     }

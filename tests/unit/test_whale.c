@@ -271,12 +271,8 @@ static void *replace_whales(void *argument)
 
 WHALE_TEST(threads)
 {
-    pthread_t threads[4];
     hak__knobs.whale_cache_bytes = UINT64_MAX;
-    for (size_t i = 0; i < COUNT_OF(threads); i++) {
-        threads[i] = thread_start(replace_whales, (void *)(uintptr_t)(i + 1));
-    }
-    JOIN_ALL(threads, COUNT_OF(threads));
+    threads_run(4, replace_whales, 1);
     hak__whale_cache_trim(0);
     assert_int_equal(hak__whale_joined_bytes, 0);
 }
