@@ -39,35 +39,22 @@ static void block_check(void *block, size_t alignment, size_t size)
 TEST(all_alignments)
 {
     enum { BLOCKS = 3 };
-    for (size_t way = 0; way < COUNT_OF(allocators); way++) {
-        for (size_t alignment = 1; alignment <= ALIGNMENT_MAX; alignment *= 2) {
-            size_t sizes[] = {0,
-                              1,
-                              17,
-                              100,
-                              1000,
-                              5000,
-                              70000,
-                              3 * MIB,
-                              alignment,
-                              alignment + 1,
-                              alignment / 2 * 3};
-            for (size_t i = 0; i < COUNT_OF(sizes); i++) {
-                void *blocks[BLOCKS];
-                size_t size = sizes[i] > 8 * MIB && sizes[i] != alignment ? 9 : sizes[i];
-                for (unsigned j = 0; j < BLOCKS; j++) {
-                    errno = ERRNO_UNTOUCHED;
-                    blocks[j] = allocators[way](alignment, size);
-                    block_check(blocks[j], alignment, size);
-                    assert_int_equal(errno, ERRNO_UNTOUCHED);
-                    size_t filled = size > 8 * MIB ? 4096 : hak_usable_size(blocks[j]);
-                    pattern_fill(blocks[j], filled, j);
-                }
-                for (unsigned j = 0; j < BLOCKS; j++) {
-                    size_t filled = size > 8 * MIB ? 4096 : hak_usable_size(blocks[j]);
-                    assert_int_equal(pattern_mismatch(blocks[j], filled, j), SIZE_MAX);
-                    hak_free(blocks[j]);
-                }
+    for (size_t alignment = 1; alignment <= ALIGNMENT_MAX; alignment *= 2) {
+        const size_t sizes[] = {0,     17,        1000,
+                                70000, alignment, alignment < 8 * MIB ? alignment + 1 : 9};
+        for (size_t i = 0; i < COUNT_OF(sizes) * COUNT_OF(allocators); i++) {
+            void *blocks[BLOCKS];
+            size_t size = sizes[i % COUNT_OF(sizes)], filled = size > 8 * MIB ? 4096 : size;
+            for (unsigned j = 0; j < BLOCKS; j++) {
+                errno = ERRNO_UNTOUCHED;
+                blocks[j] = allocators[i / COUNT_OF(sizes)](alignment, size);
+                block_check(blocks[j], alignment, size);
+                assert_int_equal(errno, ERRNO_UNTOUCHED);
+                pattern_fill(blocks[j], filled, j);
+            }
+            for (unsigned j = 0; j < BLOCKS; j++) {
+                assert_int_equal(pattern_mismatch(blocks[j], filled, j), SIZE_MAX);
+                hak_free(blocks[j]);
             }
         }
     }
@@ -124,18 +111,7 @@ TEST(bad_alignments)
 
 TEST(memalign_rounds_the_alignment_up)
 {
-    static const size_t pairs[][2] = {{0, 16},
-                                      {1, 16},
-                                      {3, 16},
-                                      {17, 32},
-                                      {24, 32},
-                                      {48, 64},
-                                      {100, 128},
-                                      {4095, 4096},
-                                      {4097, 8192},
-                                      {65537, 131072},
-                                      {MIB + 1, 2 * MIB},
-                                      {3 * MIB, 4 * MIB}};
+    static const size_t pairs[][2] = {{0, 16}, {3, 16}, {17, 32}, {4097, 8192}, {3 * MIB, 4 * MIB}};
     for (size_t i = 0; i < COUNT_OF(pairs); i++) {
         errno = ERRNO_UNTOUCHED;
         void *block = hak_memalign(hide_size(pairs[i][0]), 100);
@@ -157,17 +133,8 @@ static void require_enomem(void *result)
 
 TEST(impossible_sizes_fail)
 {
-    static const size_t sizes[] = {SIZE_MAX,
-                                   SIZE_MAX - 7,
-                                   SIZE_MAX - 15,
-                                   SIZE_MAX - 4095,
-                                   SIZE_MAX - 4096,
-                                   SIZE_MAX - 65536,
-                                   SIZE_MAX - 4 * MIB,
-                                   SIZE_MAX - GIB,
-                                   (size_t)1 << 63,
-                                   (size_t)PTRDIFF_MAX,
-                                   (size_t)PTRDIFF_MAX - 4096};
+    static const size_t sizes[] = {SIZE_MAX, SIZE_MAX - 15, SIZE_MAX - 4096, SIZE_MAX - GIB,
+                                   PTRDIFF_MAX};
     errno = 0;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         size_t size = hide_size(sizes[i]);

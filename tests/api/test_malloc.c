@@ -28,21 +28,7 @@ TEST(zero_sizes_are_distinct)
 
 TEST(impossible_sizes_fail)
 {
-    static const size_t sizes[] = {(size_t)PTRDIFF_MAX,
-                                   (size_t)PTRDIFF_MAX + 1,
-                                   (size_t)PTRDIFF_MAX - 1,
-                                   (size_t)PTRDIFF_MAX - 4095,
-                                   (size_t)PTRDIFF_MAX - MIB,
-                                   SIZE_MAX,
-                                   SIZE_MAX - 1,
-                                   SIZE_MAX - 15,
-                                   SIZE_MAX - 16,
-                                   SIZE_MAX - 4095,
-                                   SIZE_MAX - 4096,
-                                   SIZE_MAX - 65535,
-                                   SIZE_MAX - 4 * MIB,
-                                   SIZE_MAX / 2 + GIB,
-                                   (size_t)1 << 62,
+    static const size_t sizes[] = {PTRDIFF_MAX, SIZE_MAX, SIZE_MAX - 15, SIZE_MAX - 4096,
                                    (size_t)1 << 48};
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         errno = 0;

@@ -3,44 +3,20 @@
  * by hakmem's own functions all the same: in the process, in forked children, beside forks, and
  * where the kernel refuses to change pages. The library is preloaded, or linked with its symbols
  * exported. Run with HAKMEM_BIN_BYTES=8k. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-#include <dlfcn.h>
+#include "../override/override.h"
+
 #include <elf.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <malloc.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "child.h"
 
 #define FORKS 200
 #define SKIPPED 77
-
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            dprintf(2, "sealed.c:%d: %s\n", __LINE__, #condition);                                 \
-            _exit(1);                                                                              \
-        }                                                                                          \
-    } while (0)
 
 typedef int option_set(const char *name, const char *value);
 typedef int option_get(const char *name, char *value, size_t size);
@@ -123,7 +99,7 @@ static bool has_value(const char *name, const char *wanted)
 /* --- what ends a child, and how --- */
 
 /* The wait status of a child that runs `function`. */
-static int in_child(void (*function)(void))
+static int status_of(void (*function)(void))
 {
     int status;
     pid_t pid = fork();
@@ -169,7 +145,7 @@ static void change_in_grandchild(void)
     CHECK(all_closed());
     CHECK(set("purge_delay_ms", "5") == 0 && has_value("purge_delay_ms", "5"));
     CHECK(all_closed());
-    CHECK(in_child(change_options) == 0);
+    CHECK(status_of(change_options) == 0);
     CHECK(has_value("purge_delay_ms", "5"));
 }
 
@@ -197,7 +173,7 @@ static void fork_often(void)
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, change_always, NULL) == 0);
     for (int i = 0; i < FORKS; i++) {
-        CHECK(in_child(change_once) == 0);
+        CHECK(status_of(change_once) == 0);
     }
     __atomic_store_n(&shared_stops, true, __ATOMIC_RELAXED);
     CHECK(pthread_join(thread, NULL) == 0 && has_value("cache_bytes", "1m"));
@@ -269,20 +245,20 @@ int main(void)
     CHECK(all_closed());
     /* Canaries begin with an odd byte, so the end of a string that is one byte too long is always
      * noticed. (Whether it was would be random, so it is looked at.) */
-    unsigned char *block = hide(malloc(24));
+    unsigned char *block = get_memory(24);
     CHECK(block != NULL && block[24] % 2 == 1);
     free(block);
     for (written = 0; written < SEALED; written++) {
-        int status = in_child(write_sealed);
+        int status = status_of(write_sealed);
         CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
     }
     CHECK(set("purge_delay_ms", "1000") == 0); /* each form has a default of its own */
     void (*const refusals[])(void) = {refuse_all, refuse_closed, refuse_then_all};
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
-        int status = in_child(refusals[i]);
+        int status = status_of(refusals[i]);
         CHECK(status == 0 || (WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED));
     }
-    CHECK(in_child(change_in_grandchild) == 0);
+    CHECK(status_of(change_in_grandchild) == 0);
     CHECK(has_value("purge_delay_ms", "1000") && all_closed());
     fork_often();
     change_options();

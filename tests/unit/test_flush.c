@@ -4,8 +4,6 @@
 #include "../child.h"
 #include "unit.h"
 
-#include "front/slow.h"
-
 static struct cache *cache;
 
 static int create_cache(void **state)
@@ -176,34 +174,6 @@ FLUSH_TEST(broken_lists)
     if (HAK_LEVEL >= 1) {
         REQUIRE_DEATH(refill_a_bin_with_a_wrong_count, NULL, "hakmem: fatal: ");
     }
-}
-
-/* One byte of a link is overwritten, so that it leads to an address that is not mapped. */
-static void break_one_byte(void *argument)
-{
-    uint32_t class_index = size_class_of(100);
-    char *blocks[20];
-    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
-        blocks[i] = hide(hak_malloc(100));
-    }
-    const struct bin *bin = &hak__thread->cache.bins[class_index];
-    for (size_t i = 0; bin->head == NULL || object_next(bin->head) == NULL; i++) {
-        REQUIRE(i < COUNT_OF(blocks));
-        hak_free(blocks[i]);
-    }
-    struct object *first = bin->head;
-    ((char *)hide(first))[4] ^= 0x55;
-    for (size_t i = 0; i < 3; i++) {
-        blocks[i] = hide(hak__malloc_class(class_index, 100));
-    }
-}
-
-/* At level 2 malloc's slow path looks at the first object of a bin and at its link before it
- * follows it, as the fast path does. Other builds follow the link, and may end by SIGSEGV. */
-TEST(broken_link)
-{
-    SKIP_IF(HAK_LEVEL < 2);
-    REQUIRE_DEATH(break_one_byte, NULL, "^hakmem: fatal: .*corrupted.*pointer 0x[0-9a-f]+");
 }
 
 TESTS(unit_start)

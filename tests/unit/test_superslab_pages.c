@@ -76,18 +76,6 @@ static bool kernel_shows_huge_pages(void)
     return shows;
 }
 
-HUGE_TEST(small_pages_below_the_threshold)
-{
-    for (uint32_t i = 0; i < 3; i++) {
-        hak__knobs.huge_threshold = hak__superslab_bytes_claimed() + 1;
-        assert_false(claim(1, SUPERSLAB_SIZE));
-        hak__knobs.huge_threshold = UINT64_MAX;
-        assert_false(claim(SUPERSLAB_SLICES, SUPERSLAB_SIZE));
-    }
-    hak__knobs.huge_threshold = hak__superslab_bytes_claimed();
-    assert_int_equal(claim(1, 0), unit_has_huge_pages());
-}
-
 /* A program that fills its superslabs gets huge pages, and when it stops never more than it had. */
 HUGE_TEST(filled_superslabs_lead_to_huge_ones)
 {

@@ -120,10 +120,10 @@ TEST_ANEW(frees_go_into_ones_own_bin)
 
 /* `thread` has found its heap's lock taken so often, and this is the slow operation to act on it.
  */
-static void crowd(struct thread *thread, uint32_t waits, uint32_t milliseconds)
+static void crowd(struct thread *thread, uint32_t waits)
 {
     thread->waits = waits;
-    thread->waits_ms = hak__os_clock_ms() - milliseconds;
+    thread->waits_ms = hak__os_clock_ms();
     thread->operations = TICK_OPERATIONS - 1;
     hak__thread_count_operation(thread);
 }
@@ -136,20 +136,14 @@ TEST_ANEW(moving_from_a_crowd)
     void *object = thread_allocate(thread, 3);
     thread_free(thread, 3, thread_allocate(thread, 3));
     REQUIRE(mate->heap == heap && heap->threads_count == 2 && heaps_count() == 1);
-    crowd(thread, CROWDED_WAITS, 0); /* no heap to spare */
+    crowd(thread, CROWDED_WAITS); /* no heap to spare */
     REQUIRE(thread->heap == heap && thread->waits == 0);
     hak__knobs.heaps_crowded_max = 2;
-    crowd(thread, CROWDED_WAITS - 1, 0); /* not often enough */
-    REQUIRE(thread->heap == heap);
-    if (CROWDED_MS != UINT32_MAX) {
-        crowd(thread, CROWDED_WAITS, CROWDED_MS + 1000); /* not in so long a time */
-        REQUIRE(thread->heap == heap && thread->waits == 0);
-    }
-    crowd(thread, CROWDED_WAITS, 0);
+    crowd(thread, CROWDED_WAITS);
     REQUIRE(thread->heap != heap && heaps_count() == 2 && heap->threads_count == 1);
     REQUIRE(thread->cache.slabs == &thread->heap->slabs && thread->heap->threads_count == 1);
     REQUIRE(thread->cache.key == thread->heap->slabs.key && hak__cache_bytes(&thread->cache) == 0);
-    crowd(mate, CROWDED_WAITS, 0); /* alone */
+    crowd(mate, CROWDED_WAITS); /* alone */
     REQUIRE(mate->heap == heap);
     uint64_t remote = counted(thread, COUNTER_FREE_REMOTE);
     hak__remote_free(&thread->cache, window_slice_of(object), object);
