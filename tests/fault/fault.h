@@ -341,73 +341,62 @@ int __wrap_close(int file)
     return result;
 }
 
+static const struct {
+    long number;
+    enum fault_call call;
+} fault_numbers[] = {
+    /* whether a pipe can be written to */
+    {SYS_ppoll, FAULT_WRITE},
+    {SYS_ioctl, FAULT_WRITE},
+    {SYS_write, FAULT_WRITE},
+    {SYS_prlimit64, FAULT_SYSINFO}, /* asks, too */
+    {SYS_sysinfo, FAULT_SYSINFO},
+    {SYS_sched_getaffinity, FAULT_GETAFFINITY},
+    {SYS_clock_gettime, FAULT_CLOCK},
+    {SYS_futex, FAULT_WAKE},
+    {SYS_sched_yield, FAULT_YIELD},
+    {SYS_getpid, FAULT_GETPID},
+    {SYS_geteuid, FAULT_GETPID},
+    {SYS_gettid, FAULT_GETPID},
+    {SYS_tgkill, FAULT_GETPID},
+    {SYS_openat, FAULT_OPENAT},
+    {SYS_lseek, FAULT_READ}, /* before a read, of memory that may be gone */
+    {SYS_read, FAULT_READ},
+    {SYS_close, FAULT_CLOSE},
+    {SYS_readlinkat, FAULT_READLINK},
+    {SYS_newfstatat, FAULT_STAT},
+    {SYS_process_vm_readv, FAULT_STAT}, /* asked where there is no /proc */
+    {SYS_prctl, FAULT_NAME},
+    {SYS_fstat, FAULT_FSTAT},
+    {SYS_rt_sigprocmask, FAULT_SIGMASK},
+    {SYS_rt_sigpending,
+     FAULT_SIGMASK}, /* of a write that failed: it ends the process at the worst */
+    {SYS_rt_sigtimedwait, FAULT_SIGMASK},
+    {SYS_close_range, FAULT_LEAVE},
+    {SYS_fcntl, FAULT_FCNTL},
+    {SYS_fallocate, FAULT_RESERVE},
+    {SYS_linkat, FAULT_UNLINK},
+    {SYS_renameat, FAULT_UNLINK},
+    {SYS_unlinkat, FAULT_UNLINK},
+    {SYS_mprotect, FAULT_GUARD},
+    {SYS_pkey_mprotect,
+     FAULT_GUARD}, /* these four are the program's own calls, which are passed on */
+    {SYS_mlock, FAULT_GUARD},
+    {SYS_mlock2, FAULT_GUARD},
+    {SYS_munlock, FAULT_GUARD},
+    {SYS_madvise, FAULT_SMALL}, /* of the observer's file: its children inherit it, at the worst */
+    {SYS_ftruncate, FAULT_SMALL},
+};
+
 static inline enum fault_call fault_call_of(long number, long second)
 {
-    switch (number) {
-    case SYS_ppoll: /* whether a pipe can be written to */
-    case SYS_ioctl:
-    case SYS_write:
-        return FAULT_WRITE;
-    case SYS_prlimit64: /* asks, too */
-    case SYS_sysinfo:
-        return FAULT_SYSINFO;
-    case SYS_sched_getaffinity:
-        return FAULT_GETAFFINITY;
-    case SYS_clock_gettime:
-        return FAULT_CLOCK;
-    case SYS_futex:
-        return (second & FUTEX_CMD_MASK) == FUTEX_WAIT ? FAULT_WAIT : FAULT_WAKE;
-    case SYS_sched_yield:
-        return FAULT_YIELD;
-    case SYS_getpid:
-        return FAULT_GETPID;
-    case SYS_openat:
-        return FAULT_OPENAT;
-    case SYS_lseek: /* before a read, of memory that may be gone */
-    case SYS_read:
-        return FAULT_READ;
-    case SYS_close:
-        return FAULT_CLOSE;
-    case SYS_readlinkat:
-        return FAULT_READLINK;
-    case SYS_newfstatat:
-    case SYS_process_vm_readv: /* asked where there is no /proc */
-        return FAULT_STAT;
-    case SYS_prctl:
-        return FAULT_NAME;
-    case SYS_fstat:
-        return FAULT_FSTAT;
-    case SYS_rt_sigprocmask:
-    case SYS_rt_sigpending: /* the signal of a write that failed: it ends the process at the worst
-                             */
-    case SYS_rt_sigtimedwait:
-        return FAULT_SIGMASK;
-    case SYS_close_range:
-        return FAULT_LEAVE;
-    case SYS_fcntl:
-        return FAULT_FCNTL;
-    case SYS_fallocate:
-        return FAULT_RESERVE;
-    case SYS_linkat:
-    case SYS_renameat:
-    case SYS_unlinkat:
-        return FAULT_UNLINK;
-    case SYS_mprotect:
-    case SYS_pkey_mprotect: /* these four are the program's own calls, which are passed on */
-    case SYS_mlock:
-    case SYS_mlock2:
-    case SYS_munlock:
-        return FAULT_GUARD;
-    case SYS_madvise: /* of the observer's file: its children inherit it, at the worst */
-    case SYS_ftruncate:
-        return FAULT_SMALL;
-    case SYS_geteuid:
-    case SYS_gettid:
-    case SYS_tgkill:
-        return FAULT_GETPID;
-    default:
-        support_fail("system call %ld: none that the tests know\n", number);
+    for (size_t i = 0; i < COUNT_OF(fault_numbers); i++) {
+        if (fault_numbers[i].number == number) {
+            bool waits = number == SYS_futex && (second & FUTEX_CMD_MASK) == FUTEX_WAIT;
+            return waits ? FAULT_WAIT : fault_numbers[i].call;
+        }
     }
+    support_fail("system call %ld: none that the tests know\n", number);
 }
 
 long __wrap_syscall(long number, ...)

@@ -174,7 +174,6 @@ static void run_rounds(const char *path)
 
 static int note_tls_size(struct dl_phdr_info *info, size_t size, void *result)
 {
-    (void)size;
     for (size_t i = 0; is_hakmem_path(info->dlpi_name) && i < info->dlpi_phnum; i++) {
         if (info->dlpi_phdr[i].p_type == PT_TLS) {
             *(size_t *)result = info->dlpi_phdr[i].p_memsz;

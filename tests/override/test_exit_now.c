@@ -70,7 +70,6 @@ static void *exit_cancelled(void *argument)
 
 static void exit_in_handler(int number)
 {
-    (void)number;
     _exit(STATUS);
 }
 

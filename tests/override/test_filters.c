@@ -208,7 +208,6 @@ static bool set_own_filter(enum way way)
 /* Everything but what the start of a program never does. The loader's own calls are allowed. */
 static bool set_killing_filter(int unused)
 {
-    (void)unused;
     static const int killing[] = {
         SYS_mincore,
         SYS_prctl,
@@ -263,7 +262,6 @@ static bool set_lying_filter(int guarded)
 /* An empty directory where /proc and /sys were. */
 static bool hide_files(int unused)
 {
-    (void)unused;
     return unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
            mount("none", "/proc", "tmpfs", 0, NULL) == 0 &&
            mount("none", "/sys", "tmpfs", 0, NULL) == 0 && access("/proc/self", F_OK) != 0;

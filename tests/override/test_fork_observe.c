@@ -48,7 +48,6 @@ static void find_functions(void)
 static void count_bytes(void *argument, const char *text, size_t size)
 {
     *(size_t *)argument += size;
-    (void)text;
 }
 
 static void write_profile(void)
@@ -95,7 +94,6 @@ static void change_profile(uint64_t *state)
 static void write_profiles(uint64_t *state)
 {
     write_profile();
-    (void)state;
 }
 
 static void change_observer(uint64_t *state)
@@ -103,7 +101,6 @@ static void change_observer(uint64_t *state)
     CHECK(observe_start() == 0);
     sched_yield();
     CHECK(observe_stop() == 0);
-    (void)state;
 }
 
 static void write_reports(uint64_t *state)

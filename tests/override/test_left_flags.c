@@ -128,7 +128,6 @@ static char *handled;
 /* mprotect is called in handlers, such as those of collectors. */
 static void handle(int signal)
 {
-    (void)signal;
     int saved = errno;
     CHECK(mprotect(handled, PAGE, PROT_READ) == 0);
     CHECK(mprotect(handled, PAGE, PROT_READ | PROT_WRITE) == 0);

@@ -71,7 +71,6 @@ static bool is_served(const struct name *name, enum served served)
 
 static int find_cxx_library(struct dl_phdr_info *info, size_t size, void *found)
 {
-    (void)size;
     if (strstr(info->dlpi_name, "libstdc++") || strstr(info->dlpi_name, "libc++")) {
         *(bool *)found = true;
     }

@@ -62,7 +62,6 @@ void *realloc(void *pointer, size_t size)
 
 static void *run_thread(void *argument)
 {
-    (void)argument;
     for (size_t i = 0; i < 1000; i++) {
         char *text = NULL;
         CHECK(asprintf(&text, "%zu and %0*d", i, (int)(i % 200) + 1, 1) > 0);

@@ -101,17 +101,19 @@ static void allocate_and_exit(void)
 
 static struct again start(const char *what, int pipes, const char *file, const char *when)
 {
+    const char *dump = *when != '\0' ? "HAKMEM_PROFILE_DUMP" : NULL, *path = in_directory(file),
+               *period = dump == NULL ? "1000" : "524288";
     const char *const variables[] = {"HAKMEM_PROFILE_FILE",
-                                     in_directory(file),
+                                     path,
                                      "TEST_FOLDER",
                                      directory,
                                      "HAKMEM_LIMIT_HARD",
                                      "256m",
                                      "HAKMEM_SAMPLE_BYTES",
-                                     *when == '\0' ? "1000" : "524288",
-                                     "TEST_LAST", /* the environment is whole */
+                                     period,
+                                     "TEST_LAST",
                                      "1",
-                                     *when != '\0' ? "HAKMEM_PROFILE_DUMP" : NULL,
+                                     /* the environment is whole */ dump,
                                      when,
                                      NULL};
     return start_again(what, pipes, variables);

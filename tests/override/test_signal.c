@@ -17,7 +17,6 @@ static atomic_size_t freed_count;
 
 static void handle(int number)
 {
-    (void)number;
     errno = 7777;
     void *block = atomic_exchange(&blocks[handled_count % BLOCKS_COUNT], NULL);
     freed_count += block != NULL;

@@ -51,7 +51,6 @@ static void *fork_often(void *argument)
 
 static void note_signal(int signal)
 {
-    (void)signal;
     __atomic_add_fetch(&shared_own_signals, 1, __ATOMIC_RELAXED);
 }
 
@@ -186,6 +185,7 @@ static void test_each_signal(void)
 static void test_all_documents(void)
 {
     for (int i = 0; i < 2; i++) {
+        const char *stats = i == 0 ? "HAKMEM_STATS" : NULL;
         const char *const variables[] = {"HAKMEM_STATS_SIGNAL",
                                          "1",
                                          "HAKMEM_PROFILE_FILE",
@@ -194,7 +194,7 @@ static void test_all_documents(void)
                                          map,
                                          "HAKMEM_STATS_FILE",
                                          report,
-                                         i == 0 ? "HAKMEM_STATS" : NULL,
+                                         stats,
                                          "summary",
                                          NULL};
         struct again program = start("sleep", variables);

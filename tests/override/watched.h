@@ -40,7 +40,6 @@ static inline void load_plugin(uint64_t *state)
     CHECK(dlclose(library) == 0);
     dlsym(RTLD_DEFAULT, "there_is_no_such_name");
     dlerror();
-    (void)state;
 }
 
 static inline void *run_beside(void *argument)
@@ -92,7 +91,6 @@ static inline void fork_in_handler(int number)
     }
     CHECK(child > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0);
     handled_count++;
-    (void)number;
     errno = saved;
 }
 

@@ -115,7 +115,6 @@ static void fork_beside_thread(void)
 
 static void end_now(int number)
 {
-    (void)number;
     exit(0);
 }
 

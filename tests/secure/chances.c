@@ -110,7 +110,6 @@ static void write_freed(const struct column *column, size_t number)
 static void read_freed(const struct column *column, size_t number)
 {
     unsigned char *block = get(column);
-    (void)number;
     memset(block, 0xa5, column->size);
     give(column, block);
     size_t seen = 0;

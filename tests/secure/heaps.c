@@ -55,14 +55,11 @@ enum { MEMORY_SIZE = 16 << 20 };
 
 static void *provide(void *argument, size_t size, size_t alignment)
 {
-    (void)argument;
     return aligned_alloc(alignment, size);
 }
 
 static void take_back(void *argument, void *address, size_t size)
 {
-    (void)argument;
-    (void)size;
     free(address);
 }
 

@@ -25,14 +25,12 @@ static long faults_of(size_t size)
 /* A process of its own: random numbers, which fork would copy, choose where slabs lie. */
 static void run_again(const void *nothing)
 {
-    (void)nothing;
     execl("/proc/self/exe", "huge_pages", "fill", (char *)NULL);
     perror("execl");
 }
 
 int main(int count, char **arguments)
 {
-    (void)arguments;
     if (count > 1) {
         long small = faults_of(SMALL);
         printf("%ld %ld\n", small, faults_of(CLOSED));

@@ -61,14 +61,12 @@ static void write_eighth(char *block, size_t size)
 
 static void write_before(char *block, size_t size)
 {
-    (void)size;
     block[-1] = 'n';
 }
 
 /* Skips the eight bytes before the block. */
 static void copy_before(char *block, size_t size)
 {
-    (void)size;
     memcpy(block - 16, "nnnnnnnn", 8);
 }
 

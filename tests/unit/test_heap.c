@@ -19,7 +19,6 @@ static size_t joined_count(void)
 
 static void adopt_without_memory(void *argument)
 {
-    (void)argument;
     rlim_t before = unit_limit_address_space(address_space_bytes());
     size_t count = threads_count(), joined = joined_count();
     while (hak__thread_adopt() != NULL) { /* parked ones and the rest of a chunk */
@@ -34,7 +33,6 @@ static void adopt_without_memory(void *argument)
 /* There is a parked struct, and a new heap is due: without memory for it any other will do. */
 static void join_without_memory(void *argument)
 {
-    (void)argument;
     hak__knobs.heaps_max = 1; /* what there is is shared */
     struct thread *thread;
     do {

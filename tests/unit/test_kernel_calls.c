@@ -79,7 +79,7 @@ TEST(no_number_is_new)
 {
     SKIP_IF(getenv("TEST_ROOT") == NULL);
     each_line("grep -rhoE '\\b(SYS|__NR)_[a-z0-9_]+' $TEST_ROOT/src | sort -u | while read name; "
-              "do [ $name = SYS_exit_group ] || grep -q \"case $name:\" "
+              "do [ $name = SYS_exit_group ] || grep -q \"{$name,\" "
               "$TEST_ROOT/tests/fault/fault.h || echo $name; done",
               check_number);
 }

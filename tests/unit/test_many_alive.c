@@ -253,7 +253,6 @@ TEST(untouched)
 
 static void thread_pair(size_t number)
 {
-    (void)number;
     hak_free(hak_malloc(100));
 }
 

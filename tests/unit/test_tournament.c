@@ -104,33 +104,28 @@ static struct outcome run_all(const char *what, struct program program,
 
 static double flat(const struct learn_point *point, uint32_t stretch)
 {
-    (void)stretch;
     return 10;
 }
 
 /* Each quarter of the bins' bytes takes 8 % of the memory, and huge pages double the time. */
 static double memory_of_bins(const struct learn_point *point, uint32_t stretch)
 {
-    (void)stretch;
     return 1e8 * pow(0.60, log2(262144.0 / point->bin_bytes_max) / 2);
 }
 
 static double time_of_huge(const struct learn_point *point, uint32_t stretch)
 {
-    (void)stretch;
     return point->huge_threshold == UINT64_MAX ? 10 : 11;
 }
 
 /* A smaller bin saves memory and costs time: no change for somebody who wants neither worse. */
 static double time_of_bins(const struct learn_point *point, uint32_t stretch)
 {
-    (void)stretch;
     return 10 * pow(1.04, log2(262144.0 / point->bin_bytes_max) / 2);
 }
 
 static double bad_without_huge(const struct learn_point *point, uint32_t stretch)
 {
-    (void)stretch;
     return point->huge_threshold == UINT64_MAX ? 12 : 10;
 }
 
