@@ -98,11 +98,9 @@ TEST(a_child_copies_little)
 {
     static struct range ranges[] = {{50, 549, 1},    {50, 549, 100},   {16, 100, 1},
                                     {1100, 5000, 1}, {9000, 60000, 1}, {1, 200000, 1}};
-    struct child_end end;
     for (size_t i = 0; i < COUNT_OF(ranges); i++) {
         fill((SUPPORT_SLOW ? 4 : 40) * MIB, ranges[i].least, ranges[i].most);
-        child_fork(measure_child, &ranges[i], &end);
-        REQUIRE_EXIT(&end, "");
+        REQUIRE_LIFE(measure_child, &ranges[i], "");
         free_blocks(1);
         hak_trim(0);
     }
@@ -140,10 +138,8 @@ static void live_long(void *argument)
 
 TEST(a_child_that_lives_long)
 {
-    struct child_end end;
     fill((SUPPORT_SLOW ? 2 : 16) * MIB, 50, 549);
-    child_fork(live_long, NULL, &end);
-    REQUIRE_EXIT(&end, "");
+    REQUIRE_LIFE(live_long, NULL, "");
     free_blocks(1);
     hak_trim(0);
 }

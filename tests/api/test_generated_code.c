@@ -48,6 +48,14 @@ static generated_function *generated(int index)
     return (generated_function *)(uintptr_t)(code + (size_t)index * FUNCTION_SIZE);
 }
 
+/* A new thread notices the profile after some allocations. */
+static void warm_up(void)
+{
+    for (size_t i = 0; i < 10000; i++) {
+        hak_free(hak_malloc(100));
+    }
+}
+
 static int make_code(void **state)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -57,9 +65,7 @@ static int make_code(void **state)
     assert_int_equal(mprotect(code, page, PROT_READ | PROT_EXEC), 0);
     __builtin___clear_cache((char *)code, (char *)code + page);
     assert_in_range(hak_profile_start(1), 0, 0); /* every block, with stacks */
-    for (size_t i = 0; i < 10000; i++) {         /* now this thread has noticed */
-        hak_free(hak_malloc(100));
-    }
+    warm_up();
     return 0;
 }
 
@@ -159,14 +165,6 @@ static __attribute__((noinline)) void call_nested(uintptr_t depth)
     keep_frame();
 }
 
-/* A new thread notices the profile after some allocations. */
-static void warm_up(void)
-{
-    for (size_t i = 0; i < 10000; i++) {
-        hak_free(hak_malloc(100));
-    }
-}
-
 /* --- on a thread's own stack --- */
 
 static void check_callers(size_t size)
@@ -218,39 +216,24 @@ static void check_values(size_t size)
     uintptr_t record[2] = {(uintptr_t)closed, 8},
               loop[2] = {(uintptr_t)loop, (uintptr_t)closed + 9};
     uintptr_t here = (uintptr_t)__builtin_frame_address(0);
-    const uintptr_t values[] = {0,
-                                1,
-                                8,
-                                UINTPTR_MAX,
-                                UINTPTR_MAX - 7,
-                                (uintptr_t)1 << 63,
-                                (uintptr_t)closed,
-                                (uintptr_t)closed + page - 8,
-                                (uintptr_t)closed + page,
-                                (uintptr_t)code,
-                                (uintptr_t)record,
-                                (uintptr_t)record + 1,
-                                (uintptr_t)loop,
-                                here + 8,
-                                here + page,
-                                here + ((uintptr_t)1 << 20),
-                                here + ((uintptr_t)16 << 20),
-                                here - page,
-                                (uintptr_t)pthread_self(),
-                                (uintptr_t)pthread_self() - 8,
-                                (uintptr_t)&environ,
-                                (uintptr_t)environ,
-                                (uintptr_t)environ + ((uintptr_t)64 << 10)};
+    const uintptr_t values[] = {0, UINTPTR_MAX - 7, (uintptr_t)1 << 63, here + page,
+                                here + ((uintptr_t)16 << 20)};
+    const void *const addresses[] = {closed, closed + page - 8,  closed + page, code,    record,
+                                     loop,   (char *)record + 1, environ,       &environ};
     block_size = size;
     uint64_t samples = samples_with(1, 0);
     for (size_t i = 0; i < COUNT_OF(values); i++) {
         call(WITH_VALUE, just_allocate, values[i]);
     }
+    for (size_t i = 0; i < COUNT_OF(addresses); i++) {
+        call(WITH_VALUE, just_allocate, (uintptr_t)addresses[i]);
+    }
+    call(WITH_VALUE, just_allocate, (uintptr_t)pthread_self());
     for (uintptr_t at = here & ~(page - 1); at < here + 4 * page; at += 8) {
         call(WITH_VALUE, just_allocate, at); /* any word of the stack, and perhaps above it */
     }
     call(WITHOUT, just_allocate, 0);
-    REQUIRE_SIZE(samples_with(1, 0), >=, samples + COUNT_OF(values));
+    REQUIRE_SIZE(samples_with(1, 0), >=, samples + COUNT_OF(values) + COUNT_OF(addresses));
     REQUIRE(munmap(closed, page) == 0);
 }
 

@@ -146,9 +146,7 @@ static void fork_and_profile(void *argument)
 
 TEST(fork)
 {
-    struct child_end end;
-    child_fork(fork_and_profile, NULL, &end);
-    REQUIRE_EXIT(&end, "");
+    REQUIRE_LIFE(fork_and_profile, NULL, "");
 }
 
 /* --- misuse --- */

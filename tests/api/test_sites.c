@@ -356,11 +356,9 @@ static void go_on_in_child(void *argument)
 
 TEST(fork)
 {
-    struct child_end end;
     uintptr_t id = hak_site_register("forks");
     void *block = hak_alloc_at(500, id);
-    child_fork(go_on_in_child, &id, &end);
-    REQUIRE_EXIT(&end, "");
+    REQUIRE_LIFE(go_on_in_child, &id, "");
     assert_int_equal(figure("forks", "live_bytes"), 500);
     hak_free(block);
 }
@@ -405,8 +403,7 @@ TEST(full_tables)
     struct child_end end;
     child_fork(fill_names, NULL, &end);
     REQUIRE_EXIT(&end, "");
-    child_fork(fill_numbers, NULL, &end);
-    REQUIRE_EXIT(&end, "");
+    REQUIRE_LIFE(fill_numbers, NULL, "");
 }
 
 TESTS(NULL)

@@ -214,47 +214,14 @@ OS_TEST(clock)
     assert_true(nanoseconds(&between) <= nanoseconds(&after));
 }
 
-/* Nothing that a filter could punish is called; what was closed before it opens. Last: from here on
- * this process counts as one with a filter, and then as one whose filter does not matter. */
-OS_TEST(filter)
+/* Under a filter, files say what calls say elsewhere. (That nothing is called that it could punish
+ * is asked by override/filters and secure/filters.) */
+OS_TEST(files_instead_of_calls)
 {
-    void *place;
     SKIP_IF(!hak__os_may_ask() ||
             hak__os_processors_by_file() == 0); /* there is a filter already, or no /proc */
-    size_t size = OS_RESIDENT_SIZE_MAX;
-    uint32_t processors = hak__os_processors();
-    assert_int_equal(hak__os_map(2 * size, size, &place), 0);
-    char *end = (char *)place + size - page;
-    assert_true(hak__os_close_pages(end, page));
-    assert_int_equal(hak__os_processors_by_file(), processors);
+    assert_int_equal(hak__os_processors_by_file(), hak__os_processors());
     assert_int_equal(hak__os_ram_by_file(), hak__os_ram_size());
-    uint64_t looks = hak__os_calls[OS_CALL_RESIDENT], advice = hak__os_calls[OS_CALL_HUGE];
-
-    hak__os_note_filter();
-    assert_true(hak__os_is_filtered() && !hak__os_may_ask());
-    assert_int_equal(hak__os_processors(), processors);
-    assert_false(hak__os_is_readable((uintptr_t)end));
-    assert_true(hak__os_open_pages(end, page) && hak__os_is_readable((uintptr_t)end));
-    memset(place, 'x', 2 * size);
-    assert_int_equal(hak__os_huge(place, size), -EPERM);
-    assert_int_equal(hak__os_small(place, size), -EPERM);
-    assert_int_equal(hak__os_populate(place, size), -EPERM);
-    assert_int_equal(hak__os_resident(place, size), SIZE_MAX);
-    assert_int_equal(hak__os_resident_percent(place, size), 0);
-    hak__os_clear((char *)place + 1, 2 * size - 2);
-    assert_true(*(char *)place == 'x' && ((char *)place)[2 * size - 1] == 'x');
-    assert_int_equal(nonzero_offset((char *)place + 1, 2 * size - 2), SIZE_MAX);
-    assert_true(hak__os_close_pages(end, page) && !hak__os_is_readable((uintptr_t)end));
-    assert_true(hak__os_open_pages(end, page) && hak__os_is_readable((uintptr_t)end));
-    assert_int_equal(hak__os_calls[OS_CALL_RESIDENT], looks);
-    assert_int_equal(hak__os_calls[OS_CALL_HUGE], advice);
-
-    hak__os_ignore_filters();
-    hak__os_note_filter();
-    assert_true(!hak__os_is_filtered() && hak__os_may_ask());
-    memset(place, 'y', size);
-    assert_int_equal(hak__os_resident(place, size), size);
-    assert_int_equal(hak__os_unmap(place, 2 * size), 0);
 }
 
 /* Without a system call. */

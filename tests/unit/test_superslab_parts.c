@@ -78,52 +78,6 @@ static void check_parts(void)
     REQUIRE_SIZE(hak__superslab_bytes_dirty(), <=, dirty * SLICE_SIZE + wrong);
 }
 
-/* A part that has many superslabs claims several at once, unless addresses are short. The first
- * test: the parts have nothing. */
-TEST_WITH_KNOBS(claims_ahead)
-{
-    static size_t slices[8 * SUPERSLAB_GROUP];
-    size_t count = 0, most = 0, *claimed = &hak__superslab_parts[1]->claimed_slices;
-    for (size_t start = *claimed; *claimed - start < 20 * SUPERSLAB_SLICES;) {
-        REQUIRE_SIZE(count + 2, <=, COUNT_OF(slices) / 2);
-        size_t had = *claimed / SUPERSLAB_SLICES, before = hak__superslabs.claimed_count;
-        slices[count++] = take(1, SUPERSLAB_SLICES, 1).slice;
-        size_t claims = hak__superslabs.claimed_count - before;
-        REQUIRE_SIZE(claims, <=, 1 + had / 4);
-        most = claims > most ? claims : most;
-        slices[count++] = take(2, SUPERSLAB_SLICES, 1).slice;
-    }
-    REQUIRE_SIZE(most, >, 1);
-    check_parts();
-    char *stranger = NULL;
-    for (int limited = 0; limited < 4; limited++) {
-        while (hak__superslab_index_find(hak__superslab_parts[1], INDEX_FREE, SUPERSLAB_SLICES,
-                                         0) != INDEX_NONE) {
-            REQUIRE(count < COUNT_OF(slices));
-            slices[count++] = take(1, SUPERSLAB_SLICES, 1).slice;
-        }
-        size_t before = hak__superslabs.claimed_count;
-        size_t frontier = hak__superslab_parts[1]->frontier;
-        hak__knobs.limit = limited == 1 ? UINT64_MAX - 1 : UINT64_MAX;
-        hak__knobs.limit_hard = limited == 2 ? UINT64_MAX - 1 : UINT64_MAX;
-        if (limited == 3) { /* a fork's child has claimed nothing yet */
-            hak__superslab_inherit();
-        }
-        if (limited == 0) {
-            REQUIRE(frontier % GROUP_SLICES != 0);
-            frontier += SUPERSLAB_SLICES - frontier % SUPERSLAB_SLICES;
-            stranger = unit_occupy((uintptr_t)window_slice_address(frontier), SUPERSLAB_SIZE);
-        }
-        slices[count++] = take(1, SUPERSLAB_SLICES, 1).slice;
-        REQUIRE_SIZE(hak__superslabs.claimed_count - before, <=, 1);
-    }
-    munmap(stranger, SUPERSLAB_SIZE);
-    while (count != 0) {
-        give(slices[--count], SUPERSLAB_SLICES);
-    }
-    check_parts();
-}
-
 TEST_WITH_KNOBS(random_runs)
 {
     uint64_t random = 7;
