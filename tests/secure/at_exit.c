@@ -21,29 +21,18 @@ static char *make(size_t size)
 
 /* --- what is found --- */
 
-static void overflow_small(void)
-{
-    make(40)[40] = 'n';
-}
+BUG_CASE(overflow_small, "overflow", make(40)[40] = 'n')
+BUG_CASE(overflow_large, "overflow", make(200001)[200001] = 'n')
+BUG_CASE(before_large, "underflow", make(200000)[-1] = 'n')
 
-static void overflow_large(void)
-{
-    make(200001)[200001] = 'n';
-}
-
-static void before_large(void)
-{
-    make(200000)[-1] = 'n';
-}
-
-static void write_resting(void)
+CASE(write_resting, "use after free")
 {
     char *block = make(100);
     free(hide(block));
     ((char *)hide(block))[50] = 'u';
 }
 
-static void overflow_in_child(void)
+CASE(overflow_in_child, "overflow")
 {
     pid_t pid = fork();
     int status;
@@ -60,7 +49,7 @@ static void overflow_in_child(void)
 
 /* --- what is not --- */
 
-static void use_everything(void)
+CASE(use_everything, NULL)
 {
     for (size_t i = 0; i < 20000; i++) {
         char *block = make(i % 500);
@@ -78,7 +67,7 @@ static void use_everything(void)
     }
 }
 
-static void protect_pages(void)
+CASE(protect_pages, NULL)
 {
     char *block = hide(memalign(4096, 8192)), *large = hide(memalign(4096, 300001));
     mprotect(block, 8192, PROT_NONE);
@@ -95,7 +84,7 @@ static void *run_thread(void *nothing)
     return nothing;
 }
 
-static void run_beside_thread(void)
+CASE(run_beside_thread, NULL)
 {
     pthread_t thread;
     if (pthread_create(&thread, NULL, run_thread, NULL) != 0) {
@@ -104,7 +93,7 @@ static void run_beside_thread(void)
     use_everything();
 }
 
-static void fork_beside_thread(void)
+CASE(fork_beside_thread, NULL)
 {
     run_beside_thread();
     if (fork() == 0) {
@@ -118,7 +107,7 @@ static void end_now(int number)
     exit(0);
 }
 
-static void exit_in_handler(void)
+CASE(exit_in_handler, NULL)
 {
     signal(SIGALRM, end_now);
     ualarm(20000, 0);
@@ -129,13 +118,6 @@ static void exit_in_handler(void)
     }
 }
 
-static const struct child_case cases[] = {
-    {overflow_small, "overflow"},    {overflow_large, "overflow"},
-    {before_large, "underflow"},     {write_resting, "use after free"},
-    {overflow_in_child, "overflow"}, {use_everything, NULL},
-    {protect_pages, NULL},           {run_beside_thread, NULL},
-    {fork_beside_thread, NULL},      {exit_in_handler, NULL}};
-
 static void run_to_exit(const void *argument)
 {
     printf("printed"); /* not written before the exit */
@@ -145,9 +127,6 @@ static void run_to_exit(const void *argument)
 
 int main(void)
 {
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct child child = run_child(run_to_exit, &cases[i]);
-        require_case(i, &child, cases[i].report, "printed");
-    }
+    require_cases(run_to_exit, "printed");
     return 0;
 }

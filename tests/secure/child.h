@@ -61,35 +61,57 @@ static inline struct child run_child(void (*run)(const void *), const void *argu
     return child;
 }
 
-/* Something that must end by a signal, with this report; NULL: it must end well and say
- * nothing of hakmem. */
+/* CASE(name, "report") { ... }: a function that must end by a signal, with this report; NULL: it
+ * must end well and say nothing of hakmem. BUG_CASE has its only statement behind the report. */
 struct child_case {
+    const char *name, *report;
     void (*run)(void);
-    const char *report;
 };
+
+extern const struct child_case *const __start_secure_cases[] __attribute__((weak));
+extern const struct child_case *const __stop_secure_cases[] __attribute__((weak));
+
+#define CASE(name, report)                                                                         \
+    static void name(void);                                                                        \
+    static const struct child_case case_##name = {#name, report, name};                            \
+    static const struct child_case *const listed_##name                                            \
+        __attribute__((used, section("secure_cases"))) = &case_##name;                             \
+    static void name(void)
+
+#define BUG_CASE(name, report, ...)                                                                \
+    CASE(name, report)                                                                             \
+    {                                                                                              \
+        __VA_ARGS__;                                                                               \
+    }
 
 static inline void run_case(const void *argument)
 {
     ((const struct child_case *)argument)->run();
 }
 
-/* Ends the test if the case was not as it must be. */
-static inline void require_case(size_t number, const struct child *child, const char *report,
+/* Ends the test if the child was not as it must be. */
+static inline void require_case(const char *name, const struct child *child, const char *report,
                                 const char *printed)
 {
     bool right = report == NULL ? child->status == 0 && strstr(child->text, "hakmem") == NULL
                                 : WIFSIGNALED(child->status) && strstr(child->text, report) != NULL;
     if (!right || strstr(child->text, printed) == NULL) {
-        fprintf(stderr, "case %zu: status %#x\n%s", number, (unsigned)child->status, child->text);
+        fprintf(stderr, "%s: status %#x\n%s", name, (unsigned)child->status, child->text);
         exit(1);
     }
 }
 
-static inline void require_cases(const struct child_case *cases, size_t count)
+/* `run`: run_case, or what calls it. */
+static inline void require_cases(void (*run)(const void *), const char *printed)
 {
-    for (size_t i = 0; i < count; i++) {
-        struct child child = run_child(run_case, &cases[i]);
-        require_case(i, &child, cases[i].report, "");
+    const struct child_case *const *at = __start_secure_cases;
+    if (at == __stop_secure_cases) {
+        fputs("there are no cases\n", stderr);
+        exit(1);
+    }
+    for (; at < __stop_secure_cases; at++) {
+        struct child child = run_child(run, *at);
+        require_case((*at)->name, &child, (*at)->report, printed);
     }
 }
 

@@ -150,7 +150,9 @@ static void check_overruns(void)
             const char *report = bug.end == BY_DESTROY && count > 8 ? "hakmem: fatal: "
                                  : before                           ? "hakmem: fatal: underflow: "
                                                                     : "hakmem: fatal: overflow: ";
-            require_case(i * 100 + j, &child, report, "");
+            char name[32];
+            snprintf(name, sizeof name, "size %zu, bug %u", sizes[i], j);
+            require_case(name, &child, report, "");
         }
     }
 }
@@ -158,35 +160,26 @@ static void check_overruns(void)
 static hak_heap *heap;
 static char *object;
 
-static void free_twice(void)
+CASE(free_twice, "hakmem: fatal: double free")
 {
     call_hak_heap_free(heap, object);
     call_hak_heap_free(heap, object);
 }
 
-static void realloc_freed(void)
+CASE(realloc_freed, "hakmem: fatal: double free")
 {
     call_hak_heap_free(heap, object);
     object = call_hak_heap_realloc(heap, object, 400);
 }
 
-static void free_wrong_size(void)
-{
-    call_hak_heap_free_sized(heap, object, 199, 1);
-}
+BUG_CASE(free_wrong_size, "hakmem: fatal: free with another size",
+         call_hak_heap_free_sized(heap, object, 199, 1))
 
-static void free_right_size(void)
+CASE(free_right_size, NULL)
 {
     call_hak_heap_free_sized(heap, object, 200, 1);
     hide(call_hak_heap_malloc(heap, 200));
 }
-
-static const struct child_case cases[] = {
-    {free_twice, "hakmem: fatal: double free"},
-    {realloc_freed, "hakmem: fatal: double free"},
-    {free_wrong_size, "hakmem: fatal: free with another size"},
-    {free_right_size, NULL},
-};
 
 /* --- no false reports --- */
 
@@ -265,6 +258,6 @@ int main(void)
     heap = call_hak_heap_create(NULL);
     object = call_hak_heap_calloc(heap, 1, 200);
     hide(call_hak_heap_malloc(heap, 200)); /* keeps the slab */
-    require_cases(cases, sizeof cases / sizeof cases[0]);
+    require_cases(run_case, "");
     return 0;
 }

@@ -28,7 +28,7 @@ static unsigned char *get(size_t size)
     return block;
 }
 
-static void new_blocks_are_zero(void)
+CASE(new_blocks_are_zero, NULL)
 {
     /* Slabs become spans: their canaries and links are gone, too. */
     static unsigned char *blocks[2000];
@@ -47,7 +47,7 @@ static void new_blocks_are_zero(void)
 }
 
 /* Faults, or reads zero. */
-static void freed_blocks_read_zero(void)
+CASE(freed_blocks_read_zero, NULL)
 {
     enum { SIZE = 70000, COUNT = 600 /* more than a heap closes in a second */ };
     static unsigned char *blocks[COUNT];
@@ -80,23 +80,16 @@ static unsigned char *grown(void)
     return hide(realloc(block, 5 * MIB));
 }
 
-static void before_grown(void)
-{
-    grown()[-1] = 'n';
-}
+BUG_CASE(before_grown, "hakmem: fatal: underflow: access before", grown()[-1] = 'n')
+BUG_CASE(behind_grown, "hakmem: fatal: overflow: access beyond", grown()[5 * MIB] = 'n')
 
-static void behind_grown(void)
-{
-    grown()[5 * MIB] = 'n';
-}
-
-static void before_aligned_mapping(void)
+CASE(before_aligned_mapping, "hakmem: fatal: underflow: access before")
 {
     unsigned char *block = hide(memalign(2 * MIB, 2000000));
     block[-1] = 'n';
 }
 
-static void before_aligned_span(void)
+CASE(before_aligned_span, "hakmem: fatal: underflow: the bytes before")
 {
     unsigned char *block = hide(memalign(512 << 10, 600000));
     block[-1] ^= 1;
@@ -104,7 +97,7 @@ static void before_aligned_span(void)
 }
 
 /* A freed span that was aligned serves others. */
-static void aligned_spans_are_reused(void)
+CASE(aligned_spans_are_reused, NULL)
 {
     for (size_t i = 0; i < 3000; i++) {
         size_t alignment = (size_t)4096 << i % 10, size = 70000 + i % 13 * 100003;
@@ -117,7 +110,7 @@ static void aligned_spans_are_reused(void)
 }
 
 /* 256 MiB / 1.3. */
-static void blocks_fit_under_a_limit(void)
+CASE(blocks_fit_under_a_limit, NULL)
 {
     struct rlimit limit = {256 * MIB, 256 * MIB};
     size_t count = 0;
@@ -131,19 +124,8 @@ static void blocks_fit_under_a_limit(void)
     }
 }
 
-static const struct child_case cases[] = {
-    {new_blocks_are_zero, NULL},
-    {freed_blocks_read_zero, NULL},
-    {before_grown, "hakmem: fatal: underflow: access before"},
-    {behind_grown, "hakmem: fatal: overflow: access beyond"},
-    {before_aligned_mapping, "hakmem: fatal: underflow: access before"},
-    {before_aligned_span, "hakmem: fatal: underflow: the bytes before"},
-    {aligned_spans_are_reused, NULL},
-    {blocks_fit_under_a_limit, NULL},
-};
-
 int main(void)
 {
-    require_cases(cases, sizeof cases / sizeof cases[0]);
+    require_cases(run_case, "");
     return 0;
 }

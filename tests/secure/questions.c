@@ -16,49 +16,30 @@ void free_aligned_sized(void *pointer, size_t alignment, size_t size) __attribut
 
 /* --- bugs --- */
 
-static void ask_freed(void)
+CASE(ask_freed, "malloc_usable_size of a freed block")
 {
     void *block = hide(malloc(100));
     free(hide(block));
     malloc_usable_size(hide(block));
 }
 
-static void ask_inside(void)
-{
-    malloc_usable_size((char *)hide(malloc(100)) + 16);
-}
+BUG_CASE(ask_inside, "at which no block starts", malloc_usable_size((char *)hide(malloc(100)) + 16))
+BUG_CASE(free_one_more, "sized free with another size", free_sized(hide(malloc(100)), 101))
+BUG_CASE(free_large, "sized free with another size", free_sized(hide(malloc(200001)), 200002))
+BUG_CASE(free_aligned, "sized free with another size",
+         free_aligned_sized(hide(memalign(64, 640)), 64, 576))
+BUG_CASE(free_huge, "sized free with another size",
+         free_sized(hide(malloc((5 << 20) + 1)), 5 << 20)) /* no whole pages, as pvalloc's are */
 
-static void free_one_more(void)
-{
-    free_sized(hide(malloc(100)), 101);
-}
-
-static void free_large(void)
-{
-    free_sized(hide(malloc(200001)), 200002);
-}
-
-static void free_aligned(void)
-{
-    free_aligned_sized(hide(memalign(64, 640)), 64, 576);
-}
-
-static void free_huge(void)
-{
-    free_sized(hide(malloc((5 << 20) + 1)), 5 << 20); /* no whole pages, as pvalloc's are */
-}
-
-static void free_misaligned(void)
+CASE(free_misaligned, "an alignment that the block does not")
 {
     char *block = hide(malloc(200001));
     size_t alignment = (uintptr_t)block & -(uintptr_t)block; /* what it has */
     free_aligned_sized(block, 2 * alignment, 200001);
 }
 
-static void free_resized(void)
-{
-    free_sized(hide(realloc(hide(malloc(100)), 102)), 100);
-}
+BUG_CASE(free_resized, "sized free with another size",
+         free_sized(hide(realloc(hide(malloc(100)), 102)), 100))
 
 /* --- blocks of size 0 --- */
 
@@ -72,22 +53,13 @@ static void *make_empty(void)
     return block;
 }
 
-static void read_empty(void)
-{
-    _exit(*(volatile unsigned char *)make_empty() == 77);
-}
+BUG_CASE(read_empty, "access to a block of size 0",
+         _exit(*(volatile unsigned char *)make_empty() == 77))
+BUG_CASE(write_empty, "access to a block of size 0", *(volatile unsigned char *)make_empty() = 1)
+BUG_CASE(write_empty_of_calloc, "access to a block of size 0",
+         *(volatile unsigned char *)hide(calloc(0, 10)) = 1)
 
-static void write_empty(void)
-{
-    *(volatile unsigned char *)make_empty() = 1;
-}
-
-static void write_empty_of_calloc(void)
-{
-    *(volatile unsigned char *)hide(calloc(0, 10)) = 1;
-}
-
-static void free_empty_twice(void)
+CASE(free_empty_twice, "double free")
 {
     void *block = make_empty();
     free(hide(block));
@@ -97,40 +69,21 @@ static void free_empty_twice(void)
     free(hide(block));
 }
 
-static void free_inside_empty(void)
-{
-    free(hide((char *)make_empty() + 8));
-}
+BUG_CASE(free_inside_empty, "invalid free", free(hide((char *)make_empty() + 8)))
 
-static void ask_freed_empty(void)
+CASE(ask_freed_empty, "double free")
 {
     void *block = make_empty();
     free(hide(block));
     malloc_usable_size(hide(block));
 }
 
-static void realloc_freed_empty(void)
+CASE(realloc_freed_empty, "double free")
 {
     void *block = make_empty();
     free(hide(block));
     hide(realloc(hide(block), 10));
 }
-
-static const struct child_case bugs[] = {{ask_freed, "malloc_usable_size of a freed block"},
-                                         {ask_inside, "at which no block starts"},
-                                         {free_one_more, "sized free with another size"},
-                                         {free_large, "sized free with another size"},
-                                         {free_aligned, "sized free with another size"},
-                                         {free_huge, "sized free with another size"},
-                                         {free_misaligned, "an alignment that the block does not"},
-                                         {free_resized, "sized free with another size"},
-                                         {read_empty, "access to a block of size 0"},
-                                         {write_empty, "access to a block of size 0"},
-                                         {write_empty_of_calloc, "access to a block of size 0"},
-                                         {free_empty_twice, "double free"},
-                                         {free_inside_empty, "invalid free"},
-                                         {ask_freed_empty, "double free"},
-                                         {realloc_freed_empty, "double free"}};
 
 /* --- what must work --- */
 
@@ -212,7 +165,7 @@ int main(int count, char **arguments)
         free_large();
         return 0;
     }
-    require_cases(bugs, sizeof bugs / sizeof bugs[0]);
+    require_cases(run_case, "");
     putenv(SWITCH_OFF);
     execl(arguments[0], arguments[0], "off", (char *)NULL);
     perror(arguments[0]);
