@@ -35,31 +35,25 @@ struct form {
     bool aligned, throws;
 };
 
+#define FORM(make, destroy, aligned, throws)                                                       \
+    {                                                                                              \
+        [](size_t n, align_val_t a) { return ::operator make; },                                   \
+            [](void *p, size_t n, align_val_t a) { ::operator destroy; }, aligned, throws          \
+    }
+
 const form forms[] = {
-    {[](size_t n, align_val_t) { return ::operator new(n); },
-     [](void *p, size_t, align_val_t) { ::operator delete(p); }, false, true},
-    {[](size_t n, align_val_t) { return ::operator new(n); },
-     [](void *p, size_t n, align_val_t) { ::operator delete(p, n); }, false, true},
-    {[](size_t n, align_val_t) { return ::operator new(n, nothrow); },
-     [](void *p, size_t, align_val_t) { ::operator delete(p, nothrow); }, false, false},
-    {[](size_t n, align_val_t) { return ::operator new[](n); },
-     [](void *p, size_t, align_val_t) { ::operator delete[](p); }, false, true},
-    {[](size_t n, align_val_t) { return ::operator new[](n); },
-     [](void *p, size_t n, align_val_t) { ::operator delete[](p, n); }, false, true},
-    {[](size_t n, align_val_t) { return ::operator new[](n, nothrow); },
-     [](void *p, size_t, align_val_t) { ::operator delete[](p, nothrow); }, false, false},
-    {[](size_t n, align_val_t a) { return ::operator new(n, a); },
-     [](void *p, size_t, align_val_t a) { ::operator delete(p, a); }, true, true},
-    {[](size_t n, align_val_t a) { return ::operator new(n, a); },
-     [](void *p, size_t n, align_val_t a) { ::operator delete(p, n, a); }, true, true},
-    {[](size_t n, align_val_t a) { return ::operator new(n, a, nothrow); },
-     [](void *p, size_t, align_val_t a) { ::operator delete(p, a, nothrow); }, true, false},
-    {[](size_t n, align_val_t a) { return ::operator new[](n, a); },
-     [](void *p, size_t, align_val_t a) { ::operator delete[](p, a); }, true, true},
-    {[](size_t n, align_val_t a) { return ::operator new[](n, a); },
-     [](void *p, size_t n, align_val_t a) { ::operator delete[](p, n, a); }, true, true},
-    {[](size_t n, align_val_t a) { return ::operator new[](n, a, nothrow); },
-     [](void *p, size_t, align_val_t a) { ::operator delete[](p, a, nothrow); }, true, false},
+    FORM(new (n), delete (p), false, true),
+    FORM(new (n), delete (p, n), false, true),
+    FORM(new (n, nothrow), delete (p, nothrow), false, false),
+    FORM(new[](n), delete[](p), false, true),
+    FORM(new[](n), delete[](p, n), false, true),
+    FORM(new[](n, nothrow), delete[](p, nothrow), false, false),
+    FORM(new (n, a), delete (p, a), true, true),
+    FORM(new (n, a), delete (p, n, a), true, true),
+    FORM(new (n, a, nothrow), delete (p, a, nothrow), true, false),
+    FORM(new[](n, a), delete[](p, a), true, true),
+    FORM(new[](n, a), delete[](p, n, a), true, true),
+    FORM(new[](n, a, nothrow), delete[](p, a, nothrow), true, false),
 };
 
 void test_form(const form &form, size_t size, size_t alignment)

@@ -8,7 +8,6 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include <dlfcn.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -17,9 +16,10 @@
 
 enum { NOTHING_CHANGED = 77, FREES = 4000, BLOCKS = 300 };
 
-static __typeof__(hak_heap_create) *heap_create;
-static __typeof__(hak_heap_malloc) *heap_malloc;
-static __typeof__(hak_heap_free) *heap_free;
+/* The preloaded library has them. */
+extern __typeof__(hak_heap_create) hak_heap_create __attribute__((weak));
+extern __typeof__(hak_heap_malloc) hak_heap_malloc __attribute__((weak));
+extern __typeof__(hak_heap_free) hak_heap_free __attribute__((weak));
 static hak_heap *heap;
 
 struct column {
@@ -35,7 +35,7 @@ enum { COLUMNS = sizeof columns / sizeof columns[0] };
 static unsigned char *get(const struct column *column)
 {
     unsigned char *block =
-        hide(column->in_heap ? heap_malloc(heap, column->size) : malloc(column->size));
+        hide(column->in_heap ? hak_heap_malloc(heap, column->size) : malloc(column->size));
     if (block == NULL) {
         exit(4);
     }
@@ -45,7 +45,7 @@ static unsigned char *get(const struct column *column)
 static void give(const struct column *column, void *block)
 {
     if (column->in_heap) {
-        heap_free(heap, hide(block));
+        hak_heap_free(heap, hide(block));
     } else {
         free(hide(block));
     }
@@ -177,14 +177,11 @@ static bool count_cell(const struct row *row, const struct column *column)
 
 int main(void)
 {
-    *(void **)(void *)&heap_create = dlsym(RTLD_DEFAULT, "hak_heap_create");
-    *(void **)(void *)&heap_malloc = dlsym(RTLD_DEFAULT, "hak_heap_malloc");
-    *(void **)(void *)&heap_free = dlsym(RTLD_DEFAULT, "hak_heap_free");
-    if (heap_free == NULL) {
+    if (hak_heap_free == NULL) {
         fputs("chances: hakmem does not serve this process\n", stderr);
         return 2;
     }
-    heap = heap_create(NULL);
+    heap = hak_heap_create(NULL);
     printf("| mistakes noticed with a block of bytes |");
     for (size_t i = 0; i < COLUMNS; i++) {
         printf(" %s |", columns[i].title);

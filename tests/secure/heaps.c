@@ -6,7 +6,6 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include <dlfcn.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,31 +14,20 @@
 #include "child.h"
 #include "hakmem/heap.h"
 
-#define FUNCTIONS(X)                                                                               \
-    X(hak_heap_create)                                                                             \
-    X(hak_heap_destroy)                                                                            \
-    X(hak_heap_malloc)                                                                             \
-    X(hak_heap_calloc)                                                                             \
-    X(hak_heap_aligned_alloc)                                                                      \
-    X(hak_heap_realloc)                                                                            \
-    X(hak_heap_free)                                                                               \
-    X(hak_heap_free_sized)                                                                         \
-    X(hak_heap_usable_size)                                                                        \
-    X(hak_heap_walk)                                                                               \
-    X(hak_heap_trim)                                                                               \
-    X(hak_heap_move)
-#define DECLARE(name) static __typeof__(name) *call_##name;
-FUNCTIONS(DECLARE)
-
-static void bind(void)
-{
-#define BIND(name) *(void **)(void *)&call_##name = dlsym(RTLD_DEFAULT, #name);
-    FUNCTIONS(BIND)
-    if (call_hak_heap_create == NULL) {
-        fputs("heaps: hakmem does not serve this process\n", stderr);
-        exit(2);
-    }
-}
+/* The preloaded library has them. */
+#define HAS(name) extern __typeof__(name) name __attribute__((weak));
+HAS(hak_heap_create)
+HAS(hak_heap_destroy)
+HAS(hak_heap_malloc)
+HAS(hak_heap_calloc)
+HAS(hak_heap_aligned_alloc)
+HAS(hak_heap_realloc)
+HAS(hak_heap_free)
+HAS(hak_heap_free_sized)
+HAS(hak_heap_usable_size)
+HAS(hak_heap_walk)
+HAS(hak_heap_trim)
+HAS(hak_heap_move)
 
 static void require(bool right, const char *what, size_t size)
 {
@@ -74,7 +62,7 @@ static hak_heap *new_heap(enum kind kind)
         memset(options.memory, 0x5a, MEMORY_SIZE); /* its contents do not matter */
     }
     options.pages = kind == PROVIDER ? &pages : NULL;
-    return call_hak_heap_create(&options);
+    return hak_heap_create(&options);
 }
 
 /* --- bugs --- */
@@ -94,9 +82,9 @@ static void overrun(const void *argument)
     const struct bug *bug = argument;
     hak_heap *heap = new_heap(bug->kind);
     for (size_t i = 0; i < 3; i++) { /* it has neighbours */
-        memset(call_hak_heap_malloc(heap, bug->size), 'x', bug->size);
+        memset(hak_heap_malloc(heap, bug->size), 'x', bug->size);
     }
-    unsigned char *object = call_hak_heap_aligned_alloc(heap, bug->alignment, bug->size);
+    unsigned char *object = hak_heap_aligned_alloc(heap, bug->alignment, bug->size);
     require(object != NULL, "no memory", bug->size);
     memset(object, 'x', bug->size);
     for (int i = 0; i < bug->count; i++) {
@@ -104,20 +92,20 @@ static void overrun(const void *argument)
     }
     switch (bug->end) {
     case BY_FREE:
-        call_hak_heap_free(heap, object);
+        hak_heap_free(heap, object);
         break;
     case BY_FREE_SIZED:
-        call_hak_heap_free_sized(heap, object, bug->size, bug->alignment);
+        hak_heap_free_sized(heap, object, bug->size, bug->alignment);
         break;
     case BY_ANY_FREE:
         free(object);
         break;
     case BY_REALLOC:
-        object = call_hak_heap_realloc(heap, object, bug->size + 1);
+        object = hak_heap_realloc(heap, object, bug->size + 1);
         break;
     case BY_DESTROY:
     case ENDS:
-        call_hak_heap_destroy(heap);
+        hak_heap_destroy(heap);
         break;
     }
 }
@@ -162,23 +150,23 @@ static char *object;
 
 CASE(free_twice, "hakmem: fatal: double free")
 {
-    call_hak_heap_free(heap, object);
-    call_hak_heap_free(heap, object);
+    hak_heap_free(heap, object);
+    hak_heap_free(heap, object);
 }
 
 CASE(realloc_freed, "hakmem: fatal: double free")
 {
-    call_hak_heap_free(heap, object);
-    object = call_hak_heap_realloc(heap, object, 400);
+    hak_heap_free(heap, object);
+    object = hak_heap_realloc(heap, object, 400);
 }
 
 BUG_CASE(free_wrong_size, "hakmem: fatal: free with another size",
-         call_hak_heap_free_sized(heap, object, 199, 1))
+         hak_heap_free_sized(heap, object, 199, 1))
 
 CASE(free_right_size, NULL)
 {
-    call_hak_heap_free_sized(heap, object, 200, 1);
-    hide(call_hak_heap_malloc(heap, 200));
+    hak_heap_free_sized(heap, object, 200, 1);
+    hide(hak_heap_malloc(heap, 200));
 }
 
 /* --- no false reports --- */
@@ -216,24 +204,24 @@ static void use_heap(enum kind kind)
         size_t old = place->size, kept = size < old ? size : old;
         size_t alignment = draw(4) == 0 ? (size_t)16 << draw(13) : 1;
         if (place->start == NULL) {
-            place->start = call_hak_heap_aligned_alloc(used, alignment, size);
+            place->start = hak_heap_aligned_alloc(used, alignment, size);
         } else if (draw(3) == 0) {
-            place->start = call_hak_heap_realloc(used, place->start, size);
+            place->start = hak_heap_realloc(used, place->start, size);
             require(kept < 2 || place->start[kept / 2] == (unsigned char)old || kept / 2 + 1 == old,
                     "contents", size);
         } else if (draw(3) == 0) {
-            place->start = call_hak_heap_move(used, place->start);
+            place->start = hak_heap_move(used, place->start);
             require(place->start[old - 1] == (unsigned char)old, "moved", old);
             continue;
         } else {
-            call_hak_heap_free(used, place->start);
+            hak_heap_free(used, place->start);
             *place = (struct owned){NULL, 0};
             continue;
         }
         require(place->start != NULL || kind == OWN_MEMORY, "no memory", size);
         if (place->start != NULL) {
             place->size = size;
-            require(call_hak_heap_usable_size(used, place->start) == size, "usable size", size);
+            require(hak_heap_usable_size(used, place->start) == size, "usable size", size);
             memset(place->start, (int)(unsigned char)size, size);
         }
     }
@@ -242,22 +230,24 @@ static void use_heap(enum kind kind)
     for (size_t i = 0; i < 200; i++) {
         count += owned[i].start != NULL;
     }
-    require(call_hak_heap_walk(used, visit, &seen) && seen.size == count, "objects seen",
-            seen.size);
-    call_hak_heap_trim(used);
-    call_hak_heap_destroy(used);
+    require(hak_heap_walk(used, visit, &seen) && seen.size == count, "objects seen", seen.size);
+    hak_heap_trim(used);
+    hak_heap_destroy(used);
 }
 
 int main(void)
 {
-    bind();
+    if (hak_heap_create == NULL) {
+        fputs("heaps: hakmem does not serve this process\n", stderr);
+        return 2;
+    }
     for (enum kind kind = OWN_CHUNKS; kind < KINDS; kind++) {
         use_heap(kind);
     }
     check_overruns();
-    heap = call_hak_heap_create(NULL);
-    object = call_hak_heap_calloc(heap, 1, 200);
-    hide(call_hak_heap_malloc(heap, 200)); /* keeps the slab */
+    heap = hak_heap_create(NULL);
+    object = hak_heap_calloc(heap, 1, 200);
+    hide(hak_heap_malloc(heap, 200)); /* keeps the slab */
     require_cases(run_case, "");
     return 0;
 }

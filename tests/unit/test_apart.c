@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* test_apart.c: a thread's second struct, for long-lived objects (heap/thread.c). */
-#include "../threads/threads.h"
-#include "heaps.h"
+#include "forks.h"
 
 #include "control/census.h"
 #include "hakmem/hakmem.h"
-
-#include <sys/wait.h>
-#include <unistd.h>
 
 enum { COUNT = 2000, SIZE = 100 };
 
@@ -202,34 +198,31 @@ TEST(threads_end_inside)
     }
 }
 
+static void *usual[COUNT], *apart[COUNT];
+static bool in_use; /* the second struct */
+
+static void use_both(void)
+{
+    drain(apart, 4);
+    drain(usual, 3);
+    hak__thread_turn(!in_use);
+    fill(usual, 5);
+    hak__thread_turn(in_use);
+    drain(usual, 5);
+    const struct thread *thread = hak__thread, *twin = thread->twin;
+    REQUIRE(hak__thread_is_used(thread) && thread->heap->threads_count == 1);
+    REQUIRE(hak__thread_is_used(twin) && twin->heap->threads_count == 1);
+}
+
 /* A forked child has both structs, whichever was in use. */
 TEST(fork)
 {
     for (int kind = 0; kind < 2; kind++) {
-        static void *usual[COUNT], *apart[COUNT];
         fill(usual, 3);
         hak__thread_turn(true);
         fill(apart, 4);
-        hak__thread_turn(kind == 1);
-        hak__fork_prepare();
-        pid_t child = fork();
-        if (child == 0) {
-            hak__fork_child();
-            drain(apart, 4);
-            drain(usual, 3);
-            hak__thread_turn(kind == 0);
-            fill(usual, 5);
-            hak__thread_turn(kind == 1);
-            drain(usual, 5);
-            const struct thread *thread = hak__thread, *twin = thread->twin;
-            REQUIRE(hak__thread_is_used(thread) && thread->heap->threads_count == 1);
-            REQUIRE(hak__thread_is_used(twin) && twin->heap->threads_count == 1);
-            _exit(0);
-        }
-        hak__fork_parent();
-        int status;
-        assert_int_equal(waitpid(child, &status, 0), child);
-        assert_int_equal(status, 0);
+        hak__thread_turn(in_use = kind == 1);
+        fork_and_run(use_both);
         hak__thread_turn(false);
         drain(apart, 4);
         drain(usual, 3);

@@ -15,16 +15,19 @@ static const char *path_of(const char *group, const char *file)
     return path;
 }
 
-static void write_file(const char *path, const char *text)
+static void write_file(const char *group, const char *name, const char *text)
 {
-    int file = open(path, O_CREAT | O_WRONLY | O_TRUNC, 0600);
+    int file = open(path_of(group, name), O_CREAT | O_WRONLY | O_TRUNC, 0600);
     REQUIRE(file >= 0 && write(file, text, strlen(text)) == (ssize_t)strlen(text));
     close(file);
 }
 
+static char membership[64]; /* the file */
+
 static int make_tree(void **state)
 {
     REQUIRE(mkdtemp(root) != NULL);
+    strcpy(membership, path_of("", "/membership"));
     for (size_t i = 1; i < COUNT_OF(groups); i++) {
         REQUIRE(mkdir(path_of(groups[i], ""), 0700) == 0);
     }
@@ -39,20 +42,18 @@ static int remove_tree(void **state)
 }
 
 /* Quotas of the three groups, NULL: no file. */
-static uint32_t processors(const char *membership, const char *of_root, const char *of_outer,
+static uint32_t processors(const char *groups_of, const char *of_root, const char *of_outer,
                            const char *of_inner)
 {
     const char *quotas[] = {of_root, of_outer, of_inner};
-    char path[256];
     for (size_t i = 0; i < COUNT_OF(groups); i++) {
         unlink(path_of(groups[i], "/cpu.max"));
         if (quotas[i] != NULL) {
-            write_file(path_of(groups[i], "/cpu.max"), quotas[i]);
+            write_file(groups[i], "/cpu.max", quotas[i]);
         }
     }
-    strcpy(path, path_of("", "/membership"));
-    write_file(path, membership);
-    return hak__os_container(path, root).processors;
+    write_file("", "/membership", groups_of);
+    return hak__os_container(membership, root).processors;
 }
 
 TEST(quotas)
@@ -97,12 +98,10 @@ TEST(quotas)
 /* What "/outer" with these limits gives a process in "/outer/inner". */
 static uint64_t memory(const char *of_outer, const char *of_inner)
 {
-    char path[256];
-    write_file(path_of("/outer", "/memory.max"), of_outer);
-    write_file(path_of("/outer/inner", "/memory.max"), of_inner);
-    strcpy(path, path_of("", "/membership"));
-    write_file(path, "0::/outer/inner\n");
-    return hak__os_container(path, root).memory;
+    write_file("/outer", "/memory.max", of_outer);
+    write_file("/outer/inner", "/memory.max", of_inner);
+    write_file("", "/membership", "0::/outer/inner\n");
+    return hak__os_container(membership, root).memory;
 }
 
 TEST(memory)
@@ -119,12 +118,10 @@ TEST(memory)
 /* How full the groups of the last call of memory() are. */
 static uint32_t fullness(const char *outer, const char *inner, const char *stat, uint32_t least)
 {
-    char path[256];
-    write_file(path_of("/outer", "/memory.current"), outer);
-    write_file(path_of("/outer/inner", "/memory.current"), inner);
-    write_file(path_of("/outer/inner", "/memory.stat"), stat);
-    strcpy(path, path_of("", "/membership"));
-    return hak__os_memory_percent(path, root, least);
+    write_file("/outer", "/memory.current", outer);
+    write_file("/outer/inner", "/memory.current", inner);
+    write_file("/outer/inner", "/memory.stat", stat);
+    return hak__os_memory_percent(membership, root, least);
 }
 
 TEST(fullness)
@@ -146,20 +143,19 @@ TEST(fullness)
 
 TEST(pressure)
 {
-    char membership[256], path[256], expected[256];
-    strcpy(membership, path_of("", "/membership"));
-    write_file(membership, "0::/outer/inner\n");
+    char path[256];
+    write_file("", "/membership", "0::/outer/inner\n");
     assert_true(hak__os_pressure_path(membership, root, path, sizeof path));
     assert_true(hak__os_pressure_stalled_us(path) == UINT64_MAX); /* the group has none */
-    strcpy(expected, path_of("/outer/inner", "/memory.pressure"));
-    write_file(expected, "some avg10=1.50 avg60=0.00 avg300=0.00 total=123456789\n"
-                         "full avg10=0.00 avg60=0.00 avg300=0.00 total=5\n");
+    write_file("/outer/inner", "/memory.pressure",
+               "some avg10=1.50 avg60=0.00 avg300=0.00 total=123456789\n"
+               "full avg10=0.00 avg60=0.00 avg300=0.00 total=5\n");
     assert_true(hak__os_pressure_path(membership, root, path, sizeof path));
-    assert_string_equal(path, expected);
+    assert_string_equal(path, path_of("/outer/inner", "/memory.pressure"));
     assert_true(hak__os_pressure_stalled_us(path) == 123456789);
     static const char *const odd[] = {"", "some", "total", "full x\nsome total=7\n"};
     for (size_t i = 0; i < COUNT_OF(odd); i++) {
-        write_file(expected, odd[i]);
+        write_file("/outer/inner", "/memory.pressure", odd[i]);
         assert_true(hak__os_pressure_stalled_us(path) == UINT64_MAX);
     }
     assert_true(hak__os_pressure_stalled_us("/nonexistent") == UINT64_MAX);
