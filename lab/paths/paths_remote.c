@@ -254,10 +254,12 @@ static void tick_send_start(const struct path *path, unsigned rounds)
 }
 
 /* Each round an object of another slice, so that the entries are met anywhere in the buffer; its
- * owner has taken notice of the one before. */
+ * owner has taken notice of the one before. A tick comes first: the next would be early if the wait
+ * for the owner took long. */
 static void tick_send_prepare(const struct path *path, unsigned round)
 {
     paths_worker_do(job_drain);
+    tick_find(path);
     next_held = (round + 1) * TICK_SLICE_OBJECTS;
     remote_free(1);
     tick_approach(path, round);
