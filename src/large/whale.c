@@ -144,9 +144,11 @@ static int whale_remap(struct whale whale, size_t size, size_t alignment, void *
 }
 
 /* Grows a whale by mremap: moving pages takes a hundredth of the time of new page faults. Address
- * 0: that failed, and the whale is as it was. */
+ * 0: that failed, and the whale is as it was. Head and tail have its page sizes: other ones would
+ * be other mappings, and mremap grows a single one. */
 static struct whale whale_grow(struct whale whale, size_t size, bool want_zero)
 {
+    const size_t ends = WHALE_HEAD + WHALE_TAIL;
     bool grows = whale_needs_huge(whale.size, size);
     bool huge = grows && hak__whale_earns_huge(size, want_zero);
     size_t wanted = whale_wanted_size(size, huge);
@@ -162,9 +164,9 @@ static struct whale whale_grow(struct whale whale, size_t size, bool want_zero)
         wanted = size; /* a limit is near: the size without rounding may still fit */
     }
     if (huge) {
-        hak__huge_ask(moved, wanted, whale.size);
+        hak__huge_ask((char *)moved - WHALE_HEAD, wanted + ends, WHALE_HEAD + whale.size);
     } else if (grows && whale.size >= 2 * HUGE_PAGE_SIZE) {
-        hak__os_small(moved, wanted); /* else new pages are huge if the old ones are */
+        hak__os_small((char *)moved - WHALE_HEAD, wanted + ends); /* else new ones are as the old */
     }
     if (whale_is_joined(whale)) {
         atomic_add_relaxed(&hak__whale_joined_bytes, wanted - whale.size);
@@ -218,7 +220,7 @@ static struct whale whale_map(size_t size, size_t alignment, bool want_zero)
     whale_close_ends(whale.address, whale.size);
     /* Huge pages for all of it or none: two kinds are two mappings, which mremap cannot move at
      * once. */
-    if (!huge || hak__huge_ask(address, wanted, 0) != 0) {
+    if (!huge || hak__huge_ask((char *)address - WHALE_HEAD, wanted + ends, WHALE_HEAD) != 0) {
         hak__huge_watch(&hak__whale_evidence[want_zero],
                         (struct huge_sample){.address = address,
                                              .size = wanted,
@@ -276,7 +278,8 @@ static struct whale_result whale_allocate(size_t size, size_t alignment, bool wa
 
 struct whale_result hak__whale_allocate(size_t size, size_t alignment, bool want_zero)
 {
-    bool may_map = !whale_may_be_span(size, alignment) || !hak__mappings_are_short();
+    /* In this order: whale_may_be_span asks the kernel. */
+    bool may_map = !hak__mappings_are_short() || !whale_may_be_span(size, alignment);
     return whale_allocate(size, alignment, want_zero, may_map);
 }
 

@@ -228,6 +228,21 @@ TEST(every_call_fails)
     scenario_require_all(scenarios, COUNT_OF(scenarios));
 }
 
+static void whales_are_counted(void *argument)
+{
+    prepare_work();
+    fault_arm((struct fault_plan){0}, 0);
+    play_whales();
+    fault_disarm();
+    REQUIRE_SIZE((size_t)fault_counts[FAULT_SYSINFO], ==, 0);
+}
+
+/* Each asked the kernel for the size of the memory. */
+TEST(whales_do_not_ask_for_the_memory)
+{
+    REQUIRE_LIFE(whales_are_counted, NULL, NULL);
+}
+
 int main(void)
 {
     support_small_pages(); /* how often a call comes depends on how long the work takes */

@@ -83,6 +83,21 @@ static unsigned char *grown(void)
 BUG_CASE(before_grown, "hakmem: fatal: underflow: access before", grown()[-1] = 'n')
 BUG_CASE(behind_grown, "hakmem: fatal: overflow: access beyond", grown()[5 * MIB] = 'n')
 
+/* Pages that are huge but for the closed ends were three mappings, which mremap cannot grow. */
+CASE(huge_pages_grow_without_a_copy, NULL)
+{
+    struct rusage usage;
+    size_t size = 8 * MIB;
+    unsigned char *block = get(size);
+    for (memset(block, 'y', size); size < 128 * MIB; size += MIB) {
+        block = hide(realloc(block, size + MIB));
+        require(block != NULL, "no memory", size);
+        memset(block + size, 'y', MIB);
+    }
+    require(getrusage(RUSAGE_SELF, &usage) == 0, "getrusage", 0);
+    require((size_t)usage.ru_maxrss < size * 5 / 4 / 1024, "peak in KiB", (size_t)usage.ru_maxrss);
+}
+
 CASE(before_aligned_mapping, "hakmem: fatal: underflow: access before")
 {
     unsigned char *block = hide(memalign(2 * MIB, 2000000));
