@@ -3,7 +3,6 @@
 #include "large/span.h"
 
 #include "base/bits.h"
-#include "core/diagnose.h"
 #include "os/os.h"
 #include "region/left.h"
 #include "region/numa.h"
@@ -90,10 +89,9 @@ static uint32_t span_front(size_t alignment)
     return !has ? 0 : alignment < SECURE_FRONT ? SECURE_FRONT : (uint32_t)alignment;
 }
 
-/* Secure form: the slices for a block, and the bytes from their start to it. A closed page follows
- * the block, which ends there or as near to it as the alignment allows. The block starts in the
- * first slice, but behind its start, so that a canary stands before it. Only a block that is
- * aligned to a slice or more starts at a slice, or one that would be too long else. */
+/* Secure form: the slices for a block. It ends as near to a closed page as the alignment allows,
+ * and starts in the first slice, but behind its start, so that a canary stands before it. Only one
+ * that is aligned to a slice or more starts at a slice, or one that would be too long else. */
 static uint32_t span_slices_secure(size_t size, size_t alignment)
 {
     size_t tailed = size + hak__os_page_size();
@@ -362,14 +360,6 @@ static struct span_entry *span_cache_entry(struct span_cache *cache)
     return victim;
 }
 
-void hak__span_take(size_t slice)
-{
-    if (HAK_UNLIKELY(window_take_owner(slice, OWNER_SPAN_TAKEN) != OWNER_SPAN)) {
-        /* Another thread has freed it, or is resizing it, since the caller looked. */
-        hak__diagnose_fatal("double free", window_slice_address(slice), 0, 0);
-    }
-}
-
 void hak__span_free(struct span_cache *cache, struct counters *counters, size_t slice)
 {
     hak__span_take(slice);
@@ -425,19 +415,29 @@ void hak__span_free_taken(struct span_cache *cache, struct counters *counters, s
 /* Moves the contents down to the start of the span, so that more fits behind them. */
 static void span_move_down(size_t slice)
 {
-    memmove(window_slice_address(slice), hak__span_pointer(slice), hak__span_bytes(slice));
-    atomic_store_relaxed(&span_metadata(slice)->offset, 0u); /* reports read it */
+    size_t bytes = hak__span_bytes(slice), front = span_front(OBJECT_ALIGNMENT);
+    char *from = hak__span_pointer(slice), *to = (char *)window_slice_address(slice) + front;
+    memmove(to, from, bytes);
+    memset(to + bytes, 0, HAK_SECURE ? (size_t)(from - to) : 0);
+    atomic_store_relaxed(&span_metadata(slice)->offset, (uint32_t)front); /* reports read it */
 }
 
-/* Secure form: the block stays where it is, and its canary moves. The span is taken. */
+/* Secure form: the block stays, and its canary moves. One that grows beyond the closed page moves
+ * down, so that it does not take a new span for each small step. The span is taken. */
 static void *span_resize_secure(size_t slice, size_t size)
 {
+    const struct span_metadata *metadata = span_metadata(slice);
     size_t room = span_room(slice), before = hak__span_bytes(slice);
-    if (size > room || size < room / 2) {
+    bool moves = metadata->offset > SECURE_FRONT && metadata->front == 0 &&
+                 !left_may_be_in(slice, metadata->slices);
+    if (size > room + (moves ? metadata->offset - SECURE_FRONT : 0) || size < room / 2) {
         return NULL;
     }
     span_check_canary(slice);
     hak__secure_clear_gap(hak__span_pointer(slice), before, room);
+    if (size > room) {
+        span_move_down(slice);
+    }
     span_begin_use(slice, size);
     span_account(NULL, 0, size - before); /* wraps */
     return hak__span_pointer(slice);

@@ -2,9 +2,18 @@
 /* span_rests.c: see span.h. */
 #include "large/span.h"
 
+#include "core/diagnose.h"
 #include "os/os.h"
 #include "region/superslab.h"
 #include "region/window.h"
+
+void hak__span_take(size_t slice)
+{
+    if (HAK_UNLIKELY(window_take_owner(slice, OWNER_SPAN_TAKEN) != OWNER_SPAN)) {
+        /* Another thread has freed it, or is resizing it, since the caller looked. */
+        hak__diagnose_fatal("double free", window_slice_address(slice), 0, 0);
+    }
+}
 
 void hak__span_give(size_t slice, uint32_t slices)
 {

@@ -83,6 +83,40 @@ static unsigned char *grown(void)
 BUG_CASE(before_grown, "hakmem: fatal: underflow: access before", grown()[-1] = 'n')
 BUG_CASE(behind_grown, "hakmem: fatal: overflow: access beyond", grown()[5 * MIB] = 'n')
 
+/* Each step copied the block to another span. */
+static unsigned char *stepped(void)
+{
+    size_t size = 70000, moves = 0;
+    unsigned char *block = get(size);
+    for (memset(block, 'y', size); size < MIB; size += 16) {
+        unsigned char *moved = hide(realloc(block, size + 16));
+        require(moved != NULL && moved[0] == 'y' && moved[size - 1] == 'y', "moved", size);
+        for (size_t i = 0; i < 16; i++) {
+            require(moved[size + i] == 0, "old contents are visible", size);
+        }
+        memset(moved + size, 'y', 16);
+        moves += moved != block;
+        block = moved;
+    }
+    require(moves < 2 * MIB / (32 << 10), "many moves", moves);
+    require(malloc_usable_size(block) == size, "the usable size", size);
+    return block;
+}
+
+static void before_stepped(void)
+{
+    unsigned char *block = stepped();
+    block[-1] ^= 1;
+    free(hide(block));
+}
+
+static void behind_stepped(void)
+{
+    unsigned char *block = stepped();
+    block[malloc_usable_size(block)] ^= 1;
+    free(hide(block));
+}
+
 /* Pages that are huge but for the closed ends were three mappings, which mremap cannot grow. */
 CASE(huge_pages_grow_without_a_copy, NULL)
 {
