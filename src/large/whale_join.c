@@ -50,6 +50,18 @@ static void join_part(struct join *join, struct whale part, size_t at)
     hak__whale_unmap(part);
 }
 
+/* Less than this of a part's huge page in the middle: the program filled little of the part, and a
+ * few page faults take less than the move. Twice: the faults may take twice as long as the move.
+ * Half: it moves parts of which a page or two was touched. */
+#define JOIN_RESIDENT_MIN (HUGE_PAGE_SIZE / 16)
+
+static bool join_pays(struct whale part)
+{
+    uintptr_t middle = part.address + bits_align_down(part.size / 2, HUGE_PAGE_SIZE);
+    return part.size < HUGE_PAGE_SIZE ||
+           hak__os_resident((const void *)middle, HUGE_PAGE_SIZE) >= JOIN_RESIDENT_MIN;
+}
+
 /* Unmaps a new mapping, but for the part that is lost. */
 static void join_drop(const struct join *join, size_t size)
 {
@@ -70,7 +82,7 @@ struct whale hak__whale_join(const struct whale_parts *taken, size_t size, bool 
     }
     for (uint32_t i = 0; i < taken->count; i++) {
         struct whale part = taken->parts[i];
-        if (!mapped || join.lost != 0) {
+        if (!mapped || join.lost != 0 || !join_pays(part)) {
             hak__whale_unmap(part);
         } else if (part.size < HUGE_PAGE_SIZE) {
             join_part(&join, part, end);

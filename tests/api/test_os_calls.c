@@ -71,6 +71,28 @@ TEST(short_process)
     print_message("%s", end.text);
 }
 
+/* Freed buffers of which little was touched are not joined: each part is a move. Before the
+ * tests whose peak makes room for all of them. */
+TEST(sparse_buffers_are_not_moved)
+{
+    enum { SLOTS = 20, ROUNDS = 1000 };
+    void *blocks[SLOTS] = {NULL};
+    uint64_t seed = 1;
+    SKIP_IF(SUPPORT_SANITIZED);
+    size_t remaps = report_number("mremap");
+    for (size_t round = 0; round < ROUNDS; round++) {
+        size_t slot = random_below(&seed, SLOTS);
+        hak_free(blocks[slot]);
+        blocks[slot] = hak_malloc(5 * MIB + random_below(&seed, 20 * MIB));
+        assert_non_null(blocks[slot]);
+        *(volatile char *)blocks[slot] = 1;
+    }
+    remaps = report_number("mremap") - remaps;
+    print_message("%zu moves in %d rounds\n", remaps, ROUNDS);
+    REQUIRE_SIZE(remaps, <=, ROUNDS);
+    FREE_ALL(blocks, SLOTS);
+}
+
 /* A buffer of 800 kB again and again (snmalloc #811); then buffers around it, several at a time. */
 TEST(churn_of_large_blocks)
 {
