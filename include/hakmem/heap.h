@@ -188,7 +188,7 @@ struct hak_heap_stats {
     size_t threads_count;     /* that have a cache for the heap */
     size_t limit;             /* 0: none */
     size_t peak_bytes_mapped; /* since creation */
-    size_t failures_count;    /* allocations that returned NULL */
+    size_t failures_count;    /* allocations that returned NULL with ENOMEM */
 };
 /* Fills at most `size` bytes of `*stats` with the figures of the heap. Exact while nobody uses the
  * heap. */

@@ -68,8 +68,7 @@ void *hak_heap_calloc(hak_heap *zone, size_t count, size_t size)
 {
     size_t total;
     if (HAK_UNLIKELY(__builtin_mul_overflow(count, size, &total))) {
-        errno = ENOMEM;
-        return NULL;
+        total = SIZE_MAX; /* fails as any other request does */
     }
     void *object = hak_heap_malloc(zone, total);
     return HAK_LIKELY(object != NULL) ? memset(object, 0, total) : NULL;

@@ -472,6 +472,7 @@ TEST(bad_arguments)
         assert_null(hak_heap_realloc(heap, object, hide_size(sizes[i])));
         hak_heap_free(heap, object);
     }
+    assert_int_equal(stats_of(heap).failures_count, 4 * COUNT_OF(sizes)); /* wrong alignments: no */
     assert_null(hak_heap_realloc(heap, hak_heap_realloc(heap, NULL, 10), 0));
     assert_int_equal(hak_heap_usable_size(heap, NULL), 0);
     assert_null(hak_heap_move(heap, NULL));
