@@ -103,14 +103,14 @@ static unsigned char *stepped(void)
     return block;
 }
 
-static void before_stepped(void)
+CASE(before_stepped, "hakmem: fatal: underflow")
 {
     unsigned char *block = stepped();
     block[-1] ^= 1;
     free(hide(block));
 }
 
-static void behind_stepped(void)
+CASE(behind_stepped, "hakmem: fatal: overflow")
 {
     unsigned char *block = stepped();
     block[malloc_usable_size(block)] ^= 1;
