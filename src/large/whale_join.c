@@ -50,16 +50,21 @@ static void join_part(struct join *join, struct whale part, size_t at)
     hak__whale_unmap(part);
 }
 
-/* Less than this of a part's huge page in the middle: the program filled little of the part, and a
- * few page faults take less than the move. Twice: the faults may take twice as long as the move.
- * Half: it moves parts of which a page or two was touched. */
-#define JOIN_RESIDENT_MIN (HUGE_PAGE_SIZE / 16)
+/* A move pays if a 16th of what is looked at, in the middle of a part, is resident. Else the
+ * program filled little of the part, and a few page faults take less. An 8th: the faults may take
+ * twice as long as the move. A 32nd: it moves parts of which a page or two was touched. */
+#define JOIN_LOOK_SIZE (HUGE_PAGE_SIZE / 8)
+#define JOIN_RESIDENT_PARTS 16u
 
-static bool join_pays(struct whale part)
+/* Not inlined: the stack that it needs would come on top of what a move needs. */
+static HAK_NOINLINE bool join_pays(struct whale part)
 {
+    unsigned char pages[JOIN_LOOK_SIZE / OS_PAGE_SIZE_MIN];
+    size_t count = JOIN_LOOK_SIZE / hak__os_page_size();
     uintptr_t middle = part.address + bits_align_down(part.size / 2, HUGE_PAGE_SIZE);
     return part.size < HUGE_PAGE_SIZE ||
-           hak__os_resident((const void *)middle, HUGE_PAGE_SIZE) >= JOIN_RESIDENT_MIN;
+           hak__os_look((const void *)middle, JOIN_LOOK_SIZE, pages) != 0 ||
+           hak__os_resident_pages(pages, count) * JOIN_RESIDENT_PARTS >= count;
 }
 
 /* Unmaps a new mapping, but for the part that is lost. */
