@@ -22,7 +22,7 @@ built = pytest.mark.skipif(not servers.LOAD.exists(), reason="lab/load is not bu
 has_python = pytest.mark.skipif(not Path("/usr/bin/python3").exists(), reason="no Python that each user may run")
 
 TINY = """
-import asyncio, sys
+import asyncio, sys, time
 async def serve(reader, writer):
     try:
         while True:
@@ -32,6 +32,9 @@ async def serve(reader, writer):
             if line.startswith(b"GET /die"):
                 sys.exit("the tiny server dies")
             while (await reader.readline()).strip():
+                pass
+            end = time.thread_time() + 0.002 # the kernel counts processor time in units of 10 ms
+            while time.thread_time() < end:
                 pass
             writer.write(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok")
     finally:
