@@ -66,13 +66,13 @@ HAK_API void *hak_reallocarray(void *pointer, size_t count,
                                size_t size) HAK_NOEXCEPT HAK_ATTR_RESULT;
 
 /* Frees a block that any function of this header returned. NULL does nothing. A pointer that hakmem
- * did not allocate is reported on standard error and not freed; HAKMEM_ABORT_ON_FOREIGN=1 aborts
- * instead. */
+ * did not allocate is not freed; the first ten are reported on standard error. The secure form,
+ * and any form with HAKMEM_ABORT_ON_FOREIGN=1, aborts instead. */
 HAK_API void hak_free(void *pointer) HAK_NOEXCEPT;
 
 /* Frees a block, given its size, or its size and alignment, as allocated (C23). Aborts if the block
  * is smaller than `size`; the secure form, if another size was asked for
- * (HAKMEM_ABORT_ON_SIZE). Debug builds also abort if it is less aligned. */
+ * (HAKMEM_ABORT_ON_SIZE). Debug builds and the secure form also abort if it is less aligned. */
 HAK_API void hak_free_sized(void *pointer, size_t size) HAK_NOEXCEPT;
 HAK_API void hak_free_aligned_sized(void *pointer, size_t alignment, size_t size) HAK_NOEXCEPT;
 

@@ -24,8 +24,8 @@
  * that are taken inside the gate only (core/lock.h). Every wait inside the gate has an end. A long
  * operation lets signals in between its parts (hak__gate_let_pass).
  *
- * Only functions of front/, and those of heap/ for which heap.h says so, begin a slow operation.
- * The functions below them take their locks without a look at the gate.
+ * No function begins a slow operation while it holds a lock. The functions below the one that began
+ * it take their locks without a look at the gate.
  */
 #ifndef HAK_CORE_GATE_H
 #define HAK_CORE_GATE_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* limits.h: every constant of the layout and every bound, each with its reason. A constant that
- * trades time, memory or pauses also says what changes if it doubles or halves.
+/* limits.h: constants of the layout, and those that several files need or that trade time, memory
+ * or pauses, each with its reason; the latter also say what changes if they double or halve. A
+ * constant of one file stays there.
  *
  * Assertion level 2 has much smaller values (HAK_TINY_LIMITS). Refills, flushes, claims, purges and
  * evictions, which are rare in normal use, then happen all the time in tests. */
@@ -287,8 +288,8 @@
 #define PAGES_RESTS 4u
 /* A pass over slabs in use also begins when the heap has grown by this part of itself, and by at
  * least PAGES_GROWTH_MIN, since the last one. Then PAGES_RESTS_GROWING passes must have seen a list
- * unchanged. Half the parts: a program whose sizes change has up to a third more memory. No rest:
- * it has up to twice the page faults. (0105) */
+ * unchanged. Half the parts: a program whose sizes change has up to a third more memory. Without
+ * waiting: up to twice the page faults (docs/decisions/0105). */
 #define PAGES_GROWTH_PARTS 16u
 #define PAGES_GROWTH_MIN ((HAK_TINY_LIMITS ? (size_t)1 : (size_t)4) << 20)
 #define PAGES_RESTS_GROWING 1u

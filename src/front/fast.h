@@ -118,7 +118,8 @@ HAK_HIDDEN HAK_NOINLINE void hak__free_overflow(struct thread *thread, uint32_t 
 HAK_HIDDEN HAK_NOINLINE void hak__free_check(struct thread *thread, const void *pointer,
                                              uint32_t class_index);
 
-/* Frees a pointer into a slice below the limit, which has rested. Keeps errno. */
+/* Frees a pointer into a slice below the limit. In the secure form its quarantine is over. Keeps
+ * errno. */
 HAK_INLINE void free_in_slice(struct thread *thread, void *pointer, size_t slice)
 {
     uint64_t code = window_owner(slice) ^ thread->cache.key;
@@ -142,7 +143,7 @@ HAK_INLINE void free_in_slice(struct thread *thread, void *pointer, size_t slice
     }
 }
 
-/* Frees any pointer, which has rested. Keeps errno. */
+/* Frees any pointer. In the secure form its quarantine is over. Keeps errno. */
 HAK_INLINE void free_rested(void *pointer)
 {
     size_t slice = window_slice_of_object(pointer);

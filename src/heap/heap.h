@@ -42,12 +42,12 @@ struct heap {
     struct lock lock;
     struct span_cache spans;
     uint32_t threads_count; /* drawing from it; written under HEAPS, read relaxed by reports */
-    /* Of hak__heap_borrow, by any thread of the heap, no lock; hints */
+    /* Hints of hak__heap_borrow; any thread of the heap writes them, without a lock. */
     struct heap *shared_lender; /* whom it asks first; NULL: the first heap */
     uint32_t shared_vain;       /* rounds that found nothing, in a row; at most BORROW_VAIN_MAX */
     uint32_t shared_silent;     /* refills that do not ask before the next one does */
-    /* Constant once listed, in a line that nobody writes: who goes through the list takes no line
-     * from the threads of each heap. */
+    /* Constant once listed. In its own cache line, because walking the list must not disturb the
+     * threads of each heap. */
     struct heap *next __attribute__((aligned(HAK_CACHE_LINE))); /* in the list of all heaps */
     uint32_t id;
     bool apart;   /* it is the one for long-lived objects */

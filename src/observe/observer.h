@@ -3,8 +3,8 @@
  *
  * It exists only if it is asked for: HAKMEM_OBSERVE=1, hak_observe_start, or ./hakmem observe PID
  * (include/hakmem/observe.h). It sleeps until a tool writes a request into the file
- * /dev/shm/hakmem.UID.PID and wakes it. The reply goes into the same file. Nobody asks: it costs
- * nothing but a look every BACKGROUND_LOOK_MS whether the program's threads have all ended. In a
+ * /dev/shm/hakmem.UID.PID and wakes it. The reply goes into the same file. While nobody asks, it
+ * only wakes every BACKGROUND_LOOK_MS to see whether the program's threads have all ended. In a
  * name space of process ids (a container) the name is hakmem.UID.PID.SPACE, with its inode number.
  *
  *   file:   struct observer_page | padding to OBSERVER_REPLY_OFFSET | reply, reply_size bytes

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* os.h: everything that hakmem asks of the kernel. Only src/os makes system calls.
+/* os.h: everything that hakmem asks of the kernel. System calls are made in src/os alone, but for
+ * prctl (override/prctl.c) and the start of threads (control/background.c).
  *
  * These rules hold for all functions, unless one says otherwise:
  *   - Addresses and sizes are multiples of hak__os_page_size().
@@ -46,9 +47,8 @@ HAK_INLINE void os_restore_errno(const int *kept)
  * these, and before there are two threads or under a lock. */
 HAK_HIDDEN void hak__os_init(void);
 /* A filter of system calls (seccomp) may end the process at a call that programs with the C
- * library's malloc do not make. With a filter, hakmem makes only brk, mmap, munmap, mremap,
- * mprotect, futex and madvise with MADV_DONTNEED by itself, and others only for what the user has
- * switched on. True: there is a filter, or the kernel does not say. */
+ * library's malloc do not make. docs/guarantees.md, "Filters of system calls", lists the calls that
+ * hakmem makes with a filter. True: there is a filter, or the kernel does not say. */
 HAK_HIDDEN bool hak__os_is_filtered(void);
 /* True: no filter is there at this moment, so that any call may be made. A system call. */
 HAK_HIDDEN bool hak__os_may_ask(void);

@@ -31,9 +31,8 @@
  * that of the mark (secure_mark) with the same place in its word, so words may overlap.
  *
  * The last word of an object is its mark in any state, from carving on until the slab is given
- * back. So the word before an object never changes, whatever other threads do with the object in
- * front, and free looks at it: who writes before an object hits it. A slab begins with room for
- * such a word before its first object.
+ * back. So the word in front of each object never changes, and free checks it to find writes before
+ * the object. A slab begins with room for such a word before its first object.
  *
  * Blocks of large/ have a canary in the gap between their end and their closed page, and spans also
  * one of SECURE_FRONT bytes before their start. Objects of zones: zone/zone_secure.h.
