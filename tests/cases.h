@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* cases.h: TEST(name) { ... } is a test of cmocka, and TESTS(start) at the end of the file the main
- * function, which runs them in the order of the file. CHILD(name) { ... } is what the program does
- * instead when it is started as `PROGRAM --child NAME` (child_exec of child.h). */
+ * function, which runs them in the order of the file, or only the one that TEST_CASE=NAME in the
+ * environment names. CHILD(name) { ... } is what the program does instead when it is started as
+ * `PROGRAM --child NAME` (child_exec of child.h). */
 #ifndef TESTS_CASES_H
 #define TESTS_CASES_H
 
@@ -10,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -40,7 +42,11 @@ static inline int tests_run(CMFixtureFunction start, CMFixtureFunction end)
     struct CMUnitTest tests[64];
     int lines[sizeof tests / sizeof tests[0]];
     size_t count = 0;
+    const char *wanted = getenv("TEST_CASE");
     for (const struct test_case *const *at = __start_test_cases; at < __stop_test_cases; at++) {
+        if (wanted != NULL && strcmp((*at)->test.name, wanted) != 0) {
+            continue;
+        }
         size_t i = count++;
         if (count > sizeof tests / sizeof tests[0]) {
             return 1;
@@ -51,6 +57,10 @@ static inline int tests_run(CMFixtureFunction start, CMFixtureFunction end)
         }
         lines[i] = (*at)->line;
         tests[i] = (*at)->test;
+    }
+    if (count == 0) {
+        fprintf(stderr, "there is no case %s here\n", wanted != NULL ? wanted : "");
+        return 1;
     }
     return _cmocka_run_group_tests("tests", tests, count, start, end);
 }

@@ -28,3 +28,9 @@ def likely_tests(preset, regex):
         return False
     kinds = [path.name for path in (ROOT / "tests").glob("*/")] + ["bench", "lab", "check"]
     return any(match(f"{preset}/{kind}/{word}") for word in set(words_of_the_tree()) for kind in kinds)
+
+
+def has_case(name):
+    """Whether a test in C has a case of this name: TEST(name), or one with a fixture, such as OS_TEST(name)."""
+    pattern = re.compile(rf"^\w*TEST\w*\({re.escape(name)}[,)]", re.M)
+    return any(pattern.search(path.read_text()) for path in (ROOT / "tests").glob("*/*.c*"))

@@ -17,7 +17,7 @@ from .ground import JOBS, LAUNCHER, ROOT, call, clock, configure, locked, make, 
 from .long_tests import fuzz, soak
 from .look.processes import STATUS_USAGE, Refusal
 from .packages import need
-from .test_names import likely_tests
+from .test_names import has_case, likely_tests
 from .words import StrictParser
 
 ABOUT = """Builds all forms of hakmem and runs every test (docs/testing.md). As root on Debian and Ubuntu it installs what
@@ -135,8 +135,9 @@ def minutes(text):
 def read(words):
     parser = StrictParser("test", description=ABOUT)
     parser.add_argument("--quick", action="store_true", help="only the short tests, of two forms")
-    parser.add_argument("--only", metavar="REGEX",
-                        help="only the tests whose names match, such as 'release/unit' or 'launcher'")
+    parser.add_argument("--only", metavar="REGEX[:CASE]",
+                        help="only the tests whose names match, such as 'release/unit' or 'launcher'; of a test in C only "
+                             "one case, such as 'unit/flush:broken_lists'")
     parser.add_argument("--werror", action="store_true", help="a warning of the compiler is an error, as in CI")
     parser.add_argument("--no-install", action="store_true", help="installs nothing")  # the launcher takes it
     parser.add_argument("--soak", metavar="MINUTES", type=minutes,
@@ -146,6 +147,9 @@ def read(words):
     options = parser.read(words)
     if options.only == "":
         parser.error("--only needs a regular expression")
+    options.case = None
+    if options.only and (parts := re.fullmatch(r"(.+):(\w+)", options.only)):
+        options.only, options.case = parts.groups()
     for name in ("soak", "fuzz"):
         others = [other for other in ("quick", "only", "soak", "fuzz") if other != name and getattr(options, other)]
         if getattr(options, name) and others:
@@ -192,10 +196,14 @@ def run(words):
         presets = [preset for preset in presets if likely_tests(preset, options.only)]
         if not presets:
             raise Refusal(f"test: no test's name matches '{options.only}'", STATUS_USAGE)
+    if options.case and not has_case(options.case):
+        raise Refusal(f"test: no test in C has a case '{options.case}'", STATUS_USAGE)
     install(presets, options.soak or options.fuzz)
     for name in [name for name in os.environ if name.startswith("HAKMEM_")]:
         del os.environ[name]  # what the caller has set for runs is not part of the tests
     compileall.compile_dir(ROOT / "python/hakmem", quiet=2)  # tests start the tools a thousand times; these write no such files
+    if options.case:
+        os.environ["TEST_CASE"] = options.case
     forms = Forms(place("build"), options.werror)
     if options.soak:
         return soak(forms, options.soak)

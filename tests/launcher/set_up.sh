@@ -76,6 +76,7 @@ END
 have_python 'exit 1'
 expect 2 '' "no test's name matches 'zzz'" "$hakmem" test --only zzz
 expect 2 '' "no test's name matches 'release/unit/zzz'" "$hakmem" test --only release/unit/zzz
+expect 2 '' "no test in C has a case 'zzz'" "$hakmem" test --only unit/flush:zzz
 expect 2 '' 'unknown argument' "$hakmem" test --quik
 expect 2 '' 'no preset' "$hakmem" build --preset zzz
 expect 125 '' '^hakmem: missing to build hakmem: cmake ninja-build gcc .*type: apt-get install' "$hakmem" build </dev/null
