@@ -115,7 +115,7 @@ target_link_options(hakmem_secure PRIVATE
     -Wl,--as-needed)
 if(NOT HAKMEM_UNITY)
     # In one file, hakmem's functions call each other directly. They must do so here, too, because a recorder has functions
-    # of the same names (trace/wrappers.c). A program's own operator new stays what the other ones call, and its madvise.
+    # of the same names (trace/wrappers.c). A program's own operator new stays what the other ones call.
     target_link_options(hakmem_shared PRIVATE
-        -Wl,-Bsymbolic-functions -Wl,--dynamic-list-cpp-new -Wl,--export-dynamic-symbol=madvise)
+        -Wl,-Bsymbolic-functions -Wl,--dynamic-list-cpp-new)
 endif()

@@ -155,9 +155,9 @@ set(api_kinds unit api model threads oom death soak fault)
 if(repeats_release) # what the kernel refuses, and what time shows, is no matter of the compiler; modules have api's code
     list(REMOVE_ITEM api_kinds unit oom soak fault)
 endif()
-# By these and madvise the library enters the kernel, but for getauxval, which tells where the vDSO is; the programs of
+# By these the library enters the kernel, but for getauxval, which tells where the vDSO is; the programs of
 # fault/ put their own functions before them. tests/unit/test_kernel_calls.c compares the list with what the library refers to.
-set(kernel_calls mmap munmap mremap mincore open close syscall getauxval)
+set(kernel_calls mmap munmap mremap madvise mincore open close syscall getauxval)
 list(TRANSFORM kernel_calls PREPEND "-Wl,--wrap=" OUTPUT_VARIABLE wrap_options)
 if(HAKMEM_SANITIZE)
     set(api_kinds api model threads)

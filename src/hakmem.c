@@ -35,7 +35,6 @@
 #include "core/size_class.c"
 
 #include "region/huge.c"
-#include "region/left.c"
 #include "region/object.c"
 #include "region/mappings.c"
 #include "region/numa.c"
@@ -66,7 +65,6 @@
 #include "large/whale.c"
 #include "large/whale_cache.c"
 #include "large/whale_join.c"
-#include "large/whale_left.c"
 #include "large/whale_ranges.c"
 #include "large/whale_registry.c"
 
@@ -142,7 +140,6 @@
 
 #if HAK_OVERRIDE
 #include "override/exit_now.c"
-#include "override/left_calls.c"
 #include "override/libc.c"
 #include "override/libc_reports.c"
 #include "override/prctl.c"

@@ -23,7 +23,7 @@ strangers=$(readelf --dyn-syms -W -- "$library" |
 # Nothing but the malloc family, operators new and delete, and the hak_ API may be seen from outside.
 family='malloc|free|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_memalign|valloc|pvalloc|cfree'
 family+='|free_sized|free_aligned_sized|malloc_usable_size|malloc_trim|malloc_stats|malloc_info|mallinfo2?|mallopt'
-family+='|dlopen|dlmopen|_exit|_Exit|prctl|mprotect|pkey_mprotect|madvise|mlock|mlock2|munlock'
+family+='|dlopen|dlmopen|_exit|_Exit|prctl'
 family+='|__libc_(malloc|free|calloc|realloc|reallocarray|memalign|valloc|pvalloc|cfree)|__posix_memalign'
 exported=$(readelf --dyn-syms -W -- "$library" | awk '$4 != "SECTION" && $5 != "LOCAL" && $7 != "UND" && $7 ~ /^([0-9]+|ABS)$/ && $8 !~ /^HAKMEM_[0-9.]+$/ {print $8}')
 others=$(grep -Ev "^(($family)|hak_[a-z0-9_]+|_Zn[wa][A-Za-z0-9_]+|_Zd[la][A-Za-z0-9_]+)(@.*)?$" <<<"$exported" | tr '\n' ' ')

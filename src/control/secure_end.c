@@ -15,8 +15,9 @@
 #include <string.h>
 
 #include "base/alone.h"
+#include "base/bits.h"
 #include "large/span.h"
-#include "region/left.h"
+#include "os/os.h"
 #include "region/secure.h"
 #include "region/superslab.h"
 
@@ -41,17 +42,44 @@ static HAK_COLD void end_flush(void)
     }
 }
 
+/* False: a page is closed or missing. Asks once for neighbours on one page. */
+static bool end_can_read(const void *start, size_t bytes)
+{
+    static uintptr_t end_page; /* there is one thread */
+    uintptr_t at = bits_align_down((uintptr_t)start, OS_PAGE_SIZE_MIN);
+    for (; at < (uintptr_t)start + bytes; at += OS_PAGE_SIZE_MIN) {
+        if (at != end_page && !hak__os_is_readable(at)) {
+            return false;
+        }
+        end_page = at;
+    }
+    return true;
+}
+
+/* Programs protect the pages of a block up to the end of its last page, where the canary is. */
+static bool end_span_is_whole(size_t slice)
+{
+    const char *block = hak__span_pointer(slice);
+    return !end_can_read(block - SECURE_FRONT, SECURE_FRONT) ||
+           !end_can_read(block + hak__span_bytes(slice) - 1, 1) || hak__span_is_whole(slice);
+}
+
 static void end_look_object(void *object, uint32_t class_index, unsigned char byte)
 {
     size_t bytes = size_class_bytes(class_index);
     enum secure_state state = (enum secure_state)(byte & SECURE_STATE_MASK);
+    bool asks = hak__secure_forked || bytes > OS_PAGE_SIZE_MIN;
     if (secure_state_is_used(state)) {
         size_t slack = secure_slack(object, byte, bytes);
+        if (asks && (!end_can_read((uint64_t *)object - 1, sizeof(uint64_t)) ||
+                     !end_can_read((char *)object + bytes - slack, slack))) {
+            return;
+        }
         if (HAK_UNLIKELY(!secure_is_whole(object, bytes, slack))) {
             end_flush();
             hak__secure_overrun(object, bytes, slack);
         }
-    } else if (state == SECURE_RESTING &&
+    } else if (state == SECURE_RESTING && (!asks || end_can_read(object, bytes)) &&
                HAK_UNLIKELY(*(const uintptr_t *)object != 0 ||
                             !secure_is_clean(object, bytes, secure_mark(object), true))) {
         end_flush();
@@ -87,12 +115,12 @@ void hak__secure_look_at_end(void)
     }
     uint32_t objects = 0;
     for (size_t slice = 0; slice < limit && objects < END_OBJECTS_MAX; slice++) {
-        if (!superslab_has_slice(slice) || left_may_be_in(slice, 1)) {
+        if (!superslab_has_slice(slice)) {
             continue;
         }
         uint32_t code = window_owner(slice) & OWNER_CODE_MASK;
         uint32_t class_index = owner_class(code);
-        if (code == OWNER_SPAN && !hak__span_is_whole(slice)) {
+        if (code == OWNER_SPAN && !end_span_is_whole(slice)) {
             end_flush();
             hak__span_report(slice);
         } else if (class_index != 0 && class_index < CLASS_COUNT) {

@@ -181,7 +181,7 @@ HAK_INLINE bool free_short(void *pointer, enum secure_state state, size_t size)
     unsigned char byte = atomic_load_relaxed(secure_state_at(pointer));
     size_t slack = (size_t)(byte >> SECURE_STATE_BITS) + OBJECT_TAIL;
     if (HAK_UNLIKELY((uintptr_t)pointer % OBJECT_ALIGNMENT != 0 ||
-                     (uintptr_t)pointer % LEFT_PAGE_SIZE == 0 ||
+                     (uintptr_t)pointer % OS_PAGE_SIZE_MIN == 0 ||
                      (byte & SECURE_STATE_MASK) != state || slack > SECURE_NEAR_MAX ||
                      (size != FREE_ANY && bytes - slack != size))) {
         return false;

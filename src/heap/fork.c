@@ -171,6 +171,7 @@ void hak__fork_child(void)
 {
     if (HAK_SECURE) {
         hak__seal_fork_child();
+        atomic_store_relaxed(&hak__secure_forked, true);
     }
     hak__gate_forget_inner();
     if (fork_interrupts()) {

@@ -24,7 +24,8 @@ struct sampled_slice {
     uint32_t carved_count;
     uint32_t capacity;
 };
-HAK_STATIC_ASSERT(sizeof(struct sampled_slice) <= SLAB_LEFT_OFFSET, "stored in a slab's metadata");
+HAK_STATIC_ASSERT(sizeof(struct sampled_slice) <= SLAB_METADATA_SIZE,
+                  "stored in a slab's metadata");
 
 static struct lock HAK_LOCK_LINE sampled_lock = LOCK_INITIAL(LOCK_RANK_SAMPLED);
 static struct sampled_slice *sampled_partial[CLASS_COUNT]; /* under SAMPLED */

@@ -4,7 +4,6 @@
 
 #include "base/bits.h"
 #include "os/os.h"
-#include "region/left.h"
 #include "region/numa.h"
 #include "region/secure.h"
 #include "region/superslab.h"
@@ -31,7 +30,8 @@ struct span_metadata {
     uint32_t slack;  /* secure form: bytes between the end of the request and the tail */
     uint32_t front;  /* secure form: slices before the first that belong to the span, 0 or 1 */
 };
-HAK_STATIC_ASSERT(sizeof(struct span_metadata) <= SLAB_LEFT_OFFSET, "stored in a slab's metadata");
+HAK_STATIC_ASSERT(sizeof(struct span_metadata) <= SLAB_METADATA_SIZE,
+                  "stored in a slab's metadata");
 
 static struct span_metadata *span_metadata(size_t slice)
 {
@@ -156,9 +156,8 @@ static bool span_gap_is_whole(size_t slice)
 bool hak__span_is_whole(size_t slice)
 {
     const struct span_metadata *metadata = span_metadata(slice);
-    return left_may_be_in(slice, metadata->slices) || /* it may not be readable */
-           (span_gap_is_whole(slice) &&
-            (!span_has_front(metadata) || hak__secure_front_is_whole(hak__span_pointer(slice))));
+    return span_gap_is_whole(slice) &&
+           (!span_has_front(metadata) || hak__secure_front_is_whole(hak__span_pointer(slice)));
 }
 
 void hak__span_report(size_t slice)
@@ -369,7 +368,7 @@ void hak__span_free(struct span_cache *cache, struct counters *counters, size_t 
 /* Secure form: clears a freed span that does not rest, so that nobody reads it again. */
 static void span_wipe(size_t slice, uint32_t slices)
 {
-    if (HAK_SECURE && !left_may_be_in(slice, slices)) { /* else the program may have protected it */
+    if (HAK_SECURE) {
         size_t bytes = slices * SLICE_SIZE - span_metadata(slice)->tail;
         hak__os_clear(window_slice_address(slice), bytes);
     }
@@ -401,8 +400,7 @@ void hak__span_free_taken(struct span_cache *cache, struct counters *counters, s
         return;
     }
     span_wipe(slice, slices);
-    if (cache == NULL || cache->slices + slices > SPAN_CACHE_SLICES || numa_is_far(slice) ||
-        left_may_be_in(slice, slices)) {
+    if (cache == NULL || cache->slices + slices > SPAN_CACHE_SLICES || numa_is_far(slice)) {
         hak__span_give(slice, slices);
         return;
     }
@@ -428,8 +426,7 @@ static void *span_resize_secure(size_t slice, size_t size)
 {
     const struct span_metadata *metadata = span_metadata(slice);
     size_t room = span_room(slice), before = hak__span_bytes(slice);
-    bool moves = metadata->offset > SECURE_FRONT && metadata->front == 0 &&
-                 !left_may_be_in(slice, metadata->slices);
+    bool moves = metadata->offset > SECURE_FRONT && metadata->front == 0;
     if (size > room + (moves ? metadata->offset - SECURE_FRONT : 0) || size < room / 2) {
         return NULL;
     }

@@ -14,7 +14,6 @@
 #include "core/knobs.h"
 #include "large/emergency.h"
 #include "large/whale_cache.h"
-#include "large/whale_left.h"
 #include "large/whale_ranges.h"
 #include "large/whale_registry.h"
 #include "os/os.h"
@@ -307,7 +306,6 @@ bool hak__whale_free(void *pointer)
 {
     lock_acquire(&hak__whale_lock);
     struct whale whale = hak__whale_registry_remove((uintptr_t)pointer);
-    bool left = whale_left_end((uintptr_t)pointer);
     if (whale.address != 0) {
         whale_graves[whale_next_grave++ % WHALE_GRAVES] = whale.address;
     }
@@ -315,11 +313,11 @@ bool hak__whale_free(void *pointer)
     if (whale.address == 0) {
         return false;
     }
-    if (HAK_SECURE && !left) { /* else it may not be readable */
+    if (HAK_SECURE) {
         whale_check_canary(&whale);
     }
     hak__huge_unwatch(hak__whale_evidence, 2, pointer);
-    if (whale.size > SPAN_SIZE_MAX && !left) {
+    if (whale.size > SPAN_SIZE_MAX) {
         whale_keep(whale);
     } else { /* emergency memory (large/emergency.h) is too small for the cache */
         hak__whale_unmap(whale);
@@ -437,11 +435,7 @@ void *hak__whale_resize(void *pointer, size_t size)
     /* The whale leaves the registry while it changes, so that no other thread finds it. */
     lock_acquire(&hak__whale_lock);
     size_t live = hak__whale_registry_totals().live_bytes;
-    struct whale whale = {0};
-    if (!hak__whale_left_on((uintptr_t)pointer)) { /* else its pages must not reach another */
-        (void)whale_left_end((uintptr_t)pointer);
-        whale = hak__whale_registry_lift((uintptr_t)pointer);
-    }
+    struct whale whale = hak__whale_registry_lift((uintptr_t)pointer);
     lock_release(&hak__whale_lock);
     if (whale.address == 0) {
         return NULL;

@@ -7,7 +7,6 @@
 
 #include "base/bits.h"
 #include "large/whale.h"
-#include "large/whale_left.h"
 #include "large/whale_ranges.h"
 #include "os/os.h"
 #include "region/mappings.h"
@@ -39,7 +38,6 @@ static void registry_store(struct whale whale)
         at = (at + 1) & (registry_capacity - 1);
     }
     registry_table[at] = whale;
-    hak__whale_left_cover(whale);
     registry_count++;
     registry_small += whale.size <= SPAN_SIZE_MAX;
     registry_bytes += whale.size;

@@ -136,21 +136,6 @@ HAK_HIDDEN size_t hak__os_discard_again(void);
 HAK_HIDDEN bool hak__os_is_discarding(void);
 /* Bytes that wait to be unmapped. */
 HAK_HIDDEN size_t hak__os_discarded_bytes(void);
-/* Makes a call that the program asks for by a name of the C library, with its arguments as they
- * are. Returns its result, or -errno. */
-enum os_passed {
-    OS_PASS_PROTECT,
-    OS_PASS_PROTECT_KEY,
-    OS_PASS_ADVISE,
-    OS_PASS_LOCK,
-    OS_PASS_LOCK2,
-    OS_PASS_UNLOCK
-};
-HAK_HIDDEN long hak__os_pass(enum os_passed call, const void *address, size_t size, long what,
-                             long more);
-/* Replaces a part of a mapping by new memory. What was set for its pages (protection, advice,
- * locks) is gone. On an error nothing has changed. */
-HAK_HIDDEN int hak__os_renew(void *address, size_t size);
 /* Adds bytes to these that may belong to another thread now, and are therefore never unmapped. */
 HAK_HIDDEN void hak__os_leave(size_t size);
 /* Grows or shrinks a mapping, keeps its contents, and sets *moved to its address. New bytes are

@@ -204,19 +204,3 @@ int hak__os_unmap(void *address, size_t size)
     probe_hakmem_unmap((uintptr_t)address, size);
     return 0;
 }
-
-/* --- memory that the program has changed (override/left_calls.c) --- */
-
-long hak__os_pass(enum os_passed call, const void *address, size_t size, long what, long more)
-{
-    static const long numbers[] = {SYS_mprotect, SYS_pkey_mprotect, SYS_madvise,
-                                   SYS_mlock,    SYS_mlock2,        SYS_munlock};
-    HAK_KEEP_ERRNO;
-    long result = syscall(numbers[call], address, size, what, more);
-    return result < 0 ? -(long)errno : result;
-}
-
-int hak__os_renew(void *address, size_t size)
-{
-    return hak__os_replace(address, size) ? 0 : -ENOMEM;
-}

@@ -16,6 +16,8 @@ static _Alignas(SEAL_ALIGNMENT) union {
 } secure_sealed;
 extern struct secure hak__secure __attribute__((alias("secure_sealed")));
 
+bool hak__secure_forked;
+
 static uint64_t shared_secure_secret; /* for hak__secure_draw; relaxed */
 
 /* Bytes of the object, in the slab in which it lies. */
@@ -126,7 +128,9 @@ bool hak__secure_gap_is_whole(const void *block, size_t size, size_t room)
 
 uint64_t hak__secure_changed_page(const uint64_t *word, uint64_t mark)
 {
-    return left_may_be_in(window_slice_of(word), 1) ? 0 : atomic_load_relaxed(word) ^ mark;
+    bool missing =
+        atomic_load_relaxed(&hak__secure_forked) && !hak__os_is_readable((uintptr_t)word);
+    return missing ? 0 : atomic_load_relaxed(word) ^ mark;
 }
 
 void hak__secure_put_front(void *block)

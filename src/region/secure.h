@@ -52,7 +52,7 @@
 #define HAK_REGION_SECURE_H
 
 #include "core/size_class.h"
-#include "region/left.h"
+#include "os/os.h"
 #include "region/window.h"
 
 enum secure_state {
@@ -87,7 +87,6 @@ struct secure {
     bool kinds;            /* new and malloc are told apart (override/cxx.cc) */
 };
 HAK_HIDDEN extern struct secure hak__secure;
-
 /* The sizes of the tables' entries, in bytes for each slice. */
 #define SECURE_STATES_SIZE (SLICE_SIZE / OBJECT_ALIGNMENT)
 #define SECURE_KEY_SIZE sizeof(uint64_t)
@@ -122,6 +121,7 @@ HAK_INLINE enum secure_state secure_new_state(void)
 /* Says whether new and malloc are told apart. In override/cxx.cc, so not in every library. */
 HAK_HIDDEN __attribute__((weak)) bool hak__secure_kinds(void);
 
+HAK_HIDDEN extern bool hak__secure_forked; /* fork's child may lack pages of live blocks. Relaxed */
 /* Called by the window when the tables exist, and once when it stands. */
 HAK_HIDDEN void hak__secure_tables(uintptr_t meet, uint64_t seed);
 HAK_HIDDEN void hak__secure_seal(void);
@@ -228,8 +228,8 @@ HAK_INLINE void secure_put_last(void *object, size_t bytes)
 }
 
 /* The bits of the word before an object that are not as they were written. The page before the
- * object's own may not be readable in fork's child (left.h). With memory tags a write to that word
- * faults, and a look would, too. */
+ * object's own may be missing in a child of fork. With memory tags a write to that word faults, and
+ * a look would, too. */
 HAK_INLINE uint64_t secure_changed_before(const void *object, size_t bytes)
 {
     const char *front = (const char *)object - bytes;
@@ -237,7 +237,7 @@ HAK_INLINE uint64_t secure_changed_before(const void *object, size_t bytes)
     if (HAK_TAGS && hak__secure.tags) {
         return 0;
     }
-    if (HAK_UNLIKELY((uintptr_t)object % LEFT_PAGE_SIZE == 0)) {
+    if (HAK_UNLIKELY((uintptr_t)object % OS_PAGE_SIZE_MIN == 0)) {
         return hak__secure_changed_page(word, secure_mark(front));
     }
     return atomic_load_relaxed(word) ^ secure_mark(front);

@@ -10,7 +10,6 @@
 #include "base/bits.h"
 #include "core/knobs.h"
 #include "os/os.h"
-#include "region/left.h"
 #include "region/mappings.h"
 #include "region/secure.h"
 #include "region/window.h"
@@ -350,9 +349,6 @@ void hak__superslab_give(size_t slice, uint32_t count)
 {
     size_t index = slice / SUPERSLAB_SLICES;
     uint64_t mask = bits_mask(slice % SUPERSLAB_SLICES, count);
-    if (left_may_be_in(slice, count) && !hak__left_renew(slice, count)) {
-        return; /* nobody could use them */
-    }
     struct lock *lock = &superslab_part_of(index)->lock;
     if (HAK_UNLIKELY(!lock_acquire_soon(lock))) {
         hak__superslab_give_late(index, mask);

@@ -54,8 +54,6 @@ struct slab; /* slab/slab.h; one for each slice */
 /* Bytes of slab metadata for each slice: one cache line, so that no two slabs share one. Doubled,
  * the tables take another 0.2 % of the heap. Halved, it is too small for struct slab. */
 #define SLAB_METADATA_SIZE 64u
-/* The byte of each slice's slab metadata that belongs to region/left.h, whatever the slice is. */
-#define SLAB_LEFT_OFFSET 59u
 
 struct window {
     uintptr_t base;       /* first byte of superslab 0; WINDOW_NOWHERE before start */

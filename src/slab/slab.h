@@ -78,13 +78,11 @@ struct slab {
     bool closed_end : 1;     /* secure form: no access survives its last page */
     bool kept : 1;           /* idle, and kept with its class */
     uint8_t purge_rests : 4; /* passes since that saw the same; PAGES_RESTS + 1: it was walked */
-    uint8_t shared_left;     /* set for each slice, by any thread: see region/left.h */
     uint16_t first;       /* bytes from the slab's start to its first object (core/size_class.h) */
     uint16_t remote_seen; /* remote objects that the set's totals include */
 };
 
 HAK_STATIC_ASSERT(sizeof(struct slab) <= SLAB_METADATA_SIZE, "slab metadata is one cache line");
-HAK_STATIC_ASSERT(offsetof(struct slab, shared_left) == SLAB_LEFT_OFFSET, "all slices have it");
 
 /* Slices of a slab that was given back; count 0: none. */
 struct slice_rest {

@@ -129,6 +129,7 @@ static uint64_t fault_clock_us; /* the other clock, if it is not 0 */
 void *__real_mmap(void *, size_t, int, int, int, off_t);
 int __real_munmap(void *, size_t);
 void *__real_mremap(void *, size_t, size_t, int, ...);
+int __real_madvise(void *, size_t, int);
 int __real_mincore(void *, size_t, unsigned char *);
 int __real_open(const char *, int, ...);
 int __real_close(int);
@@ -137,6 +138,7 @@ unsigned long __real_getauxval(unsigned long);
 void *__wrap_mmap(void *, size_t, int, int, int, off_t);
 int __wrap_munmap(void *, size_t);
 void *__wrap_mremap(void *, size_t, size_t, int, ...);
+int __wrap_madvise(void *, size_t, int);
 int __wrap_mincore(void *, size_t, unsigned char *);
 int __wrap_open(const char *, int, ...);
 int __wrap_close(int);
@@ -296,8 +298,7 @@ void *__wrap_mremap(void *address, size_t old_size, size_t new_size, int flags, 
     return result;
 }
 
-/* Instead of hakmem's weak function, or the C library's. */
-int madvise(void *address, size_t size, int advice)
+int __wrap_madvise(void *address, size_t size, int advice)
 {
     static const struct {
         int advice;
@@ -311,7 +312,7 @@ int madvise(void *address, size_t size, int advice)
     }
     REQUIRE(i < COUNT_OF(calls));
     FAULT_POINT(calls[i].call, -1);
-    return (int)__real_syscall(SYS_madvise, address, size, advice);
+    return __real_madvise(address, size, advice);
 }
 
 int __wrap_mincore(void *address, size_t size, unsigned char *pages)
@@ -379,11 +380,6 @@ static const struct {
     {SYS_renameat, FAULT_UNLINK},
     {SYS_unlinkat, FAULT_UNLINK},
     {SYS_mprotect, FAULT_GUARD},
-    {SYS_pkey_mprotect,
-     FAULT_GUARD}, /* these four are the program's own calls, which are passed on */
-    {SYS_mlock, FAULT_GUARD},
-    {SYS_mlock2, FAULT_GUARD},
-    {SYS_munlock, FAULT_GUARD},
     {SYS_madvise, FAULT_SMALL}, /* of the observer's file: its children inherit it, at the worst */
     {SYS_ftruncate, FAULT_SMALL},
 };

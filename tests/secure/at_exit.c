@@ -74,6 +74,30 @@ CASE(protect_pages, NULL)
     mprotect(large, 303104, PROT_NONE);
 }
 
+/* A child lacks the pages of blocks that the parent shares with a device, to their last page's end. */
+CASE(child_without_pages, NULL)
+{
+    char *blocks[64], *large = hide(memalign(4096, 300001));
+    for (size_t i = 0; i < 64; i++) {
+        blocks[i] = hide(memalign(4096, 4000));
+        memset(blocks[i], 'd', 4000);
+        if (i % 2 == 0 && madvise(blocks[i], 4096, MADV_DONTFORK) != 0) {
+            exit(2);
+        }
+    }
+    int status, wrong = madvise(large, 303104, MADV_DONTFORK);
+    if (fork() == 0) {
+        for (size_t i = 1; i < 64; i += 2) {
+            free(blocks[i]); /* looks at the end of the block before it */
+        }
+        exit(0);
+    }
+    wait(&status);
+    if (wrong != 0 || status != 0) {
+        exit(2);
+    }
+}
+
 static void *run_thread(void *nothing)
 {
     for (;;) {
