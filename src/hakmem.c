@@ -107,6 +107,7 @@
 #include "learn/point.c"
 #include "learn/tournament.c"
 
+#include "observe/claims.c"
 #include "observe/frame_pointers.c"
 #include "observe/guard.c"
 #include "observe/guard_report.c"

@@ -284,9 +284,13 @@ struct sampling {
     bool adapts;     /* fast threads sample less often; relaxed */
 };
 HAK_HIDDEN extern struct sampling hak__sampling;
-/* Starts or changes sampling; `period` 0 ends it. Any thread may call it; other threads notice it
- * when they next look at the clock. */
-HAK_HIDDEN void hak__sampling_set(uint64_t period, bool adapts);
+/* Who wants samples: the process itself, and the tools that look at it (observe/claims.h). */
+enum sampling_side { SAMPLING_OWN, SAMPLING_TOOLS };
+/* Starts or changes what that side wants; `period` 0: no samples. The shorter period of both sides
+ * is in force. Any thread may call it; other threads notice it when they next look at the clock. */
+HAK_HIDDEN void hak__sampling_set(enum sampling_side side, uint64_t period, bool adapts);
+/* The period that the side wants; 0: no samples. */
+HAK_HIDDEN uint64_t hak__sampling_of(enum sampling_side side);
 /* True if sampling is on. A hint. */
 HAK_INLINE bool sampling_is_on(void)
 {

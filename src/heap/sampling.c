@@ -33,12 +33,36 @@
 
 struct sampling hak__sampling;
 
-void hak__sampling_set(uint64_t period, bool adapts)
+/* By side: twice the period, and 1 if it adapts. */
+static uint64_t shared_sampling_wishes[2];
+
+uint64_t hak__sampling_of(enum sampling_side side)
 {
-    atomic_store_relaxed(&hak__sampling.adapts, adapts);
-    atomic_store_relaxed(&hak__sampling.period,
-                         period < SAMPLE_PERIOD_MAX ? period : SAMPLE_PERIOD_MAX);
-    atomic_add_relaxed(&hak__sampling.epoch, 1u);
+    return atomic_load_relaxed(&shared_sampling_wishes[side]) / 2;
+}
+
+/* True: the wish is for samples, and for more than the other one is. What adapts may give fewer. */
+static bool sampling_is_finer(uint64_t wish, uint64_t other)
+{
+    return wish / 2 != 0 && (other / 2 == 0 || wish / 2 < other / 2);
+}
+
+void hak__sampling_set(enum sampling_side side, uint64_t period, bool adapts)
+{
+    uint32_t turn;
+    period = period < SAMPLE_PERIOD_MAX ? period : SAMPLE_PERIOD_MAX;
+    atomic_store_relaxed(&shared_sampling_wishes[side], 2 * period + adapts);
+    do {
+        /* acq_rel: pairs with itself in another thread: the later one sees both wishes, and the
+         * earlier one sees that there was a later one */
+        turn = atomic_add_acq_rel(&hak__sampling.epoch, 1u) + 1;
+        uint64_t own = atomic_load_relaxed(&shared_sampling_wishes[SAMPLING_OWN]);
+        uint64_t tools = atomic_load_relaxed(&shared_sampling_wishes[SAMPLING_TOOLS]);
+        bool both_adapt = (own / 2 == 0 || own % 2 != 0) && (tools / 2 == 0 || tools % 2 != 0);
+        uint64_t finer = sampling_is_finer(tools, own) ? tools : own;
+        atomic_store_relaxed(&hak__sampling.adapts, both_adapt);
+        atomic_store_relaxed(&hak__sampling.period, finer / 2);
+    } while (atomic_add_acq_rel(&hak__sampling.epoch, 1u) != turn);
 }
 
 /* xorshift64* (S. Vigna, "An experimental exploration of Marsaglia's xorshift generators", 2016).

@@ -188,8 +188,9 @@ bool hak__learner_start(const char *program, const struct learn_state *state)
                           learner->state.seed, (double)hak__settings.learn_memory_percent / 100);
     learner->started_ms = hak__os_clock_ms();
     learner_next(learner->started_ms);
-    if (atomic_load_relaxed(&hak__sampling.period) == 0) {
-        hak__sampling_set(SAMPLE_PERIOD_MAX, false); /* so that large requests count their bytes */
+    if (hak__sampling_of(SAMPLING_OWN) == 0) {
+        /* so that large requests count their bytes */
+        hak__sampling_set(SAMPLING_OWN, SAMPLE_PERIOD_MAX, true);
     }
     /* release: pairs with the acquire in thread_tell_listener (heap/heartbeat.c) */
     atomic_store_release(&hak__tick_listener, learner_tick);

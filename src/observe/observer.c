@@ -24,7 +24,9 @@
 #include "core/options.h"
 #include "hakmem/profile.h"
 #include "heap/heap.h"
+#include "observe/claims.h"
 #include "observe/report.h"
+#include "observe/samples.h"
 #include "os/os.h"
 
 /* First size of the file if it can grow later, and if it cannot: room for a report of some hundred
@@ -65,29 +67,23 @@ static const struct {
     {"summary", hak__report_summary},
     {"prometheus", hak__report_prometheus},
     {"map", hak_heap_map},
-    {"profile", hak_profile_write},
 };
 
-/* The answer; NULL: there is no such request. */
-static const char *observer_act(const char *request, const char *argument)
+/* The answer; NULL: there is no such request. `room` is for an answer with a number. */
+static const char *observer_act(const char *request, const char *argument, char room[32])
 {
-    if (hak__text_equal(request, "profile_start")) {
-        uint64_t period = 0; /* bytes; none, or 0: the default */
-        (void)hak__text_parse_size(argument, &period);
-        return hak_profile_start((size_t)period) == 0 ? "started" : "started without stacks";
+    if (hak__text_equal(request, "profile_claim")) {
+        return hak__text_make(room, 32, "%lu", hak__claim(argument));
     }
-    if (hak__text_equal(request, "profile_stop")) {
+    if (hak__text_equal(request, "profile_release")) {
+        hak__claim_end(argument);
+        return "released";
+    }
+    if (hak__text_equal(request, "profile_stop")) { /* the process's own sampling */
         hak_profile_stop();
         return "stopped";
     }
-    if (!hak__text_equal(request, "profile_threads")) {
-        return NULL;
-    }
-    if (seal_open()) { /* samples from now on belong to their threads */
-        atomic_store_relaxed(&hak__settings.profile_threads, true);
-        seal_close();
-    }
-    return "noted";
+    return NULL;
 }
 
 /* Writes the answer to the request. Returns 0 or -errno. */
@@ -100,7 +96,12 @@ static int observer_write(const char *request, const char *argument, hak_report_
             return 0;
         }
     }
-    const char *answer = observer_act(request, argument);
+    if (hak__text_equal(request, "profile")) {
+        hak__profile_write(sink, sink_argument, hak__text_number(&argument));
+        return 0;
+    }
+    char room[32];
+    const char *answer = observer_act(request, argument, room);
     if (answer == NULL) {
         return -ENOENT;
     }
@@ -249,7 +250,10 @@ static void observer_serve(struct os_shared *shared)
             answered = asked;
         } else {
             atomic_store_relaxed(&observer.shared_word, word);
+            uint32_t began_ms = hak__os_clock_ms();
             hak__os_wait_shared(word, asked, BACKGROUND_LOOK_MS);
+            uint32_t waited_ms = hak__os_clock_ms() - began_ms;
+            hak__claims_wait(waited_ms < BACKGROUND_LOOK_MS ? waited_ms : BACKGROUND_LOOK_MS);
         }
     }
 }
@@ -263,6 +267,7 @@ static void *observer_run(void *argument)
     if (error == 0) {
         observer_set_state(OBSERVER_RUNNING);
         observer_serve(&shared);
+        hak__claims_drop();
         hak__os_remove(observer.path);
         hak__os_unshare(&shared);
     }
@@ -352,6 +357,7 @@ void hak__observer_begin(void)
 
 void hak__observer_fork_child(void)
 {
+    hak__claims_drop();
     atomic_store_relaxed(&observer.shared_state, OBSERVER_NONE);
     if (hak__settings.observe) {
         observer_start();

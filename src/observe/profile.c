@@ -26,13 +26,23 @@
  * started. */
 static uint64_t shared_profile_started_us;
 
-static int profile_start(size_t period, bool load)
+static bool profile_begin_samples(bool load)
 {
     if (atomic_load_relaxed(&shared_profile_started_us) == 0) {
         atomic_store_relaxed(&shared_profile_started_us, hak__os_clock_us());
     }
-    bool found = hak__stacks_start(load);
-    hak__sampling_set(period == 0 ? HAK_PROFILE_PERIOD : period, period == 0);
+    return hak__stacks_start(load);
+}
+
+bool hak__profile_begin(void)
+{
+    return profile_begin_samples(true);
+}
+
+static int profile_start(size_t period, bool load)
+{
+    bool found = profile_begin_samples(load);
+    hak__sampling_set(SAMPLING_OWN, period == 0 ? HAK_PROFILE_PERIOD : period, period == 0);
     return found ? 0 : ENOSYS;
 }
 
@@ -54,14 +64,18 @@ int hak_profile_start(size_t period)
 void hak_profile_stop(void)
 {
     profile_note(UINT64_MAX);
-    hak__sampling_set(0, false);
+    hak__sampling_set(SAMPLING_OWN, 0, false);
 }
 
-static void profile_write_sums(struct report_writer *writer, const struct stack_sums *sums)
+/* With `since`, blocks in use are those of sums->since. */
+static void profile_write_sums(struct report_writer *writer, const struct stack_sums *sums,
+                               bool since)
 {
-    double live_count = sums->allocated_count - sums->freed_count;
-    double live_bytes = sums->allocated_bytes - sums->freed_bytes;
-    REPORT_NUMBERS(writer, {"samples", sums->samples_count}, {"samples_live", sums->samples_live},
+    double live_count = since ? sums->since.count : sums->allocated_count - sums->freed_count;
+    double live_bytes = since ? sums->since.bytes : sums->allocated_bytes - sums->freed_bytes;
+    double live_age_ms = since ? sums->since.age_ms : sums->live_age_ms;
+    REPORT_NUMBERS(writer, {"samples", sums->samples_count},
+                   {"samples_live", since ? sums->since.samples : sums->samples_live},
                    {"allocated_count", hak__report_round(sums->allocated_count)},
                    {"allocated_bytes", hak__report_round(sums->allocated_bytes)},
                    {"usable_bytes", hak__report_round(sums->usable_bytes)},
@@ -71,15 +85,15 @@ static void profile_write_sums(struct report_writer *writer, const struct stack_
                    {"lifetime_ms", hak__report_round(sums->lifetime_ms)},
                    {"live_count", hak__report_round(live_count)},
                    {"live_bytes", hak__report_round(live_bytes)},
-                   {"live_age_ms", hak__report_round(sums->live_age_ms)},
+                   {"live_age_ms", hak__report_round(live_age_ms)},
                    {"peak_samples", sums->peak_samples},
                    {"peak_count", hak__report_round(sums->peak_count)},
                    {"peak_bytes", hak__report_round(sums->peak_bytes)});
 }
 
 static void profile_write_stack(struct report_writer *writer, const struct stack *stack,
-                                const struct stack_sums *sums, const uint64_t *live_bytes,
-                                uint32_t count)
+                                const struct stack_sums *sums, bool since,
+                                const uint64_t *live_bytes, uint32_t count)
 {
     char line[STACK_DEPTH_MAX * (sizeof "0x0123456789abcdef ") + 1];
     char site[SITE_NAME_SIZE] = "";
@@ -101,13 +115,13 @@ static void profile_write_stack(struct report_writer *writer, const struct stack
     if (stack->thread != 0) {
         hak__report_number(writer, "thread", stack->thread, "");
     }
-    profile_write_sums(writer, sums);
+    profile_write_sums(writer, sums, since);
     hak__report_row(writer, "history_bytes", live_bytes, count);
     hak__report_record_end(writer);
 }
 
 /* Times are written as milliseconds before now. */
-static void profile_write_stacks(struct report_writer *writer)
+static void profile_write_stacks(struct report_writer *writer, bool since)
 {
     struct samples_history history;
     struct stack_sums sums;
@@ -129,7 +143,7 @@ static void profile_write_stacks(struct report_writer *writer)
         for (uint32_t i = 0; i < history.count; i++) {
             numbers[i] = hak__report_round((double)noted[i]);
         }
-        profile_write_stack(writer, stack, &sums, numbers, history.count);
+        profile_write_stack(writer, stack, &sums, since, numbers, history.count);
     }
     hak__report_list_end(writer);
 }
@@ -217,20 +231,31 @@ static void profile_write_modules(struct report_writer *writer)
 
 void hak_profile_write(hak_report_sink *sink, void *argument)
 {
+    hak__profile_write(sink, argument, 0);
+}
+
+void hak__profile_write(hak_report_sink *sink, void *argument, uint64_t since_ms)
+{
     struct report_writer writer;
     struct modules modules;
     const char *program = hak__os_program();
+    uint64_t own_period = hak__sampling_of(SAMPLING_OWN);
+    if (since_ms != 0) {
+        hak__samples_look_since(since_ms);
+    }
     hak__report_begin(&writer, HAK_REPORT_JSON, sink, argument);
     hak__report_section_begin(&writer, "hakmem_profile");
     hak__report_number(&writer, "version", PROFILE_VERSION, "");
     hak__report_string(&writer, "program", program != NULL ? program : "", "");
     REPORT_NUMBERS(&writer, {"process", hak__os_process_id()}, {"time", hak__os_wall_clock_s()},
                    {"started_us", atomic_load_relaxed(&shared_profile_started_us)},
-                   {"period", atomic_load_relaxed(&hak__sampling.period)});
+                   {"period", atomic_load_relaxed(&hak__sampling.period)},
+                   {"own_period", own_period != SAMPLE_PERIOD_MAX ? own_period : 0},
+                   {"tools_period", hak__sampling_of(SAMPLING_TOOLS)});
     hak__report_section_end(&writer);
     /* In this order: a module of a stack that is there in the end was so when the mappings were
      * read, and one that was closed meanwhile is in the list of modules. */
-    profile_write_stacks(&writer);
+    profile_write_stacks(&writer, since_ms != 0);
     if (atomic_load_relaxed(&hak__settings.profile_threads)) {
         profile_write_threads(&writer);
     }

@@ -417,6 +417,30 @@ const struct stack *hak__samples_first_stack(struct samples_history *history)
     return stack;
 }
 
+void hak__samples_look_since(uint64_t since_ms)
+{
+    if (!hak__samples_enter(true)) {
+        return;
+    }
+    for (struct stack *stack = hak__stack_first(); stack != NULL; stack = stack->older) {
+        memset(&stack->sums.since, 0, sizeof stack->sums.since);
+    }
+    for (size_t i = 0; i < samples_buckets_count; i++) {
+        const struct sample_record *sample = samples_buckets[i];
+        for (; sample != NULL; sample = sample->next) {
+            if (sample->allocated_ms >= since_ms) {
+                struct stack_sums *sums = &sample->stack->sums;
+                double weight = hak__exponential_weight(sample->size, sample->period);
+                sums->since.count += weight;
+                sums->since.bytes += weight * (double)sample->size;
+                sums->since.age_ms -= weight * (double)sample->allocated_ms;
+                sums->since.samples++;
+            }
+        }
+    }
+    hak__samples_leave();
+}
+
 bool hak__samples_copy(const struct stack *stack, struct stack_sums *sums,
                        float live_bytes[HISTORY_MAX])
 {
@@ -429,5 +453,6 @@ bool hak__samples_copy(const struct stack *stack, struct stack_sums *sums,
     memcpy(live_bytes, stack->history, sizeof stack->history);
     hak__samples_leave();
     sums->live_age_ms += (sums->allocated_count - sums->freed_count) * (double)now_ms;
+    sums->since.age_ms += sums->since.count * (double)now_ms;
     return true;
 }

@@ -19,6 +19,7 @@
 
 #include "base/atomics.h"
 #include "core/lock.h"
+#include "hakmem/stats.h"
 #include "observe/stacks.h"
 
 /* Allocates a sampled object for a request of `size` bytes, drawn with `period`. NULL: no memory,
@@ -57,12 +58,21 @@ struct samples_history {
     uint64_t peak_ms;  /* since when; the clock of now_ms */
 };
 /* The newest of all stacks; follow `older`, which is constant. NULL: there is none. This and the
- * next function enter the gate and wait for the end of a fork. Any thread, no lock held. */
+ * next two functions enter the gate and wait for the end of a fork. Any thread, no lock held. */
 HAK_HIDDEN const struct stack *hak__samples_first_stack(struct samples_history *history);
+/* Sets `since` of all stacks; the observer's thread alone calls it. */
+HAK_HIDDEN void hak__samples_look_since(uint64_t since_ms);
 /* Copies the sums of the stack, and its live bytes at the moments of the history. False: refused
  * (core/gate.h). */
 HAK_HIDDEN bool hak__samples_copy(const struct stack *stack, struct stack_sums *sums,
                                   float live_bytes[HISTORY_MAX]);
+
+/* Before the first sample: looks for the unwinder, and notes the moment. False: there is none.
+ * Defined in profile.c. */
+HAK_HIDDEN bool hak__profile_begin(void);
+/* As hak_profile_write. With `since_ms`, a moment on the clock of hak__samples_clock_ms, blocks in
+ * use are those that were allocated since; the observer's thread alone does so. */
+HAK_HIDDEN void hak__profile_write(hak_report_sink *sink, void *argument, uint64_t since_ms);
 
 /* The names of the threads that take samples, for profiles by thread (HAKMEM_PROFILE_THREADS). The
  * stacks of samples are then kept apart by thread. The caller holds SAMPLES. */

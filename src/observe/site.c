@@ -69,9 +69,9 @@ static uintptr_t *placement_make(void)
 /* Samples are wanted now. A period that the user chose stays. */
 static void placement_switch_on(void)
 {
-    uint64_t period = atomic_load_relaxed(&hak__sampling.period);
+    uint64_t period = hak__sampling_of(SAMPLING_OWN);
     if (period == 0 || period == SAMPLE_PERIOD_MAX) {
-        hak__sampling_set(HAK_PROFILE_PERIOD, true);
+        hak__sampling_set(SAMPLING_OWN, HAK_PROFILE_PERIOD, true);
     }
     atomic_store_relaxed(&hak__placement_on, true);
 }

@@ -55,6 +55,11 @@ struct stack_sums {
     uint64_t peak_samples; /* not weighted */
     double peak_count;
     double peak_bytes;
+    /* Of the blocks in use that were allocated since a moment (hak__samples_look_since). */
+    struct {
+        double count, bytes, age_ms; /* as live_age_ms */
+        uint64_t samples;
+    } since;
 };
 
 struct stack {

@@ -161,7 +161,7 @@ static void fork_inside_beside(void *(*body)(void *))
 /* The same with the lock of samples. */
 static void fork_inside_a_sample(void)
 {
-    hak__sampling_set(1, false);
+    hak__sampling_set(SAMPLING_OWN, 1, false);
     pthread_t waiting = start_beside(use_memory_with_a_heap);
     REQUIRE(hak__gate_enter());
     lock_acquire(&hak__samples_lock);
@@ -172,7 +172,7 @@ static void fork_inside_a_sample(void)
     hak__fork_parent();
     lock_release(&hak__samples_lock);
     hak__gate_leave();
-    hak__sampling_set(0, false);
+    hak__sampling_set(SAMPLING_OWN, 0, false);
     thread_join(waiting);
     check_blocks();
 }

@@ -24,7 +24,7 @@ static void seed(uint64_t number)
 {
     hak_free(hak_malloc(1)); /* the thread has a struct from now on */
     hak__thread->sampler.random = number * UINT64_C(0x9e3779b97f4a7c15) + 1;
-    hak__sampling_set(PERIOD, false);
+    hak__sampling_set(SAMPLING_OWN, PERIOD, false);
     while (hak__thread->sampler.epoch != hak__sampling.epoch) {
         hak_free(hak_malloc(100));
     }
@@ -193,7 +193,7 @@ static void run_workload(const char *name, enum shape shape, const struct sizes 
     assert_true(fabs(end.live_bytes - before.live_bytes) < 1);
     assert_int_equal(hak__sampled_totals().objects_count, 0);
     assert_int_equal(hak__sample_blocks, 0);
-    hak__sampling_set(0, false);
+    hak__sampling_set(SAMPLING_OWN, 0, false);
 }
 
 static size_t owner_of(const void *pointer)
@@ -257,7 +257,7 @@ TEST(a_sampled_object_is_resized)
     block = hak_realloc(block, 100000);
     assert_true(block != NULL && block[99] == 'x');
     hak_free(block);
-    hak__sampling_set(0, false);
+    hak__sampling_set(SAMPLING_OWN, 0, false);
 }
 
 TEST(weights)
@@ -341,7 +341,7 @@ TEST(frees_of_other_threads)
     assert_true(fabs(figures_now().live_bytes - before.live_bytes) < 1);
     require_close("remote frees", figures_now().freed_remote - before.freed_remote, count,
                   SUPPORT_SLOW ? 0.2 : 0.05);
-    hak__sampling_set(0, false);
+    hak__sampling_set(SAMPLING_OWN, 0, false);
 }
 
 static void *allocate_first(void *size)
@@ -360,7 +360,7 @@ TEST(first_request)
         REQUIRE(pthread_join(thread_start(allocate_first, &sizes[i]), &block) == 0);
         assert_true(figures_now().live_bytes - before.live_bytes >= (double)sizes[i]);
         hak_free(block);
-        hak__sampling_set(0, false);
+        hak__sampling_set(SAMPLING_OWN, 0, false);
     }
 }
 

@@ -76,7 +76,7 @@ TEST(the_peak)
     struct block blocks[BLOCKS] = {{NULL, 0, 0}};
     uint64_t random = 7;
     hak_free(hak_malloc(1));
-    hak__sampling_set(1, false);
+    hak__sampling_set(SAMPLING_OWN, 1, false);
     while (hak__thread->sampler.epoch != hak__sampling.epoch) {
         hak_free(hak_malloc(100));
     }
@@ -100,7 +100,7 @@ TEST(the_peak)
         }
     }
     check_peak();
-    hak__sampling_set(0, false);
+    hak__sampling_set(SAMPLING_OWN, 0, false);
 }
 
 static int group_start(void **state)

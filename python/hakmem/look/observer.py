@@ -32,6 +32,10 @@ class NotObserved(Refusal):
     """The process has no observer."""
 
 
+class Replaced(Refusal):
+    """The process has become another program."""
+
+
 class Timespec(ctypes.Structure):
     _fields_ = [("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long)]
 
@@ -89,9 +93,6 @@ class Observer:
             raise Refusal(f"process {self.process.pid} runs on another version of hakmem than this tool")
         return True
 
-    def is_open(self):
-        return self.descriptor is not None
-
     def close(self):
         if self.descriptor is not None:
             os.close(self.descriptor)
@@ -147,7 +148,7 @@ class Observer:
             raise Ended(pid) from None
         stacks = {process.stack, self.process.stack}
         if process.start == self.process.start and len(stacks) == 2 and 0 not in stacks:
-            raise Refusal(f"process {pid} has become another program, {process.name}, by exec; what was known of "
+            raise Replaced(f"process {pid} has become another program, {process.name}, by exec; what was known of "
                           f"the one before, {self.process.name}, is gone")
         if os.fstat(self.descriptor).st_nlink == 0 or process.start != self.process.start or not process.has_memory:
             raise Ended(pid)

@@ -11,13 +11,13 @@ import time
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from .attach import connect
 from .binaries import add_symfs, use_symfs
 from .files import check_writable, keep_inputs, refusing, written
 from .owners import SCRIPT, is_of_interpreter, own_frame, set_wrappers
 from .processes import Refusal, STATUS_CANNOT, STATUS_USAGE, is_number, parse_pid, source
-from .profile_data import SITE_MODULE, parse_profiles, read_profiles, split_documents, thread_frame
+from .profile_data import SITE_MODULE, read_profiles, split_documents, thread_frame
 from .profile_compare import folded_lines, print_changes, render_changes
+from .profile_living import profile_process
 from .profile_run import run_watched
 from .symbols import names_note
 from .text import plain
@@ -430,40 +430,6 @@ def profile_program(words, arguments):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def profile_process(pid, arguments):
-    """Samples a living process for some seconds. If it samples already, shows what it has at once."""
-    seconds = parse_count(arguments.seconds or "10", "--seconds")
-    period = arguments.period or default_period(arguments) or ""
-    observer, _ = connect(pid)
-    name = f"process {pid}"
-    running = parse_profiles([observer.ask("profile").decode("utf-8", "replace")], name)[0].period
-    if arguments.stop:
-        observer.ask("profile_stop")
-        print(f"process {pid} is no longer sampled" if running else f"process {pid} was not being sampled")
-        return 0
-    if arguments.threads:
-        observer.ask("profile_threads")
-    if running:
-        print(f"process {pid} is being sampled already, one allocation in {running} bytes (--stop ends that)",
-              file=sys.stderr)
-        time.sleep(seconds if arguments.seconds else 0)
-        text = observer.ask("profile")
-    else:
-        print(f"sampling process {pid} for {seconds} s; blocks that exist already are not counted "
-              "(HAKMEM_SAMPLE_BYTES=512k samples from the start)", file=sys.stderr)
-        observer.ask(f"profile_start {period}".strip())
-        try:
-            time.sleep(seconds)
-            text = observer.ask("profile")
-        finally:
-            observer.ask("profile_stop")
-    if arguments.output:
-        with written(arguments.output, binary=True) as file:
-            file.write(text)
-    arguments.living, arguments.when = True, "until now"
-    return show(parse_profiles([text.decode("utf-8", "replace")], name, process=observer.process), arguments)
-
-
 def check_outputs(arguments):
     """What cannot be written is refused before the work."""
     for path in (arguments.output, arguments.html, arguments.pprof, arguments.folded):
@@ -504,7 +470,12 @@ def run(arguments):
     if arguments.program:
         return profile_program(arguments.program, arguments)
     if is_process:
-        return profile_process(parse_pid(arguments.file), arguments)
+        seconds = parse_count(arguments.seconds, "--seconds") if arguments.seconds else None
+        wanted = arguments.period or default_period(arguments)
+        arguments.living, arguments.when = True, "until now"
+        profiles, status = profile_process(parse_pid(arguments.file), arguments, parse_size(wanted, "--period") if wanted else 0, seconds)
+        failed = show(profiles, arguments) if profiles else 0
+        return status or failed
     if arguments.period or arguments.output or arguments.seconds or arguments.stop:
         raise Refusal(f"profile: --period, --output, --seconds and --stop are not for '{arguments.file}', which is taken "
                       "for the file of a profile", STATUS_USAGE)

@@ -19,11 +19,12 @@ NO_STACK = "unknown (no stack)"
 UNKNOWN_FRAME = Frame(NO_STACK, "", 0, "", 0)  # the only one of a stack that could not be walked
 SUMS = ("samples", "samples_live", "allocated_count", "allocated_bytes", "usable_bytes", "freed_count", "freed_bytes",
         "freed_remote_count", "lifetime_ms", "live_count", "live_bytes", "live_age_ms")
+LIVE_SUMS = ("samples_live", "live_count", "live_bytes", "live_age_ms")
 PEAK_SUMS = ("peak_samples", "peak_count", "peak_bytes")  # profiles of older versions do not have them
 
 HEAD = {"hakmem_profile": {"version": int, "time?": int}}
 SHAPE = {
-    "hakmem_profile": {"process": int, "program": str, "period": int, "started_us?": int},
+    "hakmem_profile": {"process": int, "program": str, "period": int, "started_us?": int, "own_period?": int, "tools_period?": int},
     "history": {"ago_ms": str},
     "mappings": [{"line": str, "build_id?": str, "bias?": str}],
     "modules?": [CLOSED_SHAPE],

@@ -17,6 +17,21 @@ LAST_ANSWER_SECONDS = 1.0  # before a signal is passed on
 OWN_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 
 
+class Pauses:
+    """Between two questions: they grow, and leave the process its time."""
+
+    def __init__(self):
+        self.pause, self.until = FIRST_PAUSE, time.monotonic() + FIRST_PAUSE
+
+    def note(self, took):
+        """An answer took so many seconds."""
+        self.pause = max(min(2 * self.pause, LONGEST_PAUSE), TIME_SHARE * min(took, LONGEST_SHARED))
+        self.until = time.monotonic() + self.pause
+
+    def left(self):
+        return max(self.until - time.monotonic(), 0)
+
+
 class Watch:
     """The newest profile of a process, if it could be had."""
 
@@ -25,7 +40,7 @@ class Watch:
         self.signals = signals  # that wait for this process to look
         self.text = b""
         self.taken = 0.0  # when, on time.monotonic()
-        self.pause = FIRST_PAUSE
+        self.pauses = Pauses()
         self.observer = None
 
     def ask(self, seconds=ANSWER_SECONDS):
@@ -39,8 +54,7 @@ class Watch:
             self.taken = time.monotonic()
         except (Refusal, KeyError, OSError):  # not started yet, stopped, or another program now
             self.close()
-        took = time.monotonic() - began
-        self.pause = max(min(2 * self.pause, LONGEST_PAUSE), TIME_SHARE * min(took, LONGEST_SHARED))
+        self.pauses.note(time.monotonic() - began)
 
     def close(self):
         if self.observer is not None:
@@ -56,7 +70,7 @@ def wait(child, watch, signals):
     """Until the child has ended. A signal that the terminal sends to all processes in the foreground has reached the
     program, too; one that was sent to this process is passed on, after a last question."""
     while child.poll() is None:
-        came = signal.sigtimedwait(signals, watch.pause)
+        came = signal.sigtimedwait(signals, watch.pauses.left())
         if came is not None and came.si_signo == signal.SIGCHLD:
             continue
         watch.ask(ANSWER_SECONDS if came is None else LAST_ANSWER_SECONDS)

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: MIT
 """What `./hakmem metrics --profile` serves: heap profiles at the addresses at which Go programs have theirs."""
 import io
+import threading
 from urllib.parse import parse_qs, urlsplit
 
-from .observer import Observer
+from .observer import Observer, Replaced
 from .pprof import write_pprof
-from .processes import Refusal
+from .processes import Ended, Refusal
 from .profile_data import parse_document, parse_profiles
+from .sampling import RENEW_SECONDS, Claim
 from .watched import ask_all
 
 # What pprof shows first, by address.
@@ -14,13 +16,16 @@ PATHS = {"/debug/pprof/heap": "inuse_space", "/debug/pprof/allocs": "alloc_space
 
 
 class ServedProfiles:
-    """The profiles of processes, each sampled from when it is first seen. Those that were not sampled before are so until
+    """The profiles of processes, each sampled from when it is first seen. Those that do not sample themselves are sampled until
     close(). For one thread at a time, as an Observer."""
 
     def __init__(self, watched):
         self.watched = watched
         self.seen = {}  # observers, by process id
-        self.begun = []
+        self.claims = []  # of those that do not sample themselves; each has an observer of its own
+        self.closed = threading.Event()
+        self.keeper = threading.Thread(target=self._keep, daemon=True)
+        self.keeper.start()
         try:
             for pid, observer in watched.given.items():
                 self._begin(pid, observer)
@@ -30,10 +35,22 @@ class ServedProfiles:
 
     def _begin(self, pid, observer):
         text = observer.ask("profile").decode("utf-8", "replace")
-        if parse_document(text, f"process {pid}")[0]["period"] == 0:
-            self.begun.append(observer)
-            observer.ask("profile_start")
+        head = parse_document(text, f"process {pid}")[0]
+        if head.get("own_period", 0) == 0:
+            self.claims.append(Claim(Observer(observer.process)))
         self.seen[pid] = observer
+
+    def _keep(self):
+        """Renews the claims, in a thread: whoever is asked for profiles is asked rarely."""
+        while not self.closed.wait(RENEW_SECONDS):
+            for claim in list(self.claims):
+                try:
+                    claim.renew(RENEW_SECONDS)
+                except (Ended, Replaced):
+                    self.claims.remove(claim)
+                    claim.observer.close()
+                except (Refusal, OSError):  # it does not answer now
+                    pass
 
     def begin(self, observers):
         """Samples processes that have come."""
@@ -44,14 +61,12 @@ class ServedProfiles:
                 except (Refusal, OSError):  # it has ended, or does not answer now
                     pass
         self.seen = {pid: observer for pid, observer in self.seen.items() if pid in observers}
-        self.begun = [observer for observer in self.begun if observer.is_open()]
 
     def close(self):
-        for observer in filter(Observer.is_open, self.begun):
-            try:
-                observer.ask("profile_stop")
-            except (Refusal, OSError):  # it has ended
-                pass
+        self.closed.set()
+        self.keeper.join()
+        for claim in self.claims:
+            claim.end()
 
     def answer(self, url, seconds):
         """The HTTP status, and the profile for a status of 200."""
