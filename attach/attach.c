@@ -57,7 +57,7 @@ static void lock_target(pid_t pid)
 {
     char path[64];
     uint64_t until_us = clock_us() + LOCK_WAIT_US;
-    snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
+    snprintf(path, sizeof path, "/proc/%d/environ", (int)target_living(pid));
     int file = open(path, O_RDONLY | O_CLOEXEC);
     while (file >= 0 && flock(file, LOCK_EX | LOCK_NB) != 0) { /* target_check says why not */
         if (errno != EWOULDBLOCK || clock_us() > until_us) {

@@ -40,10 +40,13 @@ struct mapping {
 
 struct target {
     pid_t pid;
+    pid_t living; /* a thread that has the process's memory: the main one, or after its end another */
     struct mapping *mappings; /* in the order of addresses */
     size_t mappings_count;
 };
 
+/* A thread of the process that lives, the main one if it does; 0: there is none. */
+pid_t target_living(pid_t pid);
 /* Ends with a sentence if the process cannot be attached to. */
 void target_check(pid_t pid);
 /* Reads the mappings anew. False: the process has ended. */

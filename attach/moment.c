@@ -75,7 +75,7 @@ void moment_prepare(const struct target *target)
         for (uintptr_t at = mapping->start; at < mapping->end && total < CODE_MAX;
              at += CODE_CHUNK - 16) {
             size_t size = mapping->end - at < CODE_CHUNK ? mapping->end - at : CODE_CHUNK;
-            size_t got = target_memory(target->pid, at, code, size);
+            size_t got = target_memory(target->living, at, code, size);
             total += got;
             note_ends(code, got, at);
         }
@@ -116,7 +116,7 @@ static bool is_behind_call(const struct target *target, uintptr_t word)
         return false;
     }
     uintptr_t callee;
-    switch (tracee_callee(target->pid, word, &callee)) {
+    switch (tracee_callee(target->living, word, &callee)) {
     case CALLEE_NONE:
         return false;
     case CALLEE_UNKNOWN:
@@ -146,7 +146,7 @@ static bool words_read(const struct target *target, uintptr_t sp, struct words *
     }
     size_t size = words->stack->end - sp;
     size = size < sizeof words->words ? size : sizeof words->words;
-    words->count = target_memory(target->pid, sp, words->words, size) / sizeof words->words[0];
+    words->count = target_memory(target->living, sp, words->words, size) / sizeof words->words[0];
     return words->count != 0;
 }
 
@@ -195,7 +195,7 @@ static const char *handlers_why_not(const struct target *target, const struct sy
     for (size_t i = 0; i < words->count; i++) {
         enum frame frame =
             is_handler_end(words->words[i])
-                ? tracee_frame(target->pid, words->words + i, words->count - i, &place)
+                ? tracee_frame(target->living, words->words + i, words->count - i, &place)
                 : FRAME_NONE;
         if (frame == FRAME_NONE) {
             continue;

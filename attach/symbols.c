@@ -293,7 +293,7 @@ enum found { FOUND_NOTHING, FOUND_SYMBOLS, FOUND_ANOTHER_VERSION, FOUND_CHANGE }
 
 static enum found symbols_look(const struct target *target, struct symbols *symbols)
 {
-    uint64_t program = program_inode(target->pid);
+    uint64_t program = program_inode(target->living);
     for (int pass = 0; pass < 3; pass++) { /* by name, the program, any other library */
         uint64_t tried = 0;
         for (size_t i = 0; i < target->mappings_count; i++) {
@@ -304,13 +304,13 @@ static enum found symbols_look(const struct target *target, struct symbols *symb
                 continue;
             }
             tried = mapping->inode;
-            if (symbols_in_memory(target->pid, mapping, symbols) ||
-                (pass == 1 && symbols_in_program(target->pid, mapping, symbols))) {
+            if (symbols_in_memory(target->living, mapping, symbols) ||
+                (pass == 1 && symbols_in_program(target->living, mapping, symbols))) {
                 symbols->is_program = mapping->inode == program;
                 return FOUND_SYMBOLS;
             }
             char byte;
-            if (target_memory(target->pid, mapping->start, &byte, 1) == 0) {
+            if (target_memory(target->living, mapping->start, &byte, 1) == 0) {
                 if (errno == EPERM || errno == ENOSYS) { /* mappings may be read, memory not */
                     target_refused(target->pid, errno);
                 }

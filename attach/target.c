@@ -67,20 +67,42 @@ static long yama_scope(void)
     return strtol(text, NULL, 10);
 }
 
+pid_t target_living(pid_t pid)
+{
+    char path[64];
+    pid_t living = 0;
+    if (!target_task_ends(pid, pid)) {
+        return pid;
+    }
+    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    DIR *directory = opendir(path);
+    for (struct dirent *entry; directory != NULL && (entry = readdir(directory)) != NULL;) {
+        pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
+        if (tid > 0 && (living == 0 || tid < living) && !target_task_ends(pid, tid)) {
+            living = tid; /* the lowest, so that all tools lock the same one's file */
+        }
+    }
+    if (directory != NULL) {
+        closedir(directory);
+    }
+    return living;
+}
+
 /* True: its files in /proc are root's although the process is not, as the kernel makes them for
  * processes that may not be looked into. */
 static bool is_protected(pid_t pid)
 {
     char path[64];
     struct stat about;
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)target_living(pid));
     return stat(path, &about) == 0 && about.st_uid == 0;
 }
 
 void target_refused(pid_t pid, int error)
 {
     char status[STATUS_SIZE];
-    if (!target_file(pid, "status", status, sizeof status) || error == ESRCH || error == ENOENT) {
+    if (!target_file(target_living(pid), "status", status, sizeof status) || error == ESRCH ||
+        error == ENOENT) {
         target_ended(pid);
     }
     long tracer = status_number(status, "\nTracerPid:");
@@ -150,24 +172,17 @@ static bool shares_memory(pid_t pid, long parent)
     return parent > 0 && syscall(SYS_kcmp, (long)pid, parent, KCMP_VM, 0, 0) == 0;
 }
 
-void target_check(pid_t pid)
+/* What the kernel says of a thread's memory and state. */
+static void check_living(pid_t pid, pid_t living)
 {
-    char status[STATUS_SIZE], head[6] = "";
-    if (!target_file(pid, "status", status, sizeof status)) {
-        refuse(STATUS_NO_PROCESS, "there is no process %d", (int)pid);
-    }
-    long group = status_number(status, "\nTgid:");
-    const char *state = strstr(status, "\nState:");
-    char letter = '?';
-    if (state != NULL) {
-        sscanf(state + 7, " %c", &letter);
-    }
-    if (group != pid) {
-        refuse(STATUS_USAGE, "%d is a thread of process %ld; give that number", (int)pid, group);
-    }
-    if (letter == 'Z' || letter == 'X') {
+    char status[STATUS_SIZE], head[6] = "", letter = '?';
+    if (living == 0 || !target_file(living, "status", status, sizeof status)) {
         refuse(STATUS_NO_PROCESS,
                "process %d has ended; its parent has not waited for it yet (zombie)", (int)pid);
+    }
+    const char *state = strstr(status, "\nState:");
+    if (state != NULL) {
+        sscanf(state + 7, " %c", &letter);
     }
     if (letter == 'T') {
         refuse(STATUS_CANNOT, "process %d is stopped; let it go on first (kill -CONT %d)", (int)pid,
@@ -180,16 +195,29 @@ void target_check(pid_t pid)
         refuse(STATUS_CANNOT, "process %d has no memory of its own: it is the kernel's, or ends",
                (int)pid);
     }
-    if (shares_memory(pid, status_number(status, "\nPPid:"))) {
+    if (shares_memory(living, status_number(status, "\nPPid:"))) {
         refuse(STATUS_CANNOT, "process %d is about to start another program; try again", (int)pid);
     }
-    if (!target_file(pid, "exe", head, sizeof head) && (errno == EACCES || errno == EPERM)) {
+    if (!target_file(living, "exe", head, sizeof head) && (errno == EACCES || errno == EPERM)) {
         target_refused(pid, errno);
     }
     if (head[0] == 0x7f && head[4] == 1) {
         refuse(STATUS_CANNOT, "process %d is a 32-bit program, which hakmem cannot serve",
                (int)pid);
     }
+}
+
+void target_check(pid_t pid)
+{
+    char status[STATUS_SIZE];
+    if (!target_file(pid, "status", status, sizeof status)) {
+        refuse(STATUS_NO_PROCESS, "there is no process %d", (int)pid);
+    }
+    long group = status_number(status, "\nTgid:");
+    if (group != pid) {
+        refuse(STATUS_USAGE, "%d is a thread of process %ld; give that number", (int)pid, group);
+    }
+    check_living(pid, target_living(pid));
 }
 
 static enum object object_of(const char *path)
@@ -218,7 +246,8 @@ bool target_read(struct target *target)
 {
     char path[64], *line = NULL;
     size_t size = 0, room = 0;
-    snprintf(path, sizeof path, "/proc/%d/maps", (int)target->pid);
+    target->living = target_living(target->pid);
+    snprintf(path, sizeof path, "/proc/%d/maps", (int)target->living);
     FILE *file = fopen(path, "re");
     if (file == NULL) {
         if (errno == EACCES || errno == EPERM) {

@@ -91,7 +91,7 @@ uint32_t modules_list(char *text, const char *maps)
     char *to = text;
     struct module_range range = {.end = 0};
     struct build_id id = {.base = 0};
-    memory = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/mem", O_RDONLY | O_CLOEXEC);
+    memory = (int)syscall(SYS_openat, AT_FDCWD, "/proc/thread-self/mem", O_RDONLY | O_CLOEXEC);
     range_count = 0;
     while (*maps != 0) {
         maps = hak__modules_next(maps, &range);

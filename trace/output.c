@@ -318,7 +318,7 @@ static bool list_modules(struct encoder *encoder)
         modules_text = text;
     }
     maps = modules_text + TRACE_MODULES_MAX;
-    length = read_file("/proc/self/maps", maps, TRACE_MODULES_MAX - 1);
+    length = read_file("/proc/thread-self/maps", maps, TRACE_MODULES_MAX - 1);
     if (length <= 0) {
         return false;
     }
@@ -370,7 +370,7 @@ uint64_t output_resident(void)
 {
     char text[128] = "", *at = text;
     uint64_t pages[3] = {0};
-    if (read_file("/proc/self/statm", text, sizeof text - 1) <= 0) {
+    if (read_file("/proc/thread-self/statm", text, sizeof text - 1) <= 0) {
         return 0;
     }
     for (unsigned i = 0; i < 3; i++) {

@@ -21,7 +21,7 @@ static bool modules_read(struct modules *modules)
         if (hak__os_map(size, hak__os_page_size(), &memory) != 0) {
             return false;
         }
-        long length = hak__os_read_file("/proc/self/maps", memory, size - 1);
+        long length = hak__os_read_file("/proc/thread-self/maps", memory, size - 1);
         if (length >= 0 && (size_t)length < size - 1) {
             *modules = (struct modules){memory, size};
             return true;

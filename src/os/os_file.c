@@ -299,13 +299,13 @@ bool hak__os_read_text(const char *path, char *text, size_t size)
     return length > 0 && (size_t)length < size - 1;
 }
 
-/* The file of /proc needs only calls that programs make, too (os_filter.c). Without /proc, as after
+/* By the calling thread, since a main thread that has ended has no memory. The file of /proc needs only calls that programs make, too (os_filter.c). Without /proc, as after
  * chroot, the kernel copies, which a filter may forbid. */
 long hak__os_read_memory(uintptr_t from, void *to, size_t size)
 {
     HAK_KEEP_ERRNO;
     long got = -1,
-         descriptor = syscall(SYS_openat, AT_FDCWD, "/proc/self/mem", O_RDONLY | O_CLOEXEC);
+         descriptor = syscall(SYS_openat, AT_FDCWD, "/proc/thread-self/mem", O_RDONLY | O_CLOEXEC);
     errno = EACCES;
     if (descriptor >= 0) {
         if (syscall(SYS_lseek, descriptor, from, SEEK_SET) == (long)from) {
@@ -316,7 +316,7 @@ long hak__os_read_memory(uintptr_t from, void *to, size_t size)
         errno = error;
     } else if (hak__os_may_ask()) {
         struct iovec local = {to, size}, remote = {(void *)from, size};
-        got = syscall(SYS_process_vm_readv, syscall(SYS_getpid), &local, 1L, &remote, 1L, 0L);
+        got = syscall(SYS_process_vm_readv, syscall(SYS_gettid), &local, 1L, &remote, 1L, 0L);
     }
     got = got >= 0 ? got : errno == EIO || errno == EFAULT ? 0 : -errno;
     return got;

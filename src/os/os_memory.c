@@ -50,7 +50,7 @@ uint64_t hak__os_ram_by_file(void)
 uint64_t hak__os_rss(void)
 {
     char text[MEMORY_STATM_SIZE];
-    (void)hak__os_read_text("/proc/self/statm", text, sizeof text);
+    (void)hak__os_read_text("/proc/thread-self/statm", text, sizeof text);
     const char *second = text;
     while (*second != '\0' && *second != ' ') {
         second++;
@@ -61,7 +61,7 @@ uint64_t hak__os_rss(void)
 struct os_memory hak__os_memory(void)
 {
     char text[MEMORY_TEXT_SIZE];
-    (void)hak__os_read_text("/proc/self/status", text, sizeof text);
+    (void)hak__os_read_text("/proc/thread-self/status", text, sizeof text);
     struct os_memory memory = {memory_line(text, "VmRSS:"), memory_line(text, "VmHWM:"),
                                memory_line(text, "VmSwap:"), memory_line(text, "RssFile:")};
     if (memory.files != UINT64_MAX) {
@@ -71,7 +71,7 @@ struct os_memory hak__os_memory(void)
         memory.rss = hak__os_rss();
     }
     if (memory.rss < MEMORY_COUNT_MAX) {
-        (void)hak__os_read_text("/proc/self/smaps_rollup", text, sizeof text);
+        (void)hak__os_read_text("/proc/thread-self/smaps_rollup", text, sizeof text);
         uint64_t counted = memory_line(text, "Rss:");
         memory.rss = counted != UINT64_MAX ? counted : memory.rss;
     }

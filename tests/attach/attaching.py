@@ -79,7 +79,7 @@ def is_asleep(pid, name=None):
 
 def maps(pid):
     try:
-        return Path(f"/proc/{pid}/maps").read_text()
+        return Path(f"{processes.process_folder(pid)}/maps").read_text()
     except OSError:
         return ""
 

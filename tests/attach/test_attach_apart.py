@@ -227,9 +227,7 @@ def case_twice():
 
 
 def run_command(command, pid):
-    words = [sys.executable, "-m", f"hakmem.look{'.heap' if command[0] == 'heap' else ''}"]
-    words += [str(pid), *command[1:]] if command[0] == "heap" else [*command, str(pid)]
-    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    return subprocess.Popen([sys.executable, "-m", "hakmem.look", *command, str(pid)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                             env=os.environ | {"PYTHONPATH": str(ROOT / "python")})
 
 
@@ -261,6 +259,28 @@ def case_tools():
             require(target.wait(HANG) == 0, f"tools: {command} of turn {turn}: the process ended with {target.returncode}")
     Path(page).unlink(missing_ok=True)
     print(f"tools: {results} of {len(commands) * (turn + 1)} with a result, the others with a sentence")
+
+
+def case_main_ended():
+    """A process whose main thread has ended, by pthread_exit: all of its memory and files are the other threads'."""
+    target = start([TARGET, "main ended"])
+    until = time.monotonic() + HANG
+    while ") Z " not in Path(f"/proc/{target.pid}/stat").read_text():
+        require(time.monotonic() < until, "main ended: it lives on")
+        time.sleep(0.005)
+    page = str(BUILD / "tests/attach/page.html")
+    wanted = {("stat",): r"resident memory \(RSS\) +[1-9].*MiB", ("stat", "--json"): r'"mapped": {"program_and_libraries_bytes": [1-9]',
+              ("top", "--once"): "resident +[1-9]", ("metrics", "--once"): "hakmem_rss_bytes{[^}]*} [1-9]|resident",
+              ("heap", "-o", page): "resident heap +[1-9]", ("observe",): "is observed already",
+              ("profile", "--allocated", "--period", "1", "--seconds", "2"): r"blocks  live_on\("}
+    for command, words in wanted.items():
+        tool = run_command(list(command), target.pid)
+        said, errors = tool.communicate(timeout=HANG)
+        require(tool.returncode == 0 and re.search(words, said), f"main ended: {command}: {tool.returncode} {said[-300:]} {errors}")
+    Path(page).unlink(missing_ok=True)
+    target.stdin.close()
+    require(target.wait(HANG) == 0, f"main ended: the process ended with {target.returncode}")
+    print("main ended: all commands answer")
 
 
 def case_loading():

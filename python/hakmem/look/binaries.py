@@ -11,7 +11,7 @@ import zlib
 from dataclasses import dataclass, replace
 
 from .elf import Elf
-from .processes import Refusal, STATUS_USAGE, inside
+from .processes import Refusal, STATUS_USAGE, inside, process_folder
 
 BUILD_ID = re.compile(r"([0-9a-f]{2}){2,64}")
 DEBUG_FOLDER = "/usr/lib/debug"
@@ -141,14 +141,14 @@ def mappings_of(module, files):
 def living_candidates(module, files):
     """(path, whether it leads to what is mapped, whatever its name is) in a living process. That may see its paths from
     another root directory than we do."""
-    pid = files.process.pid
     same = mappings_of(module, files)
-    if len({(mapping.device, mapping.inode) for mapping in same}) == 1:
-        yield f"/proc/{pid}/map_files/{same[0].start:x}-{same[0].end:x}", True
     try:
-        if module.build_id or os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)") == module.path:
-            yield f"/proc/{pid}/exe", True
-        yield inside(f"/proc/{pid}/root", module.path), False
+        place = process_folder(files.process.pid)
+        if len({(mapping.device, mapping.inode) for mapping in same}) == 1:
+            yield f"{place}/map_files/{same[0].start:x}-{same[0].end:x}", True
+        if module.build_id or os.readlink(f"{place}/exe").removesuffix(" (deleted)") == module.path:
+            yield f"{place}/exe", True
+        yield inside(f"{place}/root", module.path), False
     except OSError:
         pass
 
@@ -209,7 +209,10 @@ def debug_candidates(module, link, files):
     """Paths of files with debug information, of this machine and of the process's root directory."""
     roots = [""]
     if files.mappings is not None:
-        roots.insert(0, f"/proc/{files.process.pid}/root")
+        try:
+            roots.insert(0, f"{process_folder(files.process.pid)}/root")
+        except OSError:  # it has ended
+            pass
     places = [f"{DEBUG_FOLDER}/{id_path(module.build_id)}"] if module.build_id else []
     if link:
         folder = os.path.dirname(module.path)

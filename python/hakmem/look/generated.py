@@ -8,7 +8,7 @@ import re
 import time
 
 from .files import open_regular
-from .observer import inside
+from .processes import inside, process_folder
 from .text import plain
 
 PERF_MAP_MAX = 64 << 20  # bytes
@@ -98,7 +98,7 @@ def started_at(process):
 def folders_of(process):
     """Where a living process has /tmp: in its own root directory, or in ours, if it has left that one since (chroot)."""
     try:
-        yield inside(f"/proc/{process.pid}/root", "tmp")
+        yield inside(f"{process_folder(process.pid)}/root", "tmp")
     except OSError:
         pass
     if process.inner_pid == process.pid:

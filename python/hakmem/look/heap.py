@@ -389,8 +389,11 @@ def read_source(word):
     except KeyError:
         raise MapError(f"process {word} runs on a hakmem that writes no heap maps") from None
     found = from_text(text.decode("utf-8", "replace"), f"the map of process {word}", observer.process)
-    whole = json.loads(observer.ask("json", seconds=ASK_SECONDS))["summary"]["not_hakmem_bytes"]
-    found.beside = whole is not None and parts_beside(word, whole) or []
+    try:
+        whole = json.loads(observer.ask("json", seconds=ASK_SECONDS))["summary"]["not_hakmem_bytes"]
+        found.beside = whole is not None and parts_beside(word, whole) or []
+    except Refusal:  # it has ended, and the map is there
+        pass
     return found
 
 

@@ -4,7 +4,7 @@ import json
 import os
 import re
 
-from .processes import read_text
+from .processes import process_folder, read_text
 
 HEAD = re.compile(r"[0-9a-f]+-[0-9a-f]+ (?P<rights>[-rwxsp]{4}) \S+ \S+ (?P<inode>\d+) *(?P<path>.*)")
 SHARED = ("/dev/shm/", "/memfd:", "/SYSV", "/dev/zero")  # files of memory
@@ -48,7 +48,7 @@ def groups(text):
 def parts(pid, whole):
     """[(title, how much, notes)] of memory that is not hakmem's, which adds up to `whole` bytes. None: the kernel does not say."""
     try:
-        found = groups(read_text(f"/proc/{pid}/smaps"))
+        found = groups(read_text(f"{process_folder(pid)}/smaps"))
     except OSError:
         return None
     rows, left = [], whole

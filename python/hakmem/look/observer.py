@@ -13,7 +13,8 @@ import struct
 import sys
 import time
 
-from .processes import Ended, Refusal, STATUS_FAILED, inner_uids, inside, is_number, look, maps_file, pid_space, require_running
+from .processes import (
+    Ended, Refusal, STATUS_FAILED, inner_uids, inside, is_number, look, maps_file, pid_space, process_folder, require_running)
 
 MAGIC, VERSION = b"hakmem\0O", 1
 PAGE_SIZE, REPLY_OFFSET, REQUEST_OFFSET, REQUEST_SIZE = 4096, 4096, 56, 960
@@ -198,7 +199,7 @@ def candidates(process):
 def directories(pid):
     """The directory /dev/shm as the process sees it, if we may look there, and as we do."""
     try:
-        yield inside(f"/proc/{pid}/root", "dev/shm")
+        yield inside(f"{process_folder(pid)}/root", "dev/shm")
     except OSError:
         pass
     yield "/dev/shm"
@@ -244,7 +245,7 @@ def observed():
     containers in the same /dev/shm are left alone: their numbers mean nothing here."""
     remove_stale_files()
     user = "*" if os.geteuid() == 0 else str(os.geteuid())
-    space = pid_space("self")
+    space = pid_space(os.getpid())
     found = {}
     for path in glob.glob(f"/dev/shm/{file_name(user, '*', space)}*"):
         name = os.path.basename(path).partition("-")[0]

@@ -65,9 +65,27 @@ def read_text(path):
         return file.read().decode("utf-8", "replace")
 
 
+def process_folder(pid):
+    """The directory in /proc of a process's memory, files and name spaces. When its main thread has ended, by pthread_exit,
+    those of another thread are the process's. ProcessLookupError: no thread lives."""
+    if is_alive(pid):
+        return f"/proc/{pid}"
+    for thread in sorted(map(int, os.listdir(f"/proc/{pid}/task"))):
+        if is_alive(thread):
+            return f"/proc/{thread}"
+    raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+
+
+def is_alive(thread):
+    try:
+        return read_text(f"/proc/{thread}/stat").rpartition(")")[2].split()[0] not in "ZX"
+    except (OSError, IndexError):
+        return False
+
+
 def pid_space(pid):
     try:
-        space = os.stat(f"/proc/{pid}/ns/pid").st_ino
+        space = os.stat(f"{process_folder(pid)}/ns/pid").st_ino
     except OSError:
         return 0
     return space if space != FIRST_SPACE else 0
@@ -76,7 +94,7 @@ def pid_space(pid):
 def inner_uids(process):
     """Its user numbers as the process itself sees them, which in a name space of users are others."""
     try:
-        ranges = [[int(word) for word in line.split()] for line in read_text(f"/proc/{process.pid}/uid_map").splitlines()]
+        ranges = [[int(word) for word in line.split()] for line in read_text(f"{process_folder(process.pid)}/uid_map").splitlines()]
     except OSError:
         return list(process.uids)
     return [next((inner + uid - outer for inner, outer, count in ranges if 0 <= uid - outer < count), uid)
@@ -85,9 +103,14 @@ def inner_uids(process):
 
 def shares_clock(pid):
     try:
-        return os.stat(f"/proc/{pid}/ns/time").st_ino == os.stat("/proc/self/ns/time").st_ino
+        return os.stat(f"{process_folder(pid)}/ns/time").st_ino == os.stat("/proc/self/ns/time").st_ino
     except OSError:
         return True  # a kernel without such name spaces, or we may not look
+
+
+def fields_of(lines):
+    """Of /proc/PID/status."""
+    return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
 
 
 def look(pid):
@@ -98,18 +121,23 @@ def look(pid):
         start, stack = int(numbers[19]), int(numbers[25])
     except (FileNotFoundError, ProcessLookupError, IndexError):
         raise Refusal(f"there is no process {pid}", STATUS_NO_PROCESS) from None
-    fields = {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    fields = fields_of(lines)
     if int(fields.get("Tgid", pid)) != pid:
         raise Refusal(f"{pid} is a thread of process {fields['Tgid']}; give that number", STATUS_USAGE)
-    state = fields.get("State", "?")[0]
-    if state in "ZX":
-        raise Refusal(f"process {pid} has ended; its parent has not waited for it yet (zombie)", STATUS_NO_PROCESS)
+    main = fields
+    if fields.get("State", "?")[0] in "ZX":
+        try:
+            place = process_folder(pid)
+            fields = fields_of(read_text(f"{place}/status").splitlines())
+            stack = int(read_text(f"{place}/stat").rpartition(")")[2].split()[25])
+        except (OSError, IndexError):
+            raise Refusal(f"process {pid} has ended; its parent has not waited for it yet (zombie)", STATUS_NO_PROCESS) from None
     return Process(
         pid=pid,
-        name=printable(fields.get("Name", "")),
-        state=state,
+        name=printable(main.get("Name", "")),
+        state=fields.get("State", "?")[0],
         uids=tuple(int(uid) for uid in fields["Uid"].split()),
-        inner_pid=int(fields.get("NSpid", str(pid)).split()[-1]),
+        inner_pid=int(main.get("NSpid", str(pid)).split()[-1]),
         space=pid_space(pid),
         threads=int(fields.get("Threads", 1)),
         rss=int(fields.get("VmRSS", "0 kB").split()[0]) * 1024,
@@ -144,9 +172,9 @@ def inside(root, path):
 def maps_file(pid, inode):
     """Whether the process maps a file of this inode number; None: the kernel does not tell us."""
     try:
-        with open(f"/proc/{pid}/maps", "rb") as file:
+        with open(f"{process_folder(pid)}/maps", "rb") as file:
             return any(int(line.split()[4]) == inode for line in file)
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
     except OSError:
         return None

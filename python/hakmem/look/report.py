@@ -52,13 +52,13 @@ def read_figures(text, pid):
 
 
 def take(observer):
-    """Asks the process. Raises Ended when it is not there any more."""
+    """Asks the process. Raises Ended when it is not there any more, or another one is."""
     started = observer.process.start
     figures = read_figures(observer.ask("json"), observer.process.pid)
     try:
         process = look(observer.process.pid)
-    except Refusal:
-        raise Ended(observer.process.pid) from None
+    except Refusal:  # it has ended after it answered
+        process = observer.process
     if process.start != started:
         raise Ended(observer.process.pid)
     return Report(process, figures)

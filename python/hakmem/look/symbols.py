@@ -16,7 +16,7 @@ from .binaries import BUILD_ID, Module, find, open_binary
 from .closed import SHIFT, ClosedModules, address_of
 from .generated import ALWAYS, HEXADECIMAL, GeneratedCode, generated_by, may_be_generated
 from .owners import CLONE
-from .processes import is_number
+from .processes import is_number, process_folder
 from .text import plain
 
 MAPPING = re.compile(r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) (\S{4}) ([0-9a-f]{1,16}) ([0-9a-f]{1,8}):([0-9a-f]{1,8}) (\d{1,20}) *(.*)")
@@ -150,7 +150,7 @@ class Files:
         self.mapped = self.mappings = None
         if process is not None:
             try:
-                with open(f"/proc/{process.pid}/maps", encoding="utf-8", errors="replace") as file:
+                with open(f"{process_folder(process.pid)}/maps", encoding="utf-8", errors="replace") as file:
                     self.mappings = parse_mappings(file)
             except OSError:
                 self.mappings = []

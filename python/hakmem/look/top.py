@@ -66,6 +66,15 @@ def choose():
     return parse_pid(answer) if answer else None
 
 
+def report_lines(reporter, report, before, history):
+    """Of plain text."""
+    lines = view.summary(report, before, history)
+    for table in view.tables(report, before):
+        if table.rows:
+            lines += ["", *view.plain(table, ROWS_PLAIN)]
+    return lines + [*view.sites_note(report.sites), *sentences(reporter.names)]
+
+
 def print_reports(reporter, times, delay):
     before, history = None, deque(maxlen=view.HISTORY)
     for turn in range(times):
@@ -73,11 +82,7 @@ def print_reports(reporter, times, delay):
             time.sleep(delay)
         report = reporter.take()
         history.append(report)
-        lines = view.summary(report, before, [] if times == 1 else history)
-        for table in view.tables(report, before):
-            if table.rows:
-                lines += ["", *view.plain(table, ROWS_PLAIN)]
-        lines += [*view.sites_note(report.sites), *sentences(reporter.names)]
+        lines = report_lines(reporter, report, before, [] if times == 1 else history)
         print("\n".join(lines), end="\n\n" if turn + 1 < times else "\n", flush=True)
         before = report
 
@@ -207,20 +212,24 @@ def show_screen(reporter, delay):
     before, report, history = None, reporter.take(), deque(maxlen=view.HISTORY)
     history.append(report)
     choice, paused, due = Choice(), False, time.monotonic() + delay
-    with Keys() as keys, Screen() as screen:
-        while True:
-            columns, rows = shutil.get_terminal_size()
-            screen.show(draw(report, before, history, choice, paused, columns, rows))
-            key = keys.wait(due - time.monotonic() if not paused else 3600)
-            if key in ("q", "Q", "\x1b"):
-                return
-            choice.press(key)
-            if key in ("p", " "):
-                paused = not paused
-            if not paused and time.monotonic() >= due:
-                before, report = report, reporter.take()
-                history.append(report)
-                due = time.monotonic() + delay
+    try:
+        with Keys() as keys, Screen() as screen:
+            while True:
+                columns, rows = shutil.get_terminal_size()
+                screen.show(draw(report, before, history, choice, paused, columns, rows))
+                key = keys.wait(due - time.monotonic() if not paused else 3600)
+                if key in ("q", "Q", "\x1b"):
+                    return
+                choice.press(key)
+                if key in ("p", " "):
+                    paused = not paused
+                if not paused and time.monotonic() >= due:
+                    before, report = report, reporter.take()
+                    history.append(report)
+                    due = time.monotonic() + delay
+    except (Refusal, KeyboardInterrupt):  # the screen has gone, and nobody can ask a process that has ended again
+        print("\n".join(report_lines(reporter, report, None, [])), flush=True)
+        raise
 
 
 def run(arguments):

@@ -5,7 +5,7 @@ import time
 
 from .attach import connect
 from .observer import ASK_SECONDS, NotObserved, Observer
-from .processes import Refusal, is_number, look, read_text, require_rights
+from .processes import Refusal, is_number, look, process_folder, read_text, require_rights
 
 NAME_MAX = 15  # bytes of a name that the kernel keeps
 RETRY_SECONDS = 60.0  # before a process that could not be looked into is asked again
@@ -65,7 +65,7 @@ def find_observer(process):
     try:
         return Observer(process)
     except NotObserved:
-        if "/libhakmem" not in read_text(f"/proc/{process.pid}/maps"):
+        if "/libhakmem" not in read_text(f"{process_folder(process.pid)}/maps"):
             raise
     return connect(process.pid)[0]
 
