@@ -40,7 +40,8 @@ struct mapping {
 
 struct target {
     pid_t pid;
-    pid_t living; /* a thread that has the process's memory: the main one, or after its end another */
+    pid_t
+        living; /* a thread that has the process's memory: the main one, or after its end another */
     struct mapping *mappings; /* in the order of addresses */
     size_t mappings_count;
 };

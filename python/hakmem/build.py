@@ -51,31 +51,49 @@ def is_fresh(stamp, *folders):
     return all(file.stat().st_mtime_ns <= stamp.stat().st_mtime_ns for file in files if file.exists())
 
 
-def build_for_run(form, traces):
-    """What run, record and replay need, where it can be built; the folder of builds. `form`: -secure or nothing; `traces`:
-    yes or nothing."""
+def build_parts(stamps, targets, seconds, looks_again=False):
+    """Parts that a command needs, where they can be built; the folder of builds. `stamps`: {name: folders of the sources}.
+    `looks_again`: for what may have been installed meanwhile."""
     build = place("build")
-    directory, stamps = build / "release", {build / f".release{form}-stamp": ("src", "include", "run")}
-    targets = ["hakmem_secure" if form else "hakmem_shared", "hakmem_runner"]
-    if traces:
-        stamps[build / ".trace-stamp"] = ("trace",)
-        targets.append("hakmem_tracing")
+    directory = build / "release"
+    stamps = {build / name: folders for name, folders in stamps.items()}
 
     def steps(log):
         if not is_configured(directory):
             done = configure(directory, "release", log, *PLAIN)
         else:
-            done = not traces or call(["cmake", directory], log)  # looks again for what makes traces smaller
+            done = not looks_again or call(["cmake", directory], log)
         return done and make(directory, log, *targets)
 
-    with locked(build / ".lock"):  # of two first runs at once the second waits
+    with locked(build / ".lock"):  # of two first commands at once the second waits
         if not all(is_fresh(stamp, *folders) for stamp, folders in stamps.items()):
             if sys.stderr.isatty():
-                say(f"building in {directory}, once; 15 s on an idle machine")
+                say(f"building in {directory}, once; {seconds} s on an idle machine")
             begin(stamps)
             build_or_refuse("building", build / "release.log", steps)
             complete(stamps)
     return build
+
+
+def build_for_run(form, traces):
+    """What run, record and replay need; the folder of builds. `form`: -secure or nothing; `traces`: yes or nothing."""
+    stamps, targets = {f".release{form}-stamp": ("src", "include", "run")}, ["hakmem_secure" if form else "hakmem_shared", "hakmem_runner"]
+    if traces:
+        stamps[".trace-stamp"] = ("trace",)
+        targets.append("hakmem_tracing")
+    return build_parts(stamps, targets, 15, looks_again=bool(traces))  # cmake looks for what makes traces smaller
+
+
+def build_tool():
+    """The path of the program that attaches to processes: those who look into one need nothing else."""
+    need("to build hakmem", *TOOLS)
+    return build_parts({".attach-stamp": ("attach", "include")}, ["hakmem_attach"], 3) / "release/hakmem-attach"
+
+
+def build_reader():
+    """The path of the program that reads traces."""
+    need("to build hakmem", *TOOLS, wanted=["zstd.h"])
+    return build_parts({".reader-stamp": ("trace", "src")}, ["hakmem_trace"], 5, looks_again=True) / "release/hakmem-trace"
 
 
 def build_lab(build):

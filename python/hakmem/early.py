@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the launcher asks for before it runs hakmem-run: checks of names, a build, a link."""
+"""What the launcher asks for before it runs hakmem-run: checks of names, a build, a link. And the program that attaches."""
 import json
 import os
 import re
@@ -7,7 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from .build import TOOLS, build_for_run
+from .build import TOOLS, build_for_run, build_tool
 from .ground import CALLERS_PATH, LAUNCHER, ROOT, place
 from .look.processes import STATUS_NO_PROCESS, STATUS_USAGE, Refusal
 from .packages import missing, need
@@ -78,6 +78,8 @@ def run(words):
         need_tools(words[0], words[1:])
     elif question == "--build":
         print(build_for_run(*words))
+    elif question == "--tool":
+        print(build_tool())
     elif question == "--link":
         print(link(words[0]))
     else:

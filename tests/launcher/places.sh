@@ -55,9 +55,16 @@ expect 0 three "$served" ./link2 run -- echo three
 # No HOME at all.
 expect 0 four "$served" env -u HOME TMPDIR="$scratch" "$place/hakmem" run -- echo four
 
-# A changed source is built, an unchanged one is not.
+# Each command builds what it needs, and no more.
 plain=$scratch/plain
 checkout "$plain"
+refuse 126 "process $$ does not run on hakmem" "$plain/hakmem" stat $$
+[[ -x $plain/build/release/hakmem-attach && ! -e $plain/build/release/hakmem-run ]] || fail "stat builds: $(ls "$plain/build/release")"
+try "$plain/hakmem" timeline /dev/null
+[[ $status != 0 && -x $plain/build/release/hakmem-trace ]] || fail "timeline: $status $output $errors"
+[[ -z $(find "$plain/build/release" -name 'libhakmem*') ]] || fail "stat and timeline build: $(ls "$plain/build/release")"
+
+# A changed source is built, an unchanged one is not.
 expect 0 five "$served" "$plain/hakmem" run -- echo five
 before=$(stat -L -c %y "$plain/build/release/libhakmem.so")
 expect 0 five "$served" "$plain/hakmem" run -- echo five

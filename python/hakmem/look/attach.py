@@ -3,6 +3,7 @@
 import glob
 import os
 import subprocess
+import sys
 import time
 
 from .observer import NotObserved, Observer, remove_stale_files
@@ -27,10 +28,11 @@ def tool():
         path = os.path.join(root, "build/release/hakmem-attach")
         sources = glob.glob(f"{glob.escape(root)}/attach/*") + [f"{root}/include/hakmem/observe.h"]
         if not os.access(path, os.X_OK) or any(os.path.getmtime(path) < os.path.getmtime(source) for source in sources):
-            built = subprocess.run([launcher, "build"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+            command = [sys.executable, "-I", "-B", os.path.join(root, "python/hakmem/cli.py"), "--tool"]
+            built = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
             if built.returncode != 0:
                 raise Refusal("the program that attaches to processes could not be built", built.returncode)
-            path = os.path.join(os.path.dirname(built.stdout.strip()), "hakmem-attach")
+            path = built.stdout.strip()
     if not path or not os.access(path, os.X_OK):
         raise Refusal("the program that attaches to processes is missing", STATUS_FAILED)
     return path

@@ -39,9 +39,8 @@ def trace_tool():
     """The path of hakmem-trace, which lies beside the launcher of an installed hakmem; else builds it."""
     path = Path(os.environ["HAKMEM_LAUNCHER"]).parent / "hakmem-trace"
     if not path.exists():
-        from ..early import build_for_run, need_tools
-        need_tools("yes", ["timeline"])
-        path = build_for_run("", "yes") / "release/hakmem-trace"
+        from ..build import build_reader
+        path = build_reader()
     return path
 
 
