@@ -299,8 +299,9 @@ bool hak__os_read_text(const char *path, char *text, size_t size)
     return length > 0 && (size_t)length < size - 1;
 }
 
-/* By the calling thread, since a main thread that has ended has no memory. The file of /proc needs only calls that programs make, too (os_filter.c). Without /proc, as after
- * chroot, the kernel copies, which a filter may forbid. */
+/* Of the calling thread: a main thread that has ended has no memory. The file of /proc needs only
+ * calls that programs make, too (os_filter.c). Without /proc, as after chroot, the kernel copies,
+ * which a filter may forbid. */
 long hak__os_read_memory(uintptr_t from, void *to, size_t size)
 {
     HAK_KEEP_ERRNO;
