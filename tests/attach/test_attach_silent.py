@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from attaching import BUILD, HANG, ROOT, TOOL, others_reach, require, run_cases, skipped
+from attaching import BUILD, HANG, ROOT, TOOL, require, run_cases, skipped
 
 STRANGER = 64124
 PROGRAM = str(BUILD / "tests/attach/silent")
@@ -70,8 +70,6 @@ def attach_in(words, target):
 
 def case_never():
     """Nobody ends the tool: it gives up by itself, and the program is urgent for a moment only."""
-    if not others_reach("never"):
-        return
     target = start_silent()
     tool = attach_in([TOOL, str(target.pid)], target)
     wait_until(lambda: is_ordinary(target), "the program stays urgent")
@@ -85,8 +83,6 @@ def case_never():
 
 def case_told():
     """Signals end the tool, and put the program back."""
-    if not others_reach("told"):
-        return
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         target = start_silent()
         tool = attach_in([TOOL, str(target.pid)], target)
@@ -100,8 +96,6 @@ def case_told():
 
 def case_killed():
     """One of the tool's processes is killed, or its group: the other one restores what it can."""
-    if not others_reach("killed"):
-        return
     for whom in ("parent", "group", "child"):
         target = start_silent()
         tool = attach_in([TOOL, str(target.pid)], target)
@@ -120,8 +114,6 @@ def case_killed():
 
 def case_command():
     """Ctrl-C of a command, which the terminal sends to all its processes; and its kill."""
-    if not others_reach("command"):
-        return
     os.environ["HAKMEM_ATTACH_TOOL"] = TOOL
     for number in (signal.SIGINT, signal.SIGKILL):
         target = start_silent()
