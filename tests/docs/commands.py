@@ -109,6 +109,8 @@ class Place:
         (self.directory / "hakmem").symlink_to(ROOT / "hakmem")
         (self.directory / "include").symlink_to(ROOT / "include")
         (self.directory / "tools").symlink_to(ROOT / "tools")
+        (self.directory / "copies").mkdir()
+        shutil.copy(BUILD / "libhakmem.so", self.directory / "copies")
         (self.directory / "build").mkdir()
         (self.directory / "build/release").symlink_to(BUILD)
         subprocess.run(["cc", "-O1", "-o", "server", "server.c"], cwd=directory, check=True)
@@ -150,11 +152,13 @@ def free_port():
     return str(port)
 
 
-def prepared(text, replacements, place, port):
-    """The command with its placeholders replaced, each as a whole word, or as a path with what follows it."""
+def prepared(text, replacements, place, port, user=None):
+    """The command with its placeholders replaced, each as a whole word, or as a path with what follows it. Another user may
+    not reach the build folder."""
+    build = place.directory / "copies" if user else BUILD
     for old, new in replacements.items():
         if old in text:
-            new = new.replace("{build}", str(BUILD)).replace("{port}", port)
+            new = new.replace("{build}", str(build)).replace("{port}", port)
             new = new.replace("{pid}", place.pid() if "{pid}" in new else "")
             text = re.sub(rf"(?<![\w.-]){re.escape(old)}(?![\w-])", lambda _, new=new: new, text)
     return text
@@ -244,7 +248,7 @@ def run(command, entry, replacements, place):
     # An entry's own words first: they may hold shorter ones.
     own = entry.get("replace", {})
     words = own | {old: new for old, new in replacements.items() if old not in own}
-    text = prepared(command.text, words, place, port)
+    text = prepared(command.text, words, place, port, entry.get("user"))
     if "setup" in entry:
         setup = start(entry["setup"].replace("{port}", port), place, entry)
         output = finish(setup, SECONDS)
