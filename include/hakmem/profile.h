@@ -22,15 +22,15 @@ extern "C" {
 #define HAK_PROFILE_PERIOD ((size_t)512 << 10)
 
 /* Starts sampling, or changes the period, in bytes. With `period` 0 it is HAK_PROFILE_PERIOD, and
- * threads that would sample more than 4,000 blocks a second sample fewer, with larger weights.
- * Threads that allocate notice it within about 50 ms. Blocks allocated before are not in the
- * profile. Returns 0, or ENOSYS if the process has no
- * unwinder (a static C program, or libgcc_s.so.1 is missing): the profile then has no stacks. May
- * open libgcc_s, so it must not be called in a signal handler. */
+ * threads that would sample more than 4,000 blocks a second sample fewer, with larger weights. A
+ * tool that looks at the process may want a shorter period meanwhile. Threads that allocate notice
+ * it within about 50 ms. Blocks allocated before are not in the profile. Returns 0, or ENOSYS if
+ * the process has no unwinder (a static C program, or libgcc_s.so.1 is missing): the profile then
+ * has no stacks. May open libgcc_s, so it must not be called in a signal handler. */
 HAK_API int hak_profile_start(size_t period) HAK_NOEXCEPT;
 
-/* Stops sampling. Blocks sampled so far are followed until they are freed, and the profile keeps
- * its sums. */
+/* Stops sampling, but not for tools that sample the process at the moment. Blocks sampled so far
+ * are followed until they are freed, and the profile keeps its sums. */
 HAK_API void hak_profile_stop(void) HAK_NOEXCEPT;
 
 /* Writes the profile to `sink`, which gets `argument`: one line of JSON with the sums of each
