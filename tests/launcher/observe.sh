@@ -149,6 +149,29 @@ wait $server
 try "$launcher" profile --stop "$observed"
 [[ $output == "process $observed was not being sampled" ]] || fail "metrics --profile ended, but: $output"
 
+# On a terminal the last report stays when the screen has gone.
+start HAKMEM_OBSERVE=1
+screen=$(TERM=xterm python3 - "$pid" "$launcher" top --delay 0.1 "$pid" <<'END'
+import os, pty, signal, sys
+child, terminal = pty.fork()
+if child == 0:
+    os.execv(sys.argv[2], sys.argv[2:])
+text, killed = b"", False
+try:
+    while data := os.read(terminal, 4096):
+        text += data
+        if not killed and b"quit" in text:
+            os.kill(int(sys.argv[1]), signal.SIGKILL)
+            killed = True
+except OSError:
+    pass
+sys.stdout.buffer.write(text.rpartition(b"\x1b[?1049l")[2])
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+END
+) || fail "top on a terminal of a process that ends: status $?"
+[[ $screen == *"process $pid (sleep)"*"resident "*"hakmem: process $pid has ended"* ]] || fail "top leaves '$screen'"
+wait "$pid" 2>/dev/null
+
 # The thread of an attached observer has emergency memory, which is no huge block.
 start NOTHING=1
 "$launcher" stat "$pid" --json | python3 -c '
