@@ -31,8 +31,7 @@ static void guard_report_frame(const struct modules *modules, uint32_t number, u
     address--;
     if (modules->text != NULL && hak__modules_find(modules, address, &place)) {
         DIAGNOSE_SAY(GUARD_LINE_SIZE, "hakmem:     #%u %#lx %.*s+%#lx", number, address,
-                     guard_path_length(&place), place.path,
-                     place.base != 0 ? address - place.base : place.offset);
+                     guard_path_length(&place), place.path, hak__module_address(&place));
     } else {
         DIAGNOSE_SAY(GUARD_LINE_SIZE, "hakmem:     #%u %#lx", number, address);
     }
@@ -54,21 +53,21 @@ static void guard_report_event(const struct modules *modules, const char *what,
 /* The files of one report. */
 struct guard_files {
     uint32_t count;
-    uintptr_t bases[GUARD_FILES_MAX];
+    uint64_t heads[GUARD_FILES_MAX];
 };
 
 /* True: the file is new, and there is room for it. */
-static bool guard_files_add(struct guard_files *files, uintptr_t base)
+static bool guard_files_add(struct guard_files *files, uint64_t head)
 {
     for (uint32_t i = 0; i < files->count; i++) {
-        if (files->bases[i] == base) {
+        if (files->heads[i] == head) {
             return false;
         }
     }
-    if (base == 0 || files->count == GUARD_FILES_MAX) {
+    if (head == 0 || files->count == GUARD_FILES_MAX) {
         return false;
     }
-    files->bases[files->count++] = base;
+    files->heads[files->count++] = head;
     return true;
 }
 
@@ -76,13 +75,13 @@ static bool guard_files_add(struct guard_files *files, uintptr_t base)
 static void guard_report_files(const struct modules *modules, struct guard_files *files,
                                const struct guard_event *event)
 {
-    struct build_id id = {.base = 0};
+    struct build_id id = {.head = 0};
     struct module_place place;
     char digits[BUILD_ID_TEXT_SIZE];
     for (uint32_t i = 0; i < event->depth; i++) {
         if (hak__modules_find(modules, event->frames[i] - 1, &place) &&
-            guard_files_add(files, place.base)) {
-            hak__build_id_read(&id, place.base);
+            guard_files_add(files, place.head.start)) {
+            hak__build_id_read(&id, &place);
             if (id.size != 0) {
                 DIAGNOSE_SAY(GUARD_LINE_SIZE, "hakmem:   build id %s %.*s",
                              hak__build_id_text(&id, digits), guard_path_length(&place),

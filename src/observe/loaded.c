@@ -246,23 +246,17 @@ bool hak__loaded_find(const struct modules *modules, uintptr_t frame, struct mod
                       bool *closed)
 {
     const struct loaded *loaded = loaded_of_frame(frame);
+    uintptr_t call = loaded_address(frame) - 1;
     *closed = false;
     if (frame >> LOADED_SHIFT == LOADED_UNKNOWN) {
         return false;
     }
     if (loaded == NULL || hak__loaded_is_there(loaded)) {
-        return hak__modules_find(modules, loaded_address(frame), place);
+        return hak__modules_find(modules, call, place);
     }
     *closed = true;
+    *place = (struct module_place){.start = call, .end = call + 1, .offset = call - loaded->base};
     place->path = loaded->path;
     place->path_length = strlen(loaded->path);
-    place->offset = loaded_address(frame) - loaded->base;
-    place->base = loaded->base;
     return place->path_length != 0;
-}
-
-uint64_t hak__loaded_call(uintptr_t frame, const struct module_place *place)
-{
-    const struct loaded *loaded = loaded_of_frame(frame);
-    return (loaded != NULL ? loaded_address(frame) - loaded->base : place->offset) - 1;
 }

@@ -53,12 +53,9 @@ HAK_HIDDEN uint32_t hak__loaded_mark(uintptr_t *frames, uint32_t depth);
 HAK_HIDDEN const struct loaded *hak__loaded_first(void);
 /* False: the module was closed, as far as can be seen. Any thread. */
 HAK_HIDDEN bool hak__loaded_is_there(const struct loaded *loaded);
-/* Finds a frame as hak__modules_find does an address. Of a module that was closed the offset counts
- * from its base, and `closed` is true. */
+/* Finds the call before a frame's return address as hak__modules_find does an address. Of a module
+ * that was closed the offset is the address in the file, and `closed` is true. */
 HAK_HIDDEN bool hak__loaded_find(const struct modules *modules, uintptr_t frame,
                                  struct module_place *place, bool *closed);
-/* The address that addr2line takes for the call before the frame's return address. `place` is what
- * hak__loaded_find says. */
-HAK_HIDDEN uint64_t hak__loaded_call(uintptr_t frame, const struct module_place *place);
 
 #endif

@@ -57,12 +57,13 @@ void hak__modules_close(struct modules *modules)
 
 bool hak__modules_find(const struct modules *modules, uintptr_t address, struct module_place *place)
 {
-    struct module_range range = {.end = 0};
+    *place = (struct module_place){.end = 0};
     for (const char *line = modules->text; line != NULL && *line != '\0';) {
-        line = hak__modules_next(line, &range);
-        if (address - range.start < range.end - range.start) {
-            range.place.offset += address - range.start;
-            *place = range.place;
+        line = hak__modules_next(line, place);
+        if (address - place->start < place->end - place->start) {
+            place->offset += address - place->start;
+            place->start = address;
+            place->end = address + 1;
             return place->path_length != 0;
         }
     }
@@ -74,9 +75,17 @@ static bool build_id_copy(uintptr_t from, void *to, size_t size)
     return hak__os_read_memory(from, to, size) == (long)size;
 }
 
-void hak__build_id_read(struct build_id *id, uintptr_t base)
+void hak__build_id_read(struct build_id *id, const struct module_place *place)
 {
-    hak__mapped_id(id, base, build_id_copy);
+    static const struct mapped_reader reader = {build_id_copy, hak__os_read_file};
+    hak__mapped_id(id, place, &reader);
+}
+
+uint64_t hak__module_address(const struct module_place *place)
+{
+    struct build_id id = {.head = 0};
+    hak__build_id_read(&id, place);
+    return id.is_elf ? place->start - id.bias : place->offset;
 }
 
 const char *hak__build_id_text(const struct build_id *id, char text[BUILD_ID_TEXT_SIZE])

@@ -22,12 +22,15 @@ HAK_HIDDEN void hak__modules_keep(void);
 HAK_HIDDEN void hak__modules_open(struct modules *modules);
 HAK_HIDDEN void hak__modules_close(struct modules *modules);
 
-/* Finds the address. False: it lies in no file. */
+/* Finds the address: a place of one byte. False: it lies in no file. */
 HAK_HIDDEN bool hak__modules_find(const struct modules *modules, uintptr_t address,
                                   struct module_place *place);
 
-/* Reads the headers at `base`, unless `id` has them already. */
-HAK_HIDDEN void hak__build_id_read(struct build_id *id, uintptr_t base);
+/* Reads the headers of the place's file, unless `id` has them already. */
+HAK_HIDDEN void hak__build_id_read(struct build_id *id, const struct module_place *place);
+/* The address of the place's start as the file's symbols have it, which addr2line takes. In all
+ * that hakmem says, FILE+0x.. is this. If the file has no headers, its offset there. */
+HAK_HIDDEN uint64_t hak__module_address(const struct module_place *place);
 
 /* The id as hexadecimal digits. */
 #define BUILD_ID_TEXT_SIZE (2 * BUILD_ID_MAX + 1)

@@ -166,11 +166,11 @@ static void profile_write_threads(struct report_writer *writer)
     hak__report_list_end(writer);
 }
 
-static void profile_write_map(struct report_writer *writer, char *line, char *end, uintptr_t base,
-                              struct build_id *id)
+static void profile_write_map(struct report_writer *writer, char *line, char *end,
+                              const struct module_place *place, struct build_id *id)
 {
     char was = *end;
-    hak__build_id_read(id, base);
+    hak__build_id_read(id, place);
     *end = '\0';
     hak__report_record_begin(writer);
     hak__report_string(writer, "line", line, "");
@@ -183,23 +183,22 @@ static void profile_write_map(struct report_writer *writer, char *line, char *en
  * goes the mapping before it: some programs put their code into huge pages. */
 static void profile_write_maps(struct report_writer *writer, const struct modules *modules)
 {
-    struct module_range range = {.end = 0};
-    struct build_id id = {.base = 0};
+    struct module_place place = {.end = 0}, before_place = place;
+    struct build_id id = {.head = 0};
     char *before = NULL, *before_end = NULL; /* of a file, not written yet */
-    uintptr_t before_base = 0;
     for (char *line = modules->text, *next; *line != '\0'; line = next) {
-        next = line + (hak__modules_next(line, &range) - line);
+        next = line + (hak__modules_next(line, &place) - line);
         char *end = next[-1] == '\n' ? next - 1 : next;
-        bool has_file = range.place.path_length != 0;
-        if (range.is_code) {
+        bool has_file = place.path_length != 0;
+        if (place.is_code) {
             if (!has_file && before != NULL) {
-                profile_write_map(writer, before, before_end, before_base, &id);
+                profile_write_map(writer, before, before_end, &before_place, &id);
             }
-            profile_write_map(writer, line, end, has_file ? range.place.base : 0, &id);
+            profile_write_map(writer, line, end, &place, &id);
         }
-        before = has_file && !range.is_code ? line : NULL;
+        before = has_file && !place.is_code ? line : NULL;
         before_end = end;
-        before_base = range.place.base;
+        before_place = place;
     }
 }
 

@@ -86,7 +86,8 @@ static void site_write_place(struct report_writer *writer, const struct site *si
                              const struct modules *modules, struct build_id *id)
 {
     char path[SITE_PATH_SIZE] = "";
-    struct module_place place = {.offset = 0};
+    static const struct module_place none = {.end = 0};
+    struct module_place place = none;
     bool closed = false;
     bool found = site->is_address && hak__loaded_find(modules, site->key, &place, &closed);
     if (found) {
@@ -95,8 +96,8 @@ static void site_write_place(struct report_writer *writer, const struct site *si
     }
     hak__report_hex(writer, "address", loaded_address(site->key), site->is_address);
     hak__report_string(writer, "module", path, "");
-    hak__report_hex(writer, "offset", place.offset, place.offset != 0);
-    hak__build_id_read(id, found && !closed ? place.base : 0);
+    hak__report_hex(writer, "offset", place.offset + 1, found); /* as the return address */
+    hak__build_id_read(id, found && !closed ? &place : &none);
     hak__build_id_write(writer, id);
 }
 
@@ -147,7 +148,7 @@ static void site_write_sums(struct report_writer *writer, const struct site_sums
 void hak__site_list_write(struct report_writer *writer, const struct site_list *list)
 {
     struct modules modules = {NULL, 0};
-    struct build_id id = {.base = 0};
+    struct build_id id = {.head = 0};
     struct site_sums sums;
     if (list->count != 0) {
         hak__modules_open(&modules);
@@ -214,7 +215,7 @@ void hak__site_title(const struct site *site, const struct modules *modules,
         }
         hak__text_make(title, SITE_TITLE_SIZE, "%.*s%s+%#lx", (int)(place.path_length - start),
                        place.path + start, closed ? SITE_CLOSED : "",
-                       hak__loaded_call(site->key, &place));
+                       closed ? place.offset : hak__module_address(&place));
     } else if (site->is_address) {
         hak__text_make(title, SITE_TITLE_SIZE, "%#lx", loaded_address(site->key));
     } else {

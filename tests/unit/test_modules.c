@@ -4,6 +4,8 @@
 
 #include "observe/modules.h"
 
+#include <elf.h>
+
 static const char maps[] =
     "00400000-00452000 r-xp 00001000 08:02 173521      /usr/bin/first program\n"
     "00651000-00652000 r--p 00051000 08:02 173521      /usr/bin/first program (deleted)\n"
@@ -42,23 +44,113 @@ TEST(lines)
     }
 }
 
-/* The start of the file that holds the address, not that of another file before it. */
-TEST(bases)
+/* A mapping of the first bytes of the file that holds the address, not of another file. Segments
+ * that share a page map it again, and there may be memory between them. */
+TEST(heads)
 {
     static const char lines[] =
-        "1000-2000 r--p 00000000 08:02 1 /a\n2000-3000 r-xp 00001000 08:02 1 /a\n"
+        "1000-2000 r--p 00000000 08:02 1 /a\n2000-3000 r-xp 00000000 08:02 1 /a\n"
         "4000-5000 r--p 00003000 08:02 2 /data\n5000-6000 rw-p 00000000 00:00 0\n"
-        "6000-7000 r-xp 00000000 08:02 3 /b\n7000-8000 rw-p 00001000 08:02 3 /b\n";
-    static const uintptr_t bases[][2] = {
-        {0x2010, 0x1000}, {0x4010, 0}, {0x6010, 0x6000}, {0x7fff, 0x6000}};
+        "6000-7000 r-xp 00000000 08:02 3 /b\n7000-8000 rw-p 00000000 00:00 0\n"
+        "8000-9000 rw-p 00001000 08:02 3 /b\n";
+    static const uintptr_t heads[][2] = {
+        {0x2010, 0x1000}, {0x4010, 0}, {0x6010, 0x6000}, {0x8fff, 0x6000}};
     char text[sizeof lines];
     memcpy(text, lines, sizeof lines);
     struct modules modules = {text, sizeof text};
     struct module_place place;
-    for (size_t i = 0; i < COUNT_OF(bases); i++) {
-        assert_true(hak__modules_find(&modules, bases[i][0], &place));
-        assert_int_equal(place.base, bases[i][1]);
+    for (size_t i = 0; i < COUNT_OF(heads); i++) {
+        assert_true(hak__modules_find(&modules, heads[i][0], &place));
+        assert_int_equal(place.head.start, heads[i][1]);
     }
+}
+
+/* --- segments --- */
+
+static struct {
+    _Alignas(64) char bytes[4096];
+    bool is_mapped;
+} image;
+
+static void image_add(uint32_t flags, uint64_t offset, uint64_t address, uint64_t size)
+{
+    Elf64_Ehdr *head = (Elf64_Ehdr *)image.bytes;
+    Elf64_Phdr *segments = (Elf64_Phdr *)(image.bytes + sizeof *head);
+    memcpy(head->e_ident, ELFMAG, SELFMAG);
+    head->e_ident[EI_CLASS] = ELFCLASS64;
+    head->e_phoff = sizeof *head;
+    head->e_phentsize = sizeof *segments;
+    segments[head->e_phnum++] = (Elf64_Phdr){.p_type = PT_LOAD,
+                                             .p_flags = flags,
+                                             .p_offset = offset,
+                                             .p_vaddr = address,
+                                             .p_filesz = size,
+                                             .p_memsz = size};
+}
+
+static bool image_memory(uintptr_t from, void *to, size_t size)
+{
+    if (!image.is_mapped || from != 0x7000) {
+        return false;
+    }
+    memcpy(to, image.bytes, size);
+    return true;
+}
+
+static long image_file(const char *path, char *to, size_t size)
+{
+    if (strcmp(path, "/image") != 0) {
+        return -1;
+    }
+    memcpy(to, image.bytes, size);
+    return (long)size;
+}
+
+/* The bias of code at this offset of the file, or of a mapping of `size` bytes. */
+static uint64_t image_bias(uint64_t start, uint64_t offset, uint64_t size)
+{
+    static const struct mapped_reader reader = {image_memory, image_file};
+    struct module_place place = {.start = start,
+                                 .end = start + size,
+                                 .offset = offset,
+                                 .path = "/image (deleted)",
+                                 .path_length = 6,
+                                 .is_code = true,
+                                 .head.start = image.is_mapped ? 0x7000 : 0};
+    struct build_id id = {.head = 0};
+    hak__mapped_id(&id, &place, &reader);
+    return id.is_elf ? id.bias : UINT64_MAX;
+}
+
+/* As lld lays out small programs: all segments begin in the file's first page. */
+TEST(segments_share_a_page)
+{
+    memset(&image, 0, sizeof image);
+    for (int mapped = 1; mapped >= 0; mapped--) {
+        memset(image.bytes, 0, sizeof image.bytes);
+        image.is_mapped = mapped;
+        image_add(PF_R, 0, 0, 0x500);
+        image_add(PF_R | PF_X, 0x500, 0x1500, 0x60);
+        image_add(PF_R | PF_X, 0x560, 0x2560, 0x2000);
+        image_add(PF_R | PF_W, 0x2560, 0x5560, 0x100);
+        assert_int_equal(image_bias(0x8000, 0, 0x1000), 0x7000);
+        assert_int_equal(image_bias(0x9000, 0, 0x3000), 0x7000);
+        assert_int_equal(image_bias(0x8510, 0x510, 1), 0x7000);
+        assert_int_equal(image_bias(0x9570, 0x570, 1), 0x7000);
+        assert_int_equal(image_bias(0xa570, 0x1570, 1), 0x7000);
+    }
+}
+
+/* The image's own base, a first segment behind the headers, and bytes of no segment with code. */
+TEST(segments_elsewhere)
+{
+    memset(&image, 0, sizeof image);
+    assert_int_equal(image_bias(0x8000, 0, 0x1000), UINT64_MAX);
+    image_add(PF_R | PF_X, 0x2158, 0x402158, 0x700);
+    image_add(PF_R, 0x2858, 0x403858, 0x700);
+    assert_int_equal(image_bias(0x402000, 0x2000, 0x1000), 0);
+    assert_int_equal(image_bias(0x502158, 0x2158, 1), 0x100000);
+    assert_int_equal(image_bias(0x403860, 0x2860, 1), UINT64_MAX);
 }
 
 /* The program's own name and headers, nothing, memory without headers, and memory that is gone. */
@@ -66,7 +158,7 @@ TEST(build_ids)
 {
     struct modules modules;
     struct module_place place;
-    struct build_id id = {.base = 0};
+    struct build_id id = {.head = 0};
     void *pages;
     size_t page = hak__os_page_size();
     hak__modules_open(&modules);
@@ -74,19 +166,28 @@ TEST(build_ids)
     assert_true(hak__modules_find(&modules, (uintptr_t)test_build_ids, &place));
     assert_true(place.path_length > 13);
     assert_memory_equal(place.path + place.path_length - 13, "/test_modules", 13);
-    hak__modules_close(&modules);
-    hak__build_id_read(&id, place.base);
-    assert_true(id.is_elf && id.bias <= place.base);
+    hak__build_id_read(&id, &place);
+    assert_true(id.is_elf && id.bias <= place.head.start);
     assert_true(id.size >= 8); /* the linkers of the test forms write one */
+    assert_int_equal(hak__module_address(&place), (uintptr_t)test_build_ids - id.bias);
     assert_int_equal(hak__os_map(2 * page, page, &pages), 0);
-    hak__build_id_read(&id, (uintptr_t)pages);
+    struct module_place other = {.start = (uintptr_t)pages,
+                                 .end = (uintptr_t)pages + page,
+                                 .path = "/none",
+                                 .path_length = 5};
+    other.head.start = other.start;
+    hak__build_id_read(&id, &other);
     assert_true(!id.is_elf && id.size == 0);
-    hak__build_id_read(&id, place.base);
-    hak__build_id_read(&id, 0);
+    hak__build_id_read(&id, &place);
+    other.path_length = 0;
+    hak__build_id_read(&id, &other);
     assert_true(!id.is_elf && id.size == 0);
     hak__os_discard(pages, 2 * page);
-    hak__build_id_read(&id, (uintptr_t)pages + page);
+    hak__build_id_read(&id, &place);
+    other.path_length = 5;
+    hak__build_id_read(&id, &other);
     assert_true(!id.is_elf && id.size == 0);
+    hak__modules_close(&modules);
 }
 
 TESTS(unit_start)

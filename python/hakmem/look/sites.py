@@ -27,7 +27,7 @@ class Site:
     name: str  # "" for an address that has not been resolved, or has no name
     address: int  # 0: none
     module: str  # file of the address; "": none
-    offset: int  # of the address in that file
+    offset: int  # of the address, a return address, in that file
     live_bytes: int
     live_count: int
     live_usable_bytes: int
@@ -40,6 +40,7 @@ class Site:
     place: str = ""  # file and line of a resolved address
     build_id: str = ""  # of the module; "" if it has none or is not known
     bias: int = None  # what was added to the module's own addresses; None if it is not known
+    call: int = None  # the address of the call as the module's symbols have it; None if it is not known
 
     @property
     def rounding(self):
@@ -58,7 +59,8 @@ class Site:
             return self.name
         if self.kind != "address":
             return self.kind
-        return f"{os.path.basename(self.module)}+{self.offset:#x}" if self.module else f"{self.address:#x}"
+        call = max(self.offset - 1, 0) if self.bias is None else self.address - 1 - self.bias
+        return f"{os.path.basename(self.module)}+{call if self.call is None else self.call:#x}" if self.module else f"{self.address:#x}"
 
     def title(self):
         """With the place in the source, if it is known."""
@@ -118,6 +120,8 @@ class SiteNames:
         """Names the sites as far as they are known."""
         for site in sites:
             frame = self.known.get(site.key) if site.kind == "address" else None
+            if frame is not None and frame.module == site.module:
+                site.call = frame.offset
             if frame is not None and frame.function:
                 site.name = frame.function
                 site.place = f"{os.path.basename(frame.file)}:{frame.line}" if frame.file and frame.line else ""

@@ -105,7 +105,7 @@ class Names(unittest.TestCase):
         found = sites.parse_sites([record("address", "", address="0x1000", module="/nonexistent", offset="0x10")])
         names = sites.SiteNames(1)
         names.resolve(found)
-        self.assertEqual(names.apply(found)[0].title(), "nonexistent+0x10")
+        self.assertEqual(names.apply(found)[0].title(), "nonexistent+0xf")
         names.resolve(found)
         self.assertEqual(len(names.known), 1)
 
