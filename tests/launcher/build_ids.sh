@@ -56,14 +56,33 @@ mkdir run root safe
 profile="$launcher profile"
 sampled="$launcher profile --period 8k"
 
+# writes FILE COMMAND...: the process itself writes its profile, with addresses alone.
+writes() {
+    HAKMEM_PROFILE_FILE=$1 HAKMEM_SAMPLE_BYTES=8k LD_PRELOAD="$library libgcc_s.so.1" "${@:2}" >/dev/null || fail "profile of $2"
+}
+
 # --- the file of a profile, read after a rebuild ---
 cp own run/prog
-$sampled -o kept.profile -- run/prog >/dev/null || fail "profile of run/prog"
+writes kept.profile run/prog
+$profile --period 1 -o named.profile -- run/prog >/dev/null || fail "profile of run/prog"
 HAKMEM_SAMPLE_BYTES=8k LD_PRELOAD=libgcc_s.so.1 "$launcher" run --quiet --heap-map kept.map run/prog >/dev/null || fail "heap map of run/prog"
 shows 'own_function \(.*program\.c:7\)' $profile kept.profile
 cp --remove-destination other run/prog
 shows 'blocks  prog\+0x[0-9a-f]+ \(prog\)' $profile kept.profile
 says $'\n'"prog has offsets instead of names: its file is another one now ($scratch/run/prog; --symfs FOLDER"
+# What `profile -o` has written keeps its names: memory that has not changed is no difference, only its other name is.
+shows 'own_function \(.*program\.c:7\)' $profile named.profile
+[[ $output != *"instead of names"* ]] || fail "a remark where nothing is missing: $output"
+shows 'pprof' sh -c "$profile --pprof named.pb named.profile >/dev/null && zcat named.pb | strings | grep -c own_function && echo pprof"
+compile own_function again -g -O2
+cp --remove-destination again run/prog
+shows ' 0 bytes +1\.9 MiB +1\.9 MiB +0  all sites$' $profile --period 1 --compare named.profile -- run/prog
+[[ $output != *prog+* ]] || fail "an address in: $output"
+# Addresses alone say so, and are no addresses of the new build.
+shows ' -[0-9.]+ MiB +[0-9.]+ MiB +0 bytes +-[0-9]+  prog\+0x[0-9a-f]+ of an older build' $sampled --compare kept.profile -- run/prog
+says 'In the older profile, prog has offsets instead of names: its file is another one now'
+says 'So memory of prog that has not changed may show as less at an address and as more at a function.'
+cp --remove-destination other run/prog
 shows 'The picture is in' "$launcher" heap kept.map -o page.html
 ! grep -q stranger page.html || fail "the heap page has another program's name"
 grep -q 'its file is another one now' page.html || fail "the heap page does not say why there is no name"
@@ -90,7 +109,7 @@ shows 'blocks  prog\+0x' env "PATH=$scratch/bin:$PATH" $profile kept.profile # w
 # --- no build id: the same inode, which nobody has touched ---
 cp bare run/bare
 sleep 1 # a profile says the second in which it was written
-$sampled -o bare.profile -- run/bare >/dev/null || fail "profile of run/bare"
+writes bare.profile run/bare
 shows 'own_function \(.*program\.c:7\)' $profile bare.profile
 cp --remove-destination bare_other run/bare
 touch -d tomorrow run/bare # the inode may be the same again

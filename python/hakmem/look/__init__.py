@@ -10,7 +10,7 @@ stat        one report
 top         reports on a screen or as text; view says what of them
 metrics     reports for Prometheus
 observe     attaches, and nothing else
-profile     call stacks; profile_data reads them, symbols names them, pprof and profile_page write them
+profile     call stacks; profile_data reads them, symbols names them, profile_names keeps names, pprof and profile_page write them
 binaries    which file names a module's code, by its build id; elf reads one
 heap        the page of a heap map; heap_map reads one
 """

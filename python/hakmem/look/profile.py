@@ -15,8 +15,8 @@ from .binaries import add_symfs, use_symfs
 from .files import check_writable, keep_inputs, refusing, written
 from .owners import SCRIPT, is_of_interpreter, own_frame, set_wrappers
 from .processes import Refusal, STATUS_CANNOT, STATUS_USAGE, is_number, parse_pid, source
-from .profile_data import SITE_MODULE, read_profiles, split_documents, thread_frame
-from .profile_compare import folded_lines, print_changes, render_changes
+from .profile_data import SITE_MODULE, keep_documents, parse_profiles, read_documents, read_profiles, split_documents, thread_frame
+from .profile_compare import compared_remarks, folded_lines, print_changes, render_changes
 from .profile_living import profile_process
 from .profile_run import run_watched
 from .symbols import names_note
@@ -303,7 +303,10 @@ def compare(old, profiles, arguments):
         raise Refusal("profile: an older version of hakmem wrote one of the profiles, and noted no peak")
     print(f"{titles(old)}, then {titles(profiles)}: {what}, estimated from {sum(profile.total(SAMPLES[shown_measure(arguments)]) for profile in old)} "
           f"and {sum(profile.total(SAMPLES[shown_measure(arguments)]) for profile in profiles)} samples")
+    remarks = compared_remarks(old, profiles)
     print_changes(old, profiles, measure, count, arguments.sites, in_words)
+    for sentence in remarks:
+        print(sentence)
     if arguments.folded:
         write_folded(profiles, arguments.folded, measure, old=old)
     if arguments.html:
@@ -420,11 +423,11 @@ def profile_program(words, arguments):
             raise Refusal("the program left no profile: a signal or the exit system call ended it, or the file could not be "
                           "written (./hakmem profile PID looks at a living process)",
                           128 - status if status < 0 else status or STATUS_CANNOT)
+        lines, origin = read_documents(path, is_own=True, alive=(began, math.inf))
         if arguments.output:
-            with open(path, "rb") as file, written(arguments.output, binary=True) as kept:
-                shutil.copyfileobj(file, kept)
+            lines = keep_documents(lines, path, arguments.output, **origin)
         sys.stdout.flush()
-        failed = show(read_profiles(path, is_own=True, alive=(began, math.inf)), arguments)
+        failed = show(parse_profiles(lines, path, **origin), arguments)
         return 128 - status if status < 0 else status or failed
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -26,6 +26,44 @@ def label_of(stack):
     return (f"[{stack.site_name}] " if stack.site_name else "") + (frame.label() if frame else "unknown (no stack)")
 
 
+def builds_of(profiles):
+    """{path: what tells builds of the file apart}."""
+    found = {}
+    for profile in profiles:
+        for mapping in profile.mappings:
+            found.setdefault(mapping.path, set()).add(mapping.build_id or (mapping.device, mapping.inode))
+    return found
+
+
+def tell_builds_apart(old, new):
+    """Addresses without a name mean something only within one build of a file, so those of the older profile that are of
+    another build get names of their own. Returns the names of these files, in words."""
+    before, now = builds_of(old), builds_of(new)
+    apart = {path for path in before.keys() & now.keys() if path.startswith("/") and before[path] != now[path]}
+    found = set()
+
+    def apart_frame(frame):
+        if frame.function or frame.module not in apart:
+            return frame
+        found.add(os.path.basename(frame.module))
+        return replace(frame, function=f"{frame.label()} of an older build")
+
+    for profile in old:
+        for stack in profile.stacks:
+            stack.frames = tuple(map(apart_frame, stack.frames))
+    return ", ".join(sorted(found))
+
+
+def compared_remarks(old, new):
+    """Tells builds apart; what a reader should know of names that are missing."""
+    apart = tell_builds_apart(old, new)
+    remarks = [f"In the {which} profile, {sentence}" for which, profiles in (("older", old), ("newer", new))
+               for profile in profiles for sentence in profile.remarks]
+    if apart:
+        remarks.append(f"So memory of {apart} that has not changed may show as less at an address and as more at a function.")
+    return remarks
+
+
 def changes(old, new, measure, count):
     """The sites of the two lists of profiles, the largest change first."""
     found = {}

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from .binaries import sentences
 from .closed import SHAPE as CLOSED_SHAPE
 from .document import check, parse, parse_whole
-from .files import origin_of, read_input
+from .files import origin_of, read_input, written
 from .processes import Refusal
+from .profile_names import SHAPE as NAMES_SHAPE, named_frames, resolve, with_names
 from .symbols import Files, Frame, Symbols
 
 VERSION = 1
@@ -30,6 +31,7 @@ SHAPE = {
     "modules?": [CLOSED_SHAPE],
     "peak?": {"bytes": int, "ago_ms": int},
     "threads?": [{"number": int, "id": int, "name": str}],
+    **NAMES_SHAPE,
     "stacks": [{"frames": str, "history_bytes": str, "site?": str, "cut?": int, "thread?": int} | dict.fromkeys(SUMS, int)
                | {f"{name}?": int for name in PEAK_SUMS}],
 }
@@ -137,6 +139,7 @@ def parse_document(line, path):
                 stack["thread"] = threads.get(stack.get("thread"), OTHER_THREADS)
         head["history"] = numbers(document["history"]["ago_ms"])
         head["modules"] = document.get("modules", [])
+        head["named"] = named_frames(document)
         for module in head["modules"]:
             for key in ("start", "end", "base", "head"):
                 address(module[key])
@@ -152,8 +155,8 @@ def is_of_allocator(frame):
     return os.path.basename(frame.module).startswith(("libhakmem", "libgcc_s")) or bool(ALLOCATOR.match(frame.function))
 
 
-def name_stacks(profile, stacks, symbols):
-    symbols.resolve(address for stack in stacks for address in stack["addresses"])
+def name_stacks(profile, stacks, symbols, known):
+    resolve(symbols, {address for stack in stacks for address in stack["addresses"]}, known)
     named = {}
     for stack in stacks:
         frames = [frame for address in stack["addresses"] for frame in symbols.frames[address]]
@@ -173,6 +176,12 @@ def name_stacks(profile, stacks, symbols):
 
 def read_profiles(path, nth=None, **origin):
     """A profile of each process that appended to the file: the nth that it wrote, or the last. `origin`: see Files."""
+    lines, origin = read_documents(path, **origin)
+    return parse_profiles(lines, path, nth, **origin)
+
+
+def read_documents(path, **origin):
+    """The documents of the file, as text, and what is known of where it comes from."""
     try:
         text = read_input(path).decode("utf-8", "replace")
         origin = origin or origin_of(path)
@@ -180,7 +189,7 @@ def read_profiles(path, nth=None, **origin):
         raise Refusal(f"cannot read '{path}': {error.strerror}{hint_of(path)}") from None
     if not text.strip():
         raise Refusal(f"'{path}' is empty: a process writes its profile there when it exits; one that a signal ends may not have")
-    return parse_profiles(split_documents(text), path, nth, **origin)
+    return split_documents(text), origin
 
 
 def split_documents(text):
@@ -205,6 +214,29 @@ def parse_documents(lines, path):
     return documents
 
 
+def symbols_of(head, mappings, **origin):
+    return Symbols(mappings, Files(head["process"], recorded=head.get("time", 0), **origin), head["modules"])
+
+
+def name_document(line, path, **origin):
+    """The document with the names of its addresses in it. A damaged one stays as it is."""
+    try:
+        head, stacks, mappings = parse_document(line, path)
+    except Refusal:
+        return line
+    symbols = symbols_of(head, mappings, **origin)
+    resolve(symbols, {address for stack in stacks for address in stack["addresses"]}, head["named"])
+    return with_names(line, symbols.frames)
+
+
+def keep_documents(lines, path, output, **origin):
+    """Writes the documents to a file, with their names. Returns them as they are then."""
+    lines = [name_document(line, path, **origin) for line in lines]
+    with written(output) as file:
+        file.writelines(f"{line}\n" for line in lines)
+    return lines
+
+
 def parse_profiles(lines, path, nth=None, **origin):
     processes = {}
     for number, document in enumerate(parse_documents(lines, path)):
@@ -216,10 +248,10 @@ def parse_profiles(lines, path, nth=None, **origin):
         number = nth or len(documents)
         if number <= len(documents):
             head, stacks, mappings = documents[number - 1]
-            symbols = Symbols(mappings, Files(head["process"], recorded=head.get("time", 0), **origin), head["modules"])
+            symbols = symbols_of(head, mappings, **origin)
             found.append(Profile(head["program"], head["process"], head["period"], head["history"], [], number,
                                  len(documents), head["peak_ago_ms"], head.get("time", 0), symbols.mappings))
-            name_stacks(found[-1], stacks, symbols)
+            name_stacks(found[-1], stacks, symbols, head["named"])
     if not found:
         most = max(len(documents) for documents in processes.values())
         raise Refusal(f"'{path}' has no profile number {nth}: no process wrote more than {most}")

@@ -5,8 +5,7 @@ import sys
 import time
 
 from .attach import connect
-from .files import written
-from .profile_data import parse_document, parse_profiles
+from .profile_data import keep_documents, parse_document, parse_profiles
 from .profile_run import OWN_SIGNALS
 from .sampling import Claim, gather, own_part
 
@@ -85,8 +84,8 @@ def profile_process(pid, arguments, period, seconds):
         text, got = sample(observer, text, period, arguments.threads, seconds or 10)
         ended = got.is_over()
         status = 128 + got.signal if got.signal else 0
-    if arguments.output:
-        with written(arguments.output, binary=True) as file:
-            file.write(text)
+    lines, name = [text.decode("utf-8", "replace")], f"process {pid}"
     origin = {"alive": (0, time.time())} if ended else {"process": observer.process}
-    return parse_profiles([text.decode("utf-8", "replace")], f"process {pid}", **origin), status
+    if arguments.output:
+        lines = keep_documents(lines, name, arguments.output, **origin)
+    return parse_profiles(lines, name, **origin), status
