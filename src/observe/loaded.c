@@ -45,10 +45,18 @@ static loader_find *shared_loader_find;
 
 static struct loaded *shared_loaded; /* the newest; written under SAMPLES */
 /* Under SAMPLES. */
-static uint32_t loaded_count, loaded_numbers;
+static uint32_t loaded_count, loaded_files_count;
+static uint64_t loaded_numbers;
 static uintptr_t strange_low = UINTPTR_MAX, strange_high; /* frames in no module so far */
 static uintptr_t gap_start, gap_end; /* no entry lies there; the one looked up last */
-static const struct loaded loaded_unknown = {.number = LOADED_UNKNOWN};
+static const struct loaded_file loaded_no_file;
+static const struct loaded loaded_unknown = {.number = LOADED_UNKNOWN, .file = &loaded_no_file};
+/* Entries by their starts, under SAMPLES. Half the buckets: a program that loads 65,536 times looks
+ * at 512 entries for a frame instead of 256. */
+#define LOADED_BUCKETS 256u
+#define LOADED_GRAIN 4096u
+static const struct loaded *loaded_buckets[LOADED_BUCKETS];
+static const struct loaded_file *loaded_files;
 
 /* How the names of the files begin whose functions are not the program's own. */
 static const char *const library_names[] = {
@@ -114,34 +122,70 @@ static bool loaded_is_taken(uintptr_t start, uintptr_t end)
     return start <= strange_high && strange_low < end;
 }
 
+static bool loaded_is_file(const struct loaded_file *file, const struct loader_answer *answer)
+{
+    const char *path = answer->link_map->l_name;
+    return (file->path[0] == '\0' || hak__text_equal(file->path, path)) &&
+           memcmp(file->head, answer->start, LOADED_HEAD_SIZE) == 0;
+}
+
+/* NULL: there is no room. */
+static const struct loaded_file *loaded_file_of(const struct loader_answer *answer)
+{
+    struct loaded_file *file;
+    for (const struct loaded_file *old = loaded_files; old != NULL; old = old->older) {
+        if (loaded_is_file(old, answer)) {
+            return old;
+        }
+    }
+    if (loaded_files_count == LOADED_FILES_MAX ||
+        (file = hak__metadata_allocate(sizeof *file)) == NULL) {
+        return NULL;
+    }
+    *file = (struct loaded_file){.older = loaded_files};
+    loaded_copy_path(file->path, answer->link_map);
+    file->is_library = loaded_is_of_library(file->path);
+    memcpy(file->head, answer->start, LOADED_HEAD_SIZE);
+    loaded_files_count++;
+    loaded_files = file;
+    return file;
+}
+
+static const struct loaded **loaded_bucket(uintptr_t start)
+{
+    return &loaded_buckets[start / LOADED_GRAIN % LOADED_BUCKETS];
+}
+
 static const struct loaded *loaded_add(const struct loader_answer *answer)
 {
     uintptr_t start = (uintptr_t)answer->start, end = (uintptr_t)answer->end;
+    const struct loaded **bucket = loaded_bucket(start);
+    const struct loaded_file *file = NULL;
     struct loaded *loaded = NULL;
-    if (loaded_count < LOADED_MAX && hak__os_is_readable(start)) {
-        loaded = hak__metadata_allocate(sizeof *loaded);
+    uint64_t number = loaded_is_taken(start, end) ? loaded_numbers + 1 : 0;
+    if (loaded_count < LOADED_MAX && number < LOADED_UNKNOWN && hak__os_is_readable(start)) {
+        file = loaded_file_of(answer);
+        loaded = file != NULL ? hak__metadata_allocate(sizeof *loaded) : NULL;
     }
     if (loaded == NULL) {
         return &loaded_unknown;
     }
-    *loaded = (struct loaded){.older = shared_loaded, .start = start, .end = end};
+    *loaded = (struct loaded){
+        .older = shared_loaded, .next = *bucket, .start = start, .end = end, .file = file};
     loaded->base = answer->link_map->l_addr;
-    loaded->number = loaded_is_taken(start, end) ? ++loaded_numbers : 0;
-    loaded_copy_path(loaded->path, answer->link_map);
-    loaded->is_library = loaded_is_of_library(loaded->path);
-    memcpy(loaded->head, answer->start, LOADED_HEAD_SIZE);
+    loaded->number = number;
+    loaded_numbers += number != 0;
     loaded_count++;
     gap_start = gap_end = 0;
+    *bucket = loaded;
     atomic_store_release(&shared_loaded, loaded);
     return loaded;
 }
 
 static bool loaded_is(const struct loaded *loaded, const struct loader_answer *answer)
 {
-    const char *path = answer->link_map->l_name;
     return loaded->start == (uintptr_t)answer->start && loaded->end == (uintptr_t)answer->end &&
-           (loaded->path[0] == '\0' || hak__text_equal(loaded->path, path)) &&
-           memcmp(loaded->head, answer->start, LOADED_HEAD_SIZE) == 0;
+           loaded_is_file(loaded->file, answer);
 }
 
 /* The entry of code that runs, so nobody unmaps its module. NULL: it lies in none. */
@@ -154,12 +198,11 @@ static const struct loaded *loaded_of_running(uintptr_t address)
     if ((uintptr_t)answer.end - (uintptr_t)answer.start < LOADED_HEAD_SIZE) {
         return &loaded_unknown; /* the vdso at most */
     }
-    for (const struct loaded *loaded = shared_loaded; loaded != NULL; loaded = loaded->older) {
-        if (loaded_is(loaded, &answer)) {
-            return loaded;
-        }
+    const struct loaded *loaded = *loaded_bucket((uintptr_t)answer.start);
+    while (loaded != NULL && !loaded_is(loaded, &answer)) {
+        loaded = loaded->next;
     }
-    return loaded_add(&answer);
+    return loaded != NULL ? loaded : loaded_add(&answer);
 }
 
 /* The number of code in no module. Generated code comes often, so the gap is remembered. */
@@ -197,7 +240,7 @@ uint32_t hak__loaded_mark(uintptr_t *frames, uint32_t depth)
         }
         uint64_t number = last != NULL ? last->number : loaded_number_of_strange(address);
         frames[i] = loaded_address(frames[i]) | number << LOADED_SHIFT;
-        if (site == depth && (last == NULL || !last->is_library)) {
+        if (site == depth && (last == NULL || !last->file->is_library)) {
             site = i;
         }
     }
@@ -227,8 +270,9 @@ bool hak__loaded_is_there(const struct loaded *loaded)
         return false;
     }
     long copied = hak__os_read_memory(loaded->start, head, sizeof head);
-    return copied < 0 ? !loaded_is_followed(loaded)
-                      : copied == (long)sizeof head && memcmp(head, loaded->head, sizeof head) == 0;
+    return copied < 0
+               ? !loaded_is_followed(loaded)
+               : copied == (long)sizeof head && memcmp(head, loaded->file->head, sizeof head) == 0;
 }
 
 /* NULL: no entry has the frame. */
@@ -256,7 +300,7 @@ bool hak__loaded_find(const struct modules *modules, uintptr_t frame, struct mod
     }
     *closed = true;
     *place = (struct module_place){.start = call, .end = call + 1, .offset = call - loaded->base};
-    place->path = loaded->path;
-    place->path_length = strlen(loaded->path);
+    place->path = loaded->file->path;
+    place->path_length = strlen(loaded->file->path);
     return place->path_length != 0;
 }

@@ -148,10 +148,13 @@ fi
 # and a function that a signal interrupts at its first instruction: the byte before belongs to another function.
 cat >plugin.c <<'END'
 #include <stdlib.h>
-void *kept[200];
+#ifndef COUNT
+#define COUNT 200
+#endif
+void *kept[COUNT];
 __attribute__((noinline)) void NAME(void)
 {
-    for (int i = 0; i < 200; i++) {
+    for (int i = 0; i < COUNT; i++) {
         kept[i] = malloc(10000);
     }
 }
@@ -239,18 +242,47 @@ for name in alpha_fill beta_fill gamma_fill; do
 done
 [[ ! $errors =~ (alpha|beta|gamma)_fill\.so\" ]] || fail "a library that was closed is named as one that is there: $errors"
 
-# Another file has the path of a library that was closed: its functions are not named.
+# A plugin that is loaded again and again, each time at another place, is one file with one name.
+cat >reload.c <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <link.h>
+#include <sys/mman.h>
+int main(int argc, char **argv)
+{
+    for (int i = 0; i < 1100; i++) {
+        struct link_map *plugin = dlopen(argv[1], RTLD_NOW);
+        ((void (*)(void))dlsym(plugin, "plugin_run"))();
+        void *place = (void *)plugin->l_addr;
+        dlclose(plugin);
+        mmap(place, 1, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    }
+    return argc == 0;
+}
+END
+cc -O1 -g -w reload.c -o reload || fail "reload.c does not compile"
+cc -O2 -g -fPIC -shared -fno-builtin-malloc -DNAME=reloaded plugin.c -DCOUNT=2 -o reloaded.so || fail "plugin.c does not compile"
+profile --period 1 -- ./reload ./reloaded.so
+has "$output" ' 2200 blocks +reloaded \(.*plugin\.c:9\)'
+[[ ! $output =~ reloaded\.so ]] || fail "a plugin that was loaded again has lost its name: $output"
+
+# Another file has the path of a library that was closed: the file of `profile -o` keeps its names, but one of addresses,
+# which the process itself has written, gets none of its functions.
+HAKMEM_PROFILE_FILE=places.addresses HAKMEM_SAMPLE_BYTES=8k LD_PRELOAD="$("$launcher" build) libgcc_s.so.1" \
+    ./places ./alpha_fill.so ./beta_fill.so ./gamma_fill.so
 cp beta_fill.so alpha_fill.so
 profile places.profile
+has "$output" '% +[0-9]+ blocks? +alpha_fill \(.*plugin\.c:9\)'
+profile places.addresses
 has "$output" '% +[0-9]+ blocks? +alpha_fill\.so\+0x[0-9a-f]+ \(alpha_fill\.so\)'
 [[ ! $output =~ alpha_fill\ \( && $output =~ beta_fill\ \( ]] || fail "the name of a file that was replaced: $output"
 
 # Stripped, the program's own code is the site all the same. A function that the user names is none.
 strip places
-profile places.profile
+profile places.addresses
 [[ ! $output =~ blocks?\ +[^$'\n']*(twalk|trecurse|libc\.so) ]] || fail "a site in the C library: $output"
 profile --wrappers 'beta_*' places.profile
-has "$output" ' plugin_run \(.*plugin\.c:11\)'
+has "$output" ' plugin_run \(.*plugin\.c:14\)'
 
 # Lines of inlined functions, and names of Rust, against gdb.
 PYTHONDONTWRITEBYTECODE=1 python3 "$TEST_ROOT/python/tests/look/test_symbols.py" || fail "python/tests/look/test_symbols.py"

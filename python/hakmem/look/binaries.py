@@ -43,12 +43,14 @@ class Module:
     device: int = 0
     inode: int = 0  # 0 if it is not known
 
-    def address(self, elf, place):
-        """Address in the file of (offset in the file, address in the process)."""
+    def address(self, found, place):
+        """Address in the file of (offset in the file or None, address in the process). Of the very file that was mapped, the
+        offset says it: older versions of hakmem could write a wrong bias."""
         offset, address = place
-        if self.bias is not None:
-            return (address - self.bias) & ADDRESS_MASK
-        return elf.address_of(offset) if elf else offset
+        elf = found.elf() if found else None
+        if elf and offset is not None and (found.is_mapped and elf.has_code(offset) or self.bias is None):
+            return elf.address_of(offset)
+        return offset if self.bias is None else (address - self.bias) & ADDRESS_MASK
 
 
 class Binary:
@@ -91,9 +93,10 @@ def open_binary(path, users=None):
 class Found:
     """What names a module's code."""
 
-    def __init__(self, own, debug):
+    def __init__(self, own, debug, is_mapped):
         self.own = own  # the module's own file; None: it is not there
         self.debug = debug  # a file with its debug information; None if there is none, or the own one has it
+        self.is_mapped = is_mapped  # the own file is what the process mapped, not one of the same build id
         self.mini = None
         if own and not own.elf.has(".symtab") and not debug:
             self.mini = unpack(own.elf.mini())
@@ -277,6 +280,7 @@ def find(module, files):
     if module in files.found:
         return files.found[module]
     own, why = find_own(module, files)
+    is_mapped = own is not None
     if own is None:
         candidates = (open_binary(path) for path in symfs_candidates(module) if module.build_id)
         own = next((binary for binary in candidates if binary and binary.elf.build_id() == module.build_id), None)
@@ -288,7 +292,7 @@ def find(module, files):
         if debug is None and not (own and own.elf.has(".symtab")):
             debug = download("debuginfo", module, files)
     own = own if own or debug else download("executable", module, files)
-    found = Found(own, debug) if own or debug else None
+    found = Found(own, debug, is_mapped) if own or debug else None
     if found is None:
         files.missing[module.path] = why
     for binary in (own, debug):

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Modules that were closed, or came where another one had been (src/observe/loaded.h): their frames are not in the mappings
 that a profile tells."""
+import bisect
 import os
 
 from .files import open_regular
 
 SHIFT = 48  # of the number in a frame
 ADDRESS = (1 << SHIFT) - 1
+UNKNOWN = 0xFFFF  # number of the frames in modules beyond those that hakmem tells apart
 HEAD_SIZE = 1024  # bytes by which a module is known
 SHAPE = {"number": int, "start": str, "end": str, "base": str, "head": str, "path": str}
 
@@ -33,20 +35,23 @@ class ClosedModule:
         self.number, self.path = record["number"], record["path"] and os.path.realpath(record["path"])
         self.start, self.end, self.base, self.head = (int(record[key], 16) for key in ("start", "end", "base", "head"))
 
-    def is_file(self):
-        """Whether the file at the path is still the one that was loaded."""
-        return head_hash(self.path) == self.head
+    @property
+    def file(self):
+        """The same for each place where the same file was loaded."""
+        return self.path, self.head
 
 
 class ClosedModules:
-    """Which of them frames lie in."""
+    """Which of them frames lie in. A file may have been loaded thousands of times."""
 
     def __init__(self, records):
-        self.modules = [ClosedModule(record) for record in records]
+        self.by_number = {}  # modules of one number do not overlap
+        for module in sorted(map(ClosedModule, records), key=lambda module: module.start):
+            self.by_number.setdefault(module.number, []).append(module)
+        self.starts = {number: [module.start for module in modules] for number, modules in self.by_number.items()}
 
     def find(self, frame):
-        address = address_of(frame) - 1  # in the call
-        for module in self.modules:
-            if module.number == frame >> SHIFT and module.start <= address < module.end:
-                return module
-        return None
+        number, address = frame >> SHIFT, address_of(frame) - 1  # in the call
+        index = bisect.bisect_right(self.starts.get(number, []), address) - 1
+        module = self.by_number[number][index] if index >= 0 else None
+        return module if module and address < module.end else None

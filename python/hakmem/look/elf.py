@@ -87,7 +87,13 @@ class Elf:
                 pass
         return ""
 
+    def has_code(self, file_offset):
+        return any(offset <= file_offset < offset + size for offset, size, _ in self.code)
+
     def address_of(self, file_offset):
+        for offset, size, address in self.code:
+            if offset <= file_offset < offset + size:
+                return file_offset - offset + address
         for kind, offset, size, address, _ in self.segments:
             if kind == ELF_LOAD and offset <= file_offset < offset + size:
                 return file_offset - offset + address

@@ -98,7 +98,7 @@ class SiteNames:
         files = Files(self.pid, self.process, **self.origin)
         by_module = {}
         for site in addresses:
-            by_module.setdefault(Module(site.module, site.build_id, site.bias), []).append(site)
+            by_module.setdefault(Module(site.module, site.build_id, None if site.bias is None else 0), []).append(site)
         for module, found in by_module.items():
             if module.path.endswith(CLOSED):
                 continue
@@ -109,10 +109,10 @@ class SiteNames:
                     self.known[site.key] = Frame(name, "", 0, module.path, site.address - 1)
             found = [site for site in found if site.key not in self.known]
             if found:
-                spots = {site.offset: (site.offset - 1, site.address - 1) for site in found}
+                spots = {site.key: (site.offset - 1, site.address - 1 - (site.bias or 0)) for site in found}
                 frames = frames_in_module(module, spots, files)
                 for site in found:
-                    self.known[site.key] = own_frame(frames[site.offset])
+                    self.known[site.key] = own_frame(frames[site.key])
         self.missing.update(files.missing)
         self.remarks.update(files.remarks)
 

@@ -13,7 +13,7 @@ import tempfile
 from dataclasses import dataclass, replace
 
 from .binaries import BUILD_ID, Module, find, open_binary
-from .closed import SHIFT, ClosedModules, address_of
+from .closed import SHIFT, UNKNOWN, ClosedModules, address_of, head_hash
 from .generated import ALWAYS, HEXADECIMAL, GeneratedCode, generated_by, may_be_generated
 from .owners import CLONE
 from .processes import is_number, process_folder
@@ -30,14 +30,23 @@ class Frame:
     function: str  # "" if unknown
     file: str  # "" if unknown
     line: int
-    module: str  # path of the program or library; "" for code that belongs to no file
+    module: str  # path of the program or library; of code that belongs to no file, what it is, in brackets
     offset: int  # address in the module
 
     def label(self):
-        return self.function or f"{os.path.basename(self.module) or 'unknown'}+{self.offset:#x}"
+        if self.function or self.module.startswith("["):
+            return self.function or self.module
+        return f"{os.path.basename(self.module) or 'unknown'}+{self.offset:#x}"
 
     def place(self):
-        return f"{self.file}:{self.line}" if self.file and self.line else os.path.basename(self.module)
+        if self.file and self.line:
+            return f"{self.file}:{self.line}"
+        return "" if self.module.startswith("[") else os.path.basename(self.module)
+
+
+UNMAPPED = "[code that is not mapped any more]"
+NOT_TOLD_APART = "[code of a library that was closed]"
+GENERATED, GENERATED_WITHOUT_MAP = "[generated code]", "[generated code without a perf map]"
 
 
 @dataclass(frozen=True)
@@ -52,7 +61,8 @@ class Mapping:
     bias: int = None  # what was added to the file's own addresses; None if it is not known
 
     def module(self):
-        return Module(self.path, self.build_id, self.bias, self.device, self.inode)
+        """The same for each place where the same file is mapped: addresses in it are without the bias."""
+        return Module(self.path, self.build_id, None if self.bias is None else 0, self.device, self.inode)
 
 
 def parse_identity(record):
@@ -266,9 +276,9 @@ def ask_symbolizer(command, path, addresses):
 
 
 def frames_in_module(module, spots, files):
-    """{key: [Frame, ...], innermost first} of {key: (offset in the file, address in the process)}."""
+    """{key: [Frame, ...], innermost first} of {key: (offset in the file or None, address in the process)}."""
     binary = find(module, files)
-    where = {key: module.address(binary.elf() if binary else None, spot) for key, spot in spots.items()}
+    where = {key: module.address(binary, spot) for key, spot in spots.items()}
     if binary is None:
         return {key: [Frame("", "", 0, module.path, offset)] for key, offset in where.items()}
     teller = binary.lines()
@@ -283,16 +293,15 @@ def frames_in_module(module, spots, files):
     return found
 
 
-def frames_in_closed(module, addresses, files):
-    """{address: [Frame, ...]} of addresses in a module that was closed, or in one that is not known (None)."""
-    if module is None:
-        return {address: [Frame("", "", 0, "", address_of(address) - 1)] for address in addresses}
-    binary = open_binary(module.path) if files.may_open(module.path) and module.is_file() else None
+def frames_in_closed(file, offsets, files):
+    """{address: [Frame, ...]} of {address: address in the file} in a file that was closed, as often as it was loaded."""
+    path, head = file
+    binary = open_binary(path) if files.may_open(path) and head_hash(path) == head else None
     if binary is None:
-        return {address: [Frame("", "", 0, module.path, address_of(address) - 1 - module.base)] for address in addresses}
+        return {address: [Frame("", "", 0, path, offset)] for address, offset in offsets.items()}
     about = os.fstat(binary.file.fileno())
-    same = Module(module.path, binary.elf.build_id(), module.base, about.st_dev, about.st_ino)
-    return frames_in_module(same, {address: (0, address_of(address) - 1) for address in addresses}, files)
+    same = Module(path, binary.elf.build_id(), 0, about.st_dev, about.st_ino)
+    return frames_in_module(same, {address: (None, offset) for address, offset in offsets.items()}, files)
 
 
 class Symbols:
@@ -321,7 +330,7 @@ class Symbols:
         found = find(before.module(), self.files) if before and before.path.startswith("/") else None
         if found is None or found.elf() is None:
             return None
-        base = before.start - found.elf().address_of(before.offset)
+        base = before.start - found.elf().address_of(before.offset) if before.bias is None else before.bias
         for offset, size, start in found.elf().code:
             if start <= address - base < start + size:
                 return replace(before, start=mapping.start, end=mapping.end, offset=offset + mapping.start - base - start)
@@ -332,8 +341,14 @@ class Symbols:
         modules, closed = {}, {}
         for address in set(addresses):
             module = self.closed.find(address)
-            if module is not None or address >> SHIFT:
-                closed.setdefault(module, []).append(address)
+            if module is not None:
+                closed.setdefault(module.file, {})[address] = address_of(address) - 1 - module.base
+                continue
+            if address >> SHIFT:
+                self.frames[address] = [Frame("", "", 0, NOT_TOLD_APART, address_of(address) - 1)]
+                if address >> SHIFT == UNKNOWN:
+                    self.files.remarks.add("The program loaded and closed more libraries than hakmem tells apart (65,536), "
+                                           "so some stacks have frames without names.")
                 continue
             mapping = self.mapping_of(address - 1)  # the call ends where the return address begins
             path = mapping.path if mapping else ""
@@ -342,11 +357,15 @@ class Symbols:
                 mapping = self.file_of_moved_code(mapping, address - 1) or mapping
                 path = mapping.path if mapping else ""
             if name or not path.startswith("/"):
-                self.frames[address] = [Frame(name, "", 0, path, address - 1)]
+                self.frames[address] = [Frame(name, "", 0, path or self.kind_of(mapping), address - 1)]
             else:
-                modules.setdefault(mapping.module(), []).append((address, mapping))
-        for module, pairs in modules.items():
-            spots = {address: (address - 1 - mapping.start + mapping.offset, address - 1) for address, mapping in pairs}
+                spot = address - 1 - mapping.start + mapping.offset, address - 1 - (mapping.bias or 0)
+                modules.setdefault(mapping.module(), {})[address] = spot
+        for module, spots in modules.items():
             self.frames.update(frames_in_module(module, spots, self.files))
-        for module, frames in closed.items():
-            self.frames.update(frames_in_closed(module, frames, self.files))
+        for file, offsets in closed.items():
+            self.frames.update(frames_in_closed(file, offsets, self.files))
+
+    def kind_of(self, mapping):
+        """What code is that no file has."""
+        return UNMAPPED if mapping is None else GENERATED if self.generated.ranges else GENERATED_WITHOUT_MAP

@@ -78,7 +78,8 @@ class Search(Base):
         self.assertEqual(self.why(module, self.files()), "its file is another one now")
         self.path.write_bytes(elf_file())
         found = binaries.find(module, self.files())
-        self.assertEqual((found.own.path, module.address(found.elf(), (0x1234, 0x2234))), (str(self.path), 0x1234))
+        self.assertEqual((found.own.path, module.address(found, (None, 0x2234))), (str(self.path), 0x1234))
+        self.assertEqual(module.address(found, (0x1234, 0x2234)), 0x401234)  # the file itself, against an older version's bias
 
     def test_without_build_id(self):
         """The same inode, untouched since the profile was written."""

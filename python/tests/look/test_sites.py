@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from hakmem.look import (  # noqa: E402
-    document, owners, pprof, profile, profile_data, report, sites, top, view)
+    document, owners, pprof, profile, profile_data, report, sites, symbols, top, view)
 
 
 def record(kind, name, address="", module="", offset="", **sums):
@@ -246,8 +246,8 @@ class Profiles(unittest.TestCase):
         self.assertEqual(sorted((stack.site_name, stack.sums["live_bytes"]) for stack in made.stacks),
                          [("", 35), ("cache", 7), ("parser;<nodes>", 100)])
         labels = [site.label() for site in profile.sites_of(made, "live_bytes")]
-        self.assertTrue(labels[0].startswith("[parser;<nodes>] unknown+0xf"), labels)
-        self.assertTrue(labels[1].startswith("unknown+0xf"), labels)
+        self.assertTrue(labels[0].startswith(f"[parser;<nodes>] {symbols.UNMAPPED}"), labels)
+        self.assertTrue(labels[1].startswith(symbols.UNMAPPED), labels)
         self.assertEqual(labels[2], "[cache] unknown (no stack)")
 
     def test_pprof(self):
@@ -260,7 +260,7 @@ class Profiles(unittest.TestCase):
         found = {(text[sample["label"][0]["str"]] if "label" in sample else "", sample["value"][3],
                   locations[sample["location_id"][0]]) for sample in read["sample"]}
         self.assertNotIn("time_nanos", read)  # an older hakmem wrote no time
-        self.assertEqual(found, {("parser;<nodes>", 100, "[parser;<nodes>]"), ("", 35, "unknown+0xf"), ("cache", 7, "[cache]")})
+        self.assertEqual(found, {("parser;<nodes>", 100, "[parser;<nodes>]"), ("", 35, symbols.UNMAPPED), ("cache", 7, "[cache]")})
 
     def test_pprof_mappings(self):
         """The program comes first, with build ids and the addresses that the process had."""

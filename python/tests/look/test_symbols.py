@@ -150,11 +150,12 @@ class Closed(unittest.TestCase):
         now = ["7000-9000 r-xp 00000000 08:01 7 /nowhere/now.so", "a000-b000 r-xp 00000000 08:01 7 /nowhere/other.so"]
         frames = [0x7101, 2 << 48 | 0x7101, 1 << 48 | 0x7101, 0xFFFF << 48 | 0x7101, 0xA101]
         self.assertEqual(self.resolve(now, frames, closed),
-                         ["first.so+0x100", "third.so+0x100", "unknown+0x7100", "unknown+0x7100", "other.so+0x100"])
+                         ["first.so+0x100", "third.so+0x100", symbols.NOT_TOLD_APART, symbols.NOT_TOLD_APART, "other.so+0x100"])
 
     def test_memory_behind_a_file(self):
         self.assertEqual(self.resolve(["7000-8000 r--p 00000000 08:01 7 /nowhere/a.so", "8000-9000 r-xp 00000000 00:00 0 "], [0x8101]),
-                         ["unknown+0x8100"])
+                         [symbols.GENERATED_WITHOUT_MAP])
+        self.assertEqual(self.resolve([], [0x8101]), [symbols.UNMAPPED])
 
 
 if __name__ == "__main__":
