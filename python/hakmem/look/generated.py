@@ -9,7 +9,7 @@ import time
 
 from .files import open_regular
 from .processes import inside, process_folder
-from .text import plain
+from .text import cut, plain
 
 PERF_MAP_MAX = 64 << 20  # bytes
 HEXADECIMAL = re.compile("(0x)?[0-9a-fA-F]{1,16}")
@@ -29,9 +29,9 @@ def parse_entries(data, is_whole=True):
     the runtime is just writing, and the first of what does not begin with the file."""
     entries = []
     for line in data.decode("utf-8", "replace").split("\n")[0 if is_whole else 1:-1]:
-        words = line.split(" ", 2)
+        words = line.removesuffix("\r").split(" ", 2)
         if len(words) == 3 and words[2].strip() and all(map(HEXADECIMAL.fullmatch, words[:2])) and int(words[1], 16):
-            entries.append((int(words[0], 16), int(words[1], 16), plain(words[2])))
+            entries.append((int(words[0], 16), int(words[1], 16), cut(plain(words[2]))))
     return entries
 
 

@@ -20,7 +20,7 @@ from .profile_compare import compared_remarks, folded_lines, print_changes, rend
 from .profile_living import profile_process
 from .profile_run import run_watched
 from .symbols import names_note
-from .text import plain
+from .text import plain, short_name
 
 RUNS_PROGRAMS = True  # what follows -- is a program and its arguments
 
@@ -34,6 +34,7 @@ MEASURES = {
 SAMPLES = {"live": "samples_live", "allocated": "samples", "peak": "peak_samples"}
 PEAK_SAMPLES = 1000  # with fewer the highest moment may be one of chance, more than 3 % above the real one
 THREAD_SITES = 3  # shown below each thread
+LINE_MAX = 300  # characters of a name in a line
 SUSPECT_MOMENTS = 4  # a site that was seen at fewer moments is no suspect
 
 
@@ -185,14 +186,14 @@ def sites_of(profile, measure):
 def print_site(site, measure, count, total, whole_stacks):
     size = site.total(measure)
     blocks = site.total(count)
-    print(f"{in_words(size):>12} {100 * size / total:5.1f} % {blocks:>10} {'block ' if blocks == 1 else 'blocks'}  {site.label()}")
+    print(f"{in_words(size):>12} {100 * size / total:5.1f} % {blocks:>10} {'block ' if blocks == 1 else 'blocks'}  {short_name(site.label(), LINE_MAX)}")
     if whole_stacks:
         for stack in sorted((stack for stack in site.stacks if stack.sums[measure] > 0), key=lambda stack: -stack.sums[measure])[:3]:
             thread = f" {stack.thread.label()} in" if stack.thread else ""
             print(f"{'':22}{in_words(stack.sums[measure])} by{thread}")
             for frame in stack.shown_frames():
                 place = f" ({frame.place()})" if frame.module != SITE_MODULE and frame.place() else ""
-                print(f"{'':24}{frame.label()}{place}")
+                print(f"{'':24}{short_name(frame.label(), LINE_MAX)}{place}")
 
 
 def counted(number, thing):

@@ -17,7 +17,7 @@ from .closed import SHIFT, UNKNOWN, ClosedModules, address_of, head_hash
 from .generated import ALWAYS, HEXADECIMAL, GeneratedCode, generated_by, may_be_generated
 from .owners import CLONE
 from .processes import is_number, process_folder
-from .text import plain
+from .text import cut, plain
 
 MAPPING = re.compile(r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) (\S{4}) ([0-9a-f]{1,16}) ([0-9a-f]{1,8}):([0-9a-f]{1,8}) (\d{1,20}) *(.*)")
 OPEN_FILE = re.compile(r"/proc/self/fd/(\d+)")
@@ -192,7 +192,7 @@ class FunctionTable:
             for line in run_tool(["nm", "-CS", "--defined-only", *table], path):
                 words = line.split(maxsplit=3)
                 if len(words) == 4 and words[2] in "TtWwiVv" and all(map(HEXADECIMAL.fullmatch, words[:2])):
-                    found[int(words[0], 16)] = (int(words[1], 16), words[3].partition("@")[0])
+                    found[int(words[0], 16)] = (int(words[1], 16), cut(words[3].partition("@")[0]))
         self.starts = sorted(found)
         self.functions = [found[start] for start in self.starts]
 
@@ -212,7 +212,7 @@ def parse_inlined(block):
     for function, place in zip(block[0::2], block[1::2]):
         place = re.sub(r" \(discriminator \d+\)$", "", place)
         file, _, line = place.rpartition(":")
-        known = CLONE.sub("", function) if function != "??" else ""
+        known = cut(CLONE.sub("", function)) if function != "??" else ""
         places.append((known, "" if file == "??" else file, int(line) if is_number(line) else 0))
     if not any(line for _, _, line in places):  # the symbol table has the files that local symbols come from
         return [(function, "", 0) for function, _, _ in places]

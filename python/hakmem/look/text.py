@@ -14,6 +14,15 @@ def plain(text):
     return CONTROL.sub("\ufffd", text)
 
 
+NAME_MAX = 1000  # characters of a name; programs and runtimes may give any
+
+
+def cut(text, most=NAME_MAX):
+    """The text without its middle, if it is longer."""
+    end = (most - 1) // 2
+    return text if len(text) <= most else text[:most - 1 - end] + "…" + text[len(text) - end:]
+
+
 STRING = re.compile(r"std::(?:__cxx11::)?basic_string<char, std::char_traits<char>, std::allocator<char> ?>")
 
 
@@ -38,10 +47,7 @@ def short_name(name, most):
     for opening, closing in ("()", "<>"):
         if len(name) > most and "operator" not in name:
             name = emptied(name, opening, closing)
-    if len(name) > most:
-        end = (most - 1) // 2
-        name = name[:most - 1 - end] + "…" + name[len(name) - end:]
-    return name
+    return cut(name, most)
 
 
 class Plain:

@@ -16,7 +16,7 @@ class Watched:
 
     def __init__(self, pids, names=(), cgroups=()):
         self.given = {pid: connect(pid)[0] for pid in dict.fromkeys(pids)}
-        self.names = {name.encode()[:NAME_MAX].decode("utf-8", "ignore") for name in names}
+        self.names = {os.fsencode(name)[:NAME_MAX] for name in names}
         self.cgroups = [f"/{cgroup.strip('/')}/".replace("//", "/") for cgroup in cgroups]
         self.found = {}
         self.refused = {}  # by process id: what it was, and when to ask it again
@@ -38,8 +38,9 @@ class Watched:
 
     def _is_wanted(self, pid):
         try:
-            if read_text(f"/proc/{pid}/comm").removesuffix("\n") in self.names:
-                return True
+            with open(f"/proc/{pid}/comm", "rb") as file:
+                if file.read().removesuffix(b"\n") in self.names:
+                    return True
             paths = [line.split(":", 2)[2] for line in read_text(f"/proc/{pid}/cgroup").splitlines()] if self.cgroups else []
         except (OSError, IndexError):  # it has ended
             return False

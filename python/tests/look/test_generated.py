@@ -41,6 +41,12 @@ class Entries(unittest.TestCase):
         self.assertEqual(generated.parse_entries(data), [(0x10, 8, "a"), (0x60, 8, "name with  words"), (0x70, 8, "c")])
         self.assertEqual(generated.parse_entries(b"0 8 cut\n20 8 a\n", is_whole=False), [(0x20, 8, "a")])
 
+    def test_odd_lines(self):
+        """Ends of lines as on Windows, what is not UTF-8, and names without end."""
+        self.assertEqual(generated.parse_entries(b"10 8 a b\r\n20 8 caf\xe9\r\n30 8 \r\n"), [(0x10, 8, "a b"), (0x20, 8, "caf\ufffd")])
+        name = generated.parse_entries(b"10 8 begin" + b"x" * 20000 + b"end\n")[0][2]
+        self.assertEqual((len(name), name[:6], name[-4:], name.count("\u2026")), (1000, "beginx", "xend", 1))
+
 
 class Maps(unittest.TestCase):
     def setUp(self):

@@ -158,6 +158,15 @@ class Metrics(Place):
         for cgroup, is_wanted in ((own, True), (own + "/", True), ("/", True), (own + "x", False), ("/no-such", False)):
             self.assertIs(watched.Watched([], cgroups=[cgroup])._is_wanted(os.getpid()), is_wanted, cgroup)
 
+    def test_names_are_bytes(self):
+        before = Path("/proc/self/comm").read_bytes()
+        try:
+            Path("/proc/self/comm").write_bytes(b"caf\xe9")
+            self.assertTrue(watched.Watched([], [os.fsdecode(b"caf\xe9")])._is_wanted(os.getpid()))
+            self.assertFalse(watched.Watched([], ["caf\u00e9", "caf"])._is_wanted(os.getpid()))
+        finally:
+            Path("/proc/self/comm").write_bytes(before)
+
     def test_processes_that_come_and_go(self):
         pid, tried, observers = os.getpid(), [], [mock.Mock(), mock.Mock()]
         for observer in observers:
