@@ -2,7 +2,7 @@
 /* launch.h: hakmem-run, the program behind `./hakmem run`, `record` and `replay`. The launcher
  * builds what it needs and names it in options of its own (struct launch). hakmem-run checks what
  * the user typed, and becomes the program: process id, status and signals are the program's. Only
- * with --fail-above it stays. */
+ * with --fail-above or a guard it stays. */
 #ifndef RUN_LAUNCH_H
 #define RUN_LAUNCH_H
 
@@ -94,6 +94,20 @@ void reports_set_format(const char *format);
 /* True: each process of the tree reports, because the name has %p. */
 bool reports_set_file(const char *name);
 void reports_set_heap_map(const char *name);
+
+/* --- watch.c --- */
+
+/* A new empty file for the program's report. Its name is a new string. */
+char *watch_file(void);
+/* False: in a new process, which is to become the program. True: this process has waited for it,
+ * and has its status. Removes the file if there is no new process, and ends. */
+bool watch_program(const char *file, int *status);
+
+/* --- names.c --- */
+
+/* With HAKMEM_GUARD, returns in a new process, which becomes the program. This process waits for
+ * it, prints the names of functions in a report of the guard, and ends as the program has. */
+void names_watch(void);
 
 /* --- limit.c --- */
 

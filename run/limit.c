@@ -6,11 +6,9 @@
 #endif
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,20 +33,6 @@ static uint64_t read_bytes(const char *text)
     return unit == NULL ? bytes : bytes << (10 * (unit - units + 1));
 }
 
-/* Waits for the program. What others send to this process is for the program; what the terminal
- * sends has reached it already. */
-static int wait_for(pid_t program, const sigset_t *signals)
-{
-    int status;
-    while (waitpid(program, &status, WNOHANG) == 0) {
-        siginfo_t came;
-        if (sigwaitinfo(signals, &came) > 0 && came.si_signo != SIGCHLD && came.si_code <= 0) {
-            kill(program, came.si_signo);
-        }
-    }
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 /* False: the file has no report. */
 static bool read_in_use(const char *file, uint64_t *in_use)
 {
@@ -68,39 +52,18 @@ static bool read_in_use(const char *file, uint64_t *in_use)
 
 void limit_watch(const char *bytes, const char *program)
 {
-    const int passed[] = {SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
     uint64_t most = read_bytes(bytes), in_use;
-    const char *folder = getenv("TMPDIR");
-    char *file =
-        words_join("%s/hakmem-report-XXXXXX", folder != NULL && folder[0] == '/' ? folder : "/tmp");
-    sigset_t signals, before;
-    int descriptor = mkstemp(file), status;
-    pid_t child;
+    char *file = watch_file();
+    int status;
     bool known;
-    if (descriptor < 0) {
-        words_die(STATUS_FAILED, "cannot write %s: %s", file, strerror(errno));
-    }
-    close(descriptor);
-    sigemptyset(&signals);
-    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) {
-        sigaddset(&signals, passed[i]);
-    }
-    sigprocmask(SIG_BLOCK, &signals, &before);
-    child = fork();
-    if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that takes too long is killed, and we are it */
-        sigprocmask(SIG_SETMASK, &before, NULL);
+    if (!watch_program(file, &status)) {
         settings_add("stats_file", file);
         return;
     }
-    status = child > 0 ? wait_for(child, &signals) : STATUS_FAILED;
     known = read_in_use(file, &in_use);
     unlink(file);
-    if (child < 0) {
-        words_die(STATUS_FAILED, "cannot start a process: %s", strerror(errno));
-    }
     if (status != 0) {
-        exit(status);
+        exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
     }
     if (!known) {
         words_die(STATUS_FAILED,

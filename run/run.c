@@ -109,18 +109,19 @@ int run_program(char **words)
         options.stats = "json";
         limit_watch(options.fail_above, *words);
     }
-    process = words_join("%d", (int)getpid());
     if (options.profile_file != NULL) {
         settings_read(options.profile_file);
     }
+    program = program_check(*words);
+    settings_check();
+    names_watch();
+    process = words_join("%d", (int)getpid());
     if (options.stats != NULL) {
         reports_set_format(options.stats);
     }
     if (options.stats != NULL || options.heap_map) {
         setenv("HAKMEM_STATS_PID", options.all_processes ? "0" : process, 1);
     }
-    program = program_check(*words);
-    settings_check();
     unsetenv("HAKMEM_ANNOUNCE");
     if (!options.quiet) {
         setenv("HAKMEM_ANNOUNCE", process, 1);

@@ -46,6 +46,8 @@ def main(words):
         from hakmem.testing import run
     elif name == "--prepare":  # what `test` does beside
         from hakmem.testing import prepare as run
+    elif name == "--guard":  # of hakmem-run
+        from hakmem.look.guard_names import run
     elif name in QUESTIONS:
         from hakmem.early import run
         others = words

@@ -63,6 +63,9 @@
       "none.",                                                                                     \
       "Set 1000 to find rare memory errors in production, and 1 to check a short run. See "        \
       "docs/guard.md.")                                                                            \
+    X(PATH, guard_file, START, hak__settings.guard_file,                                           \
+      "File to which reports of the guard are appended as well; %p is the process id.",            \
+      "The launcher sets it, to print the names of functions below a report.")                     \
     X(SWITCH, abort_on_foreign, ANY, hak__knobs.abort_on_foreign,                                  \
       "1: freeing memory that hakmem did not allocate ends the process (the secure form's "        \
       "default); 0: hakmem reports it.",                                                           \

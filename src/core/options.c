@@ -116,7 +116,7 @@ const uint32_t hak__option_count = sizeof hak__option_table / sizeof hak__option
 /* By enum stats_format. */
 const char *const hak__option_stats_names[] = {"none", "summary", "full", "json", "prometheus"};
 
-#define OPTION_PATHS 6
+#define OPTION_PATHS 7
 /* Copies, because programs that rename themselves (setproctitle) write over the environment. */
 static _Alignas(SEAL_ALIGNMENT) union {
     char at[OPTION_PATHS][OPTION_VALUE_SIZE]; /* one for each path option: see option_set_path */
@@ -241,7 +241,8 @@ static bool option_set_path(const char **place, const char *value, bool escapes)
 {
     const char **const places[] = {&hak__settings.stats_file,    &hak__settings.profile_file,
                                    &hak__settings.heap_map_file, &hak__settings.learn,
-                                   &hak__settings.config_file,   &hak__settings.profile_dump};
+                                   &hak__settings.config_file,   &hak__settings.profile_dump,
+                                   &hak__settings.guard_file};
     HAK_STATIC_ASSERT(sizeof places / sizeof places[0] == OPTION_PATHS, "a copy of each");
     char *copy = option_paths.at[0];
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {

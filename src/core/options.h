@@ -22,6 +22,7 @@ struct settings {
     const char *learn;         /* NULL or "off", "on", or the name of a state file; a copy */
     const char *heap_map_file; /* NULL: none. A copy, too; "%p" stands for the process id */
     const char *config_file;   /* file of options; a copy, or a constant */
+    const char *guard_file;    /* NULL: none. A copy, too, with %p */
     uint64_t stats_process;    /* id of the only process that reports; 0: every process */
     uint64_t announce_process; /* id of the process that announces hakmem at start; 0: none */
     uint32_t stats;            /* enum stats_format */

@@ -6,10 +6,14 @@
 #include "observe/guard.h"
 
 #include "base/text.h"
+#include "control/exit_file.h"
 #include "core/diagnose.h"
+#include "core/options.h"
 #include "core/own_stack.h"
 #include "observe/modules.h"
 #include "observe/stacks.h"
+
+#include <string.h>
 
 #define GUARD_LINE_SIZE 512 /* the first line with a long path; paths are cut */
 #define GUARD_PATH_MAX 240u /* of a file in a line, characters */
@@ -17,6 +21,34 @@
 #define GUARD_FILES_MAX 16u
 /* Longest wait for the thread that reports, milliseconds: then the process ends anyway. */
 #define GUARD_REPORT_WAIT_MS 5000u
+
+/* The file that gets the lines, too; less than 0: none. Only the thread that reports uses it. */
+static int guard_copy = -1;
+
+static void guard_copy_open(void)
+{
+    char path[EXIT_PATH_SIZE];
+    const struct exit_file file = {.name = &hak__settings.guard_file};
+    if (hak__settings.guard_file != NULL && hak__settings.guard_file[0] != '\0') {
+        hak__exit_file_path(&file, path);
+        guard_copy = hak__os_open_append(path);
+    }
+}
+
+static void guard_copy_line(const char *line, size_t size)
+{
+    const char *end = memchr(line, '\n', size);
+    if (guard_copy >= 0 && end != NULL) {
+        (void)hak__os_write(guard_copy, line, (size_t)(end - line) + 1);
+    }
+}
+
+#define GUARD_SAY(...)                                                                             \
+    do {                                                                                           \
+        char line_[GUARD_LINE_SIZE];                                                               \
+        hak__diagnose_line(line_, sizeof line_, __VA_ARGS__);                                      \
+        guard_copy_line(line_, sizeof line_);                                                      \
+    } while (0)
 
 /* For %.*s. */
 static int guard_path_length(const struct module_place *place)
@@ -30,10 +62,10 @@ static void guard_report_frame(const struct modules *modules, uint32_t number, u
     struct module_place place;
     address--;
     if (modules->text != NULL && hak__modules_find(modules, address, &place)) {
-        DIAGNOSE_SAY(GUARD_LINE_SIZE, "hakmem:     #%u %#lx %.*s+%#lx", number, address,
-                     guard_path_length(&place), place.path, hak__module_address(&place));
+        GUARD_SAY("hakmem:     #%u %#lx %.*s+%#lx", number, address, guard_path_length(&place),
+                  place.path, hak__module_address(&place));
     } else {
-        DIAGNOSE_SAY(GUARD_LINE_SIZE, "hakmem:     #%u %#lx", number, address);
+        GUARD_SAY("hakmem:     #%u %#lx", number, address);
     }
 }
 
@@ -42,9 +74,8 @@ static void guard_report_event(const struct modules *modules, const char *what,
 {
     uint64_t now = hak__os_clock_us();
     uint64_t ms = now > event->time_us ? (now - event->time_us) / 1000 : 0;
-    DIAGNOSE_SAY(GUARD_LINE_SIZE, "hakmem:   %s by thread %u, %lu.%03lu s ago%s", what,
-                 event->thread, ms / 1000, ms % 1000,
-                 event->depth != 0 ? ":" : ", without a stack: see docs/guard.md");
+    GUARD_SAY("hakmem:   %s by thread %u, %lu.%03lu s ago%s", what, event->thread, ms / 1000,
+              ms % 1000, event->depth != 0 ? ":" : ", without a stack: see docs/guard.md");
     for (uint32_t i = 0; i < event->depth; i++) {
         guard_report_frame(modules, i, event->frames[i]);
     }
@@ -83,9 +114,8 @@ static void guard_report_files(const struct modules *modules, struct guard_files
             guard_files_add(files, place.head.start)) {
             hak__build_id_read(&id, &place);
             if (id.size != 0) {
-                DIAGNOSE_SAY(GUARD_LINE_SIZE, "hakmem:   build id %s %.*s",
-                             hak__build_id_text(&id, digits), guard_path_length(&place),
-                             place.path);
+                GUARD_SAY("hakmem:   build id %s %.*s", hak__build_id_text(&id, digits),
+                          guard_path_length(&place), place.path);
             }
         }
     }
@@ -115,9 +145,9 @@ static void guard_report_head(const char *what, const char *access, uint32_t ind
                        state >= GUARD_FREED ? "freed " : "", slot->size, slot->size == 1 ? "" : "s",
                        slot->address);
     }
-    DIAGNOSE_SAY(GUARD_LINE_SIZE, "hakmem: fatal: %s%s: pointer %#lx%s, process %u%s%s", what,
-                 access, address, block, hak__os_process_id(), program != NULL ? ", program " : "",
-                 program != NULL ? program : "");
+    GUARD_SAY("hakmem: fatal: %s%s: pointer %#lx%s, process %u%s%s", what, access, address, block,
+              hak__os_process_id(), program != NULL ? ", program " : "",
+              program != NULL ? program : "");
 }
 
 /* False: another thread reports, and has had time to. */
@@ -142,6 +172,7 @@ static void guard_report(const char *what, const char *access, uint32_t index, u
     const struct guard_slot *slot = &hak__guard.slots[index];
     uint64_t state = guard_state_of(index);
     struct guard_files files = {.count = 0};
+    guard_copy_open();
     guard_report_head(what, access, index, address);
     hak__modules_open(&modules);
     const struct guard_event *const events[] = {event, &slot->allocated, &slot->freed};

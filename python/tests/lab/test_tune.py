@@ -27,7 +27,7 @@ def test_every_option_is_searched_or_left_alone_on_purpose():
     left_alone = {
         "profile", "config_file", "limit", "limit_hard", "abort_on_foreign", "abort_on_size", "keep_deepbind",
         "observe", "stats", "ignore_filter", "stats_file", "sample_bytes", "profile_file", "profile_signal",
-        "profile_dump", "profile_threads", "stats_pid", "stats_signal", "heap_map_file", "announce", "learn", "learn_memory_percent", "guard", "numa",
+        "profile_dump", "profile_threads", "stats_pid", "stats_signal", "heap_map_file", "announce", "learn", "learn_memory_percent", "guard", "guard_file", "numa",
     }  # fmt: skip
     assert set(listed) == set(tune_space.LADDERS) | left_alone
     assert not set(tune_space.LADDERS) & left_alone
