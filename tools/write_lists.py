@@ -289,7 +289,7 @@ def run_help():
     knobs, settings = dict(profiles())["default"], first_settings()
     lines = []
     for kind, name, _, place, help_text, _ in table("src/core/option_list.h", "OPTIONS"):
-        if not re.fullmatch("profile|stats|stats_file|stats_pid|heap_map_file|announce|guard_file", name):
+        if not re.fullmatch("profile|stats|stats_file|stats_pid|heap_map_file|announce", name):
             value = shown(kind, place, "default", knobs, settings).replace("not set", "unset")
             entry = f"  {name:20} {value:6} "
             texts = textwrap.wrap(help_text, 80 - 30, break_on_hyphens=False)

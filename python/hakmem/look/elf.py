@@ -2,10 +2,12 @@
 """What an ELF file says of itself: build id, segments, sections. The file may be anybody's, so all numbers are checked."""
 import os
 import struct
+import zlib
 
 ELF_LOAD, ELF_NOTE = 1, 4  # p_type of segments
 ELF_EXECUTE = 1  # in p_flags
 NOTES, NOBITS = 7, 8  # sh_type of sections
+COMPRESSED = 0x800  # in their sh_flags
 SEGMENT_SIZE, SECTION_SIZE, ENTRIES_MAX = 56, 64, 4096  # bytes of a header; headers of a file
 BYTES_MAX = 1 << 20  # of notes, names of sections and the like
 MINI_MAX = 256 << 20  # bytes of symbols that a file holds compressed
@@ -32,6 +34,7 @@ class Elf:
         self.segments = []  # (type, file offset, size in the file, address, alignment)
         self.code = []  # (file offset, size in the file, address) of the segments with code
         self.sections = {}  # name: (type, file offset, size)
+        self.compressed = set()  # names of sections
         try:
             self.read_headers()
         except (OSError, struct.error, ValueError, OverflowError):
@@ -56,9 +59,11 @@ class Elf:
             data = self.bytes_at(sections, SECTION_SIZE * section_count)
             rows = list(struct.iter_unpack("<IIQQQQIIQQ", data[:len(data) // SECTION_SIZE * SECTION_SIZE]))
             texts = self.bytes_at(rows[names][4], rows[names][5]) if names < len(rows) else b""
-            for name, kind, _, _, offset, size, *_ in rows:
+            for name, kind, flags, _, offset, size, *_ in rows:
                 text = texts[name:name + 200].split(b"\0")[0].decode("latin-1")
                 self.sections.setdefault(text, (kind, offset, size))
+                if flags & COMPRESSED:
+                    self.compressed.add(text)
 
     def section(self, name, most=BYTES_MAX):
         """Its bytes; b"" if there is no such section, or it is elsewhere."""
@@ -66,6 +71,16 @@ class Elf:
         try:
             return self.bytes_at(offset, size, most) if kind != NOBITS else b""
         except (OSError, OverflowError):
+            return b""
+
+    def unpacked(self, name):
+        """The bytes of a section that may be compressed; b"" if they cannot be had."""
+        data = self.section(name)
+        if name not in self.compressed:
+            return data
+        try:
+            return zlib.decompressobj().decompress(data[24:], BYTES_MAX)
+        except zlib.error:
             return b""
 
     def has(self, *names):

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from .binaries import BUILD_ID, Module, find, open_binary
 from .closed import SHIFT, UNKNOWN, ClosedModules, address_of, head_hash
 from .generated import ALWAYS, HEXADECIMAL, GeneratedCode, generated_by, may_be_generated
+from .inlined import ask_again, missing_in
 from .owners import CLONE
 from .processes import is_number, process_folder
 from .text import cut, plain
@@ -206,6 +207,9 @@ class FunctionTable:
         return ""
 
 
+ARTIFICIAL = "<artificial>"  # what addr2line takes for the file of code that was optimised at link time
+
+
 def parse_inlined(block):
     """Functions and places of one address as addr2line -fi and llvm-symbolizer print them, innermost first."""
     places = []
@@ -213,14 +217,14 @@ def parse_inlined(block):
         place = re.sub(r" \(discriminator \d+\)$", "", place)
         file, _, line = place.rpartition(":")
         known = cut(CLONE.sub("", function)) if function != "??" else ""
-        places.append((known, "" if file == "??" else file, int(line) if is_number(line) else 0))
+        places.append((known, "" if file in ("??", ARTIFICIAL) else file, int(line) if is_number(line) else 0))
     if not any(line for _, _, line in places):  # the symbol table has the files that local symbols come from
         return [(function, "", 0) for function, _, _ in places]
     return places
 
 
-# They answer alike. addr2line of binutils 2.40 gives an inlined function the line of the function around it, so it is asked
-# only for what the first does not know: debug information that distributions compress with dwz, or all where LLVM is missing.
+# They answer alike, but addr2line knows less of inlined functions (inlined.py), so it is asked only for what the first does
+# not know: debug information that distributions compress with dwz, or all where LLVM is missing.
 LLVM_NAMES = ("llvm-symbolizer", *(f"llvm-symbolizer-{version}" for version in range(25, 12, -1)))
 LLVM_WORDS = ("--output-style=GNU", "--addresses", "--functions=linkage", "--inlines", "--demangle", "--obj")
 BINUTILS = ("addr2line", "-afiCe")
@@ -238,6 +242,8 @@ def lines_of_module(path, addresses):
     for command in symbolizers():
         missing = [address for address in addresses if address not in found or not found[address][-1][1]]
         answers = ask_symbolizer(command, path, missing)
+        if command == BINUTILS:
+            answers = ask_again(answers, path, lambda copy, doubted: ask_symbolizer(BINUTILS, copy, doubted))
         found.update((address, places) for address, places in answers.items() if address not in found or places[-1][1])
     return found
 
@@ -283,6 +289,8 @@ def frames_in_module(module, spots, files):
         return {key: [Frame("", "", 0, module.path, offset)] for key, offset in where.items()}
     teller = binary.lines()
     lines = lines_of_module(teller.path, sorted(set(where.values()))) if teller else {}
+    if teller and len(symbolizers()) == 1 and shutil.which(BINUTILS[0]) and (missing := missing_in(teller.path)):
+        files.remarks.add(f"Of {os.path.basename(module.path)}, {missing}.")
     table, found = None, {}
     for key, offset in where.items():
         places = lines.get(offset) or [("", "", 0)]

@@ -10,9 +10,10 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from hakmem.look import owners, symbols  # noqa: E402
+from hakmem.look import inlined, owners, symbols  # noqa: E402
 
 # The functions of `leaf`'s callers are inlined, one of them twice, and in C++ through a lambda and a template.
 PROGRAM_C = """
@@ -50,6 +51,30 @@ template <class T> inline __attribute__((always_inline)) T twice(T x)
 }
 }
 __attribute__((noinline)) int serve""")
+
+# The inlined function's code is the first of the function around it, whose name addr2line takes from the symbol table.
+PROGRAM_FIRST = """
+__attribute__((noinline)) int leaf(int x) { __asm__ volatile(""); return x; }
+static volatile int shared;
+static inline __attribute__((always_inline)) int first(int x)
+{
+    if (x < 0) {
+        return shared;
+    }
+    for (int i = 0; i < 3; i++) {
+        shared += leaf(x + i);
+    }
+    return shared;
+}
+__attribute__((noinline)) int serve(int x)
+{
+    return first(x) + 1;
+}
+int main(void)
+{
+    return serve(1) == 77;
+}
+"""
 
 # For each call of `leaf`: [address of the call, [[function, line], innermost first]].
 GDB_SCRIPT = """
@@ -102,6 +127,41 @@ class AgainstGdb(unittest.TestCase):
         self.assertEqual(self.compare("cc", "c", PROGRAM_C, ["-O0"]), 3)
         if shutil.which("c++"):
             self.assertEqual(self.compare("c++", "cc", PROGRAM_CXX, ["-O2"]), 4)
+
+
+    def test_binutils_alone(self):
+        if not all(map(shutil.which, ("gdb", "addr2line", "c++"))):
+            self.skipTest("there is no gdb, addr2line or C++ compiler")
+        with mock.patch.object(symbols, "LLVM_NAMES", ()):
+            for options in (["-O2"], ["-Os", "-gz"], ["-O2", "-flto"]):
+                self.compare("c++", "cc", PROGRAM_FIRST, options)
+            self.compare("c++", "cc", PROGRAM_CXX, ["-O2"])
+            if shutil.which("clang++"):
+                self.compare("clang++", "cc", PROGRAM_FIRST, ["-O2", "-gdwarf-4"])
+
+
+class BinutilsAlone(unittest.TestCase):
+    """What is wrong is not said, and why."""
+
+    def test_second_answers(self):
+        places = [("serve(int)", "a.cc", 9), ("serve(int) [clone .cold]", "a.cc", 7), ("serve(int)", "a.cc", 15)]
+        self.assertEqual(inlined.suspects(places), [0, 1])
+        again = [("first", "a.cc", 9), ("second", "a.cc", 7), ("serve", "a.cc", 15)]
+        self.assertEqual([name for name, _, _ in inlined.named_again(places, again)], ["first", "second", "serve(int)"])
+        self.assertEqual([name for name, _, _ in inlined.named_again(places, None)], ["", "", "serve(int)"])
+
+    def test_what_addr2line_cannot_read(self):
+        with tempfile.TemporaryDirectory() as folder:
+            source, made = os.path.join(folder, "program.c"), os.path.join(folder, "program")
+            Path(source).write_text(PROGRAM_FIRST)
+            for flag, wanted in (("-gsplit-dwarf", True), ("-gz", False)):
+                subprocess.run(["cc", "-g", "-O2", flag, source, "-o", made], check=True, cwd=folder)
+                self.assertEqual("split debug information" in inlined.missing_in(made), wanted)
+            self.assertEqual(inlined.missing_in(source), "")
+        unit, end = b"\x01\x11\x01\x03\x0e\x55\x23\x00\x00\x02\x1d\x00\x31\x13\x20\x21\x81\x01", b"\x00\x00\x00"
+        self.assertIn((inlined.INLINED, inlined.RANGES, inlined.RNGLISTX), inlined.abbreviations(unit + b"\x55\x23" + end))
+        self.assertNotIn((inlined.INLINED, inlined.RANGES, inlined.RNGLISTX), inlined.abbreviations(unit + b"\x55\x17" + end))
+        self.assertEqual(len(list(inlined.abbreviations(unit[:9]))), 3)
 
 
 class Symbolizers(unittest.TestCase):
