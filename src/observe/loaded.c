@@ -58,17 +58,62 @@ static const struct loaded loaded_unknown = {.number = LOADED_UNKNOWN, .file = &
 static const struct loaded *loaded_buckets[LOADED_BUCKETS];
 static const struct loaded_file *loaded_files;
 
-/* How the names of the files begin whose functions are not the program's own. */
+/* The libraries of C, C++ and Rust, whose functions are not the program's own: the names of their
+ * files up to a version or a hash. The tools know the same (python/hakmem/look/owners.py). */
 static const char *const library_names[] = {
-    "libc.so",   "libc-2",   "libm.so",      "libpthread", "libstdc++.so", "libc++.so",
-    "libc++abi", "libgcc_s", "libunwind.so", "ld-linux",   "ld-musl",      "libc.musl",
+    "libc",
+    "libm",
+    "libpthread",
+    "libdl",
+    "librt",
+    "libutil",
+    "libresolv",
+    "libanl",
+    "libnsl",
+    "libnss_dns",
+    "libnss_files",
+    "libnss_compat",
+    "libstdc++",
+    "libc++",
+    "libc++abi",
+    "libgcc_s",
+    "libunwind",
+    "libstd",
+    "ld",
+    "ld-linux-x86-64",
+    "ld-linux",
+    "ld-musl-x86_64",
+    "ld-linux-aarch64",
+    "ld-musl-aarch64",
+    "libc.musl-x86_64",
+    "libc.musl-aarch64",
 };
+
+/* True: as the end of "libc-2.31.so", "libgcc_s-a04fdf82.so.1" or "libm.so.6" behind the name. */
+static bool loaded_is_end_of_library(const char *end)
+{
+    if (*end == '-') {
+        do {
+            end++;
+        } while ((*end >= '0' && *end <= '9') || (*end >= 'a' && *end <= 'f') ||
+                 (*end == '.' && end[1] != 's'));
+    }
+    const char *version = hak__text_after(end, ".so");
+    if (version == NULL || (*version != '.' && *version != '\0')) {
+        return false;
+    }
+    while (*version == '.' || (*version >= '0' && *version <= '9')) {
+        version++;
+    }
+    return *version == '\0';
+}
 
 static bool loaded_is_of_library(const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
     for (size_t i = 0; i < sizeof library_names / sizeof *library_names; i++) {
-        if (hak__text_after(name, library_names[i]) != NULL) {
+        const char *end = hak__text_after(name, library_names[i]);
+        if (end != NULL && loaded_is_end_of_library(end)) {
             return true;
         }
     }

@@ -18,6 +18,7 @@ static __attribute__((noinline)) void take_buffers(int first)
         blocks[first + i] = malloc(520);
     }
 }
+extern void *preallocate_pool(); // in a library whose name begins as libpthread's
 int main()
 {
     hak_profile_start(1); // samples every block behind the next one, so all figures of these are exact
@@ -27,6 +28,7 @@ int main()
         const hak::site_scope scope(HAK_SITE("parser.nodes"));
         take_buffers(2000);
     }
+    blocks[1] = preallocate_pool();
     puts("ready");
     fflush(stdout);
     getchar();
@@ -36,7 +38,17 @@ int main()
     getchar();
 }
 END
-c++ -O1 -g -I "$TEST_ROOT/include" service.cc -o service -L "${library%/*}" -lhakmem "-Wl,-rpath,${library%/*}" \
+cat >pool.cc <<'END'
+#include <cstdlib>
+static void *volatile pool;
+void *preallocate_pool()
+{
+    pool = malloc(300000);
+    return pool;
+}
+END
+c++ -O1 -g -fPIC -shared pool.cc -o libpthreadpool.so || fail "pool.cc does not compile"
+c++ -O1 -g -I "$TEST_ROOT/include" service.cc -o service libpthreadpool.so "-Wl,-rpath,$scratch" -L "${library%/*}" -lhakmem "-Wl,-rpath,${library%/*}" \
     -Wl,--no-as-needed -lgcc_s || # the unwinder
     fail "service.cc does not compile"
 
@@ -58,6 +70,7 @@ for command in "stat $pid" "top --once $pid"; do
     has "$output" 'sites, by in use, estimated from [0-9.k]+ samples'
     has "$output" '1015\.6 KiB +[0-9]+ % +2\.0k +15\.6 KiB +1015\.6 KiB .*take_buffers\(int\) \(service\.cc:9\)'
     has "$output" '1015\.6 KiB +[0-9]+ % +2\.0k +15\.6 KiB +1015\.6 KiB .*  parser\.nodes'
+    has "$output" '293\.0 KiB .*preallocate_pool\(\) \(pool\.cc:5\)'
 done
 
 "$launcher" heap "$pid" -o before.html >/dev/null || fail "heap"

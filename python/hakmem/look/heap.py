@@ -6,13 +6,13 @@ import time
 from pathlib import Path
 
 from .attach import connect
-from .binaries import add_symfs, use_symfs
 from .files import keep_inputs, written
 from .heap_map import MapError, from_text, load, percent_text, size_text
 from .mapped import parts as parts_beside
 from .page import escape, fill, script_json
 from .processes import Refusal, STATUS_USAGE, is_number, parse_pid, source
 from .report import duration
+from .sites import add_naming, use_naming
 from .text import short_name
 from .view import sites_note
 
@@ -367,7 +367,7 @@ def add_arguments(parser):
                         help="the page's file; FILE with the suffix .html, or heap-PID.html, when not given")
     parser.add_argument("--compare", metavar="FILE2", type=source, help="a later map of the same program: the page also shows what changed since FILE")
     parser.add_argument("--text", action="store_true", help="print tables, and write no page")
-    add_symfs(parser)
+    add_naming(parser)
     parser.epilog = ("A map comes from: ./hakmem run --heap-map FILE PROGRAM, HAKMEM_HEAP_MAP_FILE=FILE, or a call of hak_heap_map in the "
                      "program (hakmem/stats.h).")
 
@@ -410,7 +410,7 @@ def page_name(arguments):
 def run(arguments):
     if not arguments.map:
         raise Refusal("heap: which map? (./hakmem heap --help)", STATUS_USAGE)
-    use_symfs(arguments)
+    use_naming(arguments)
     if arguments.text and arguments.output:
         raise Refusal("heap: --text writes no page, so it does not go with --output", STATUS_USAGE)
     maps = [read_source(word) for word in [arguments.map, arguments.compare] if word is not None]

@@ -5,14 +5,26 @@ import os
 import re
 
 # C, C++ and Rust run-time libraries, by file name.
-LIBRARY_FILE = re.compile(r"(lib(c|m|pthread|dl|rt|util|resolv|anl|nsl|nss_\w+|stdc\+\+|c\+\+|c\+\+abi|gcc_s|unwind|hakmem[\w-]*)|"
+LIBRARY_FILE = re.compile(r"(lib(c|m|pthread|dl|rt|util|resolv|anl|nsl|nss_(dns|files|compat|systemd|resolve|my\w+)|stdc\+\+|c\+\+|c\+\+abi|gcc_s|unwind|hakmem[\w-]*)|"
                           r"ld-linux[\w-]*|ld-musl[\w-]*|libc\.musl-\w+|libstd|ld)(-[0-9a-f.]+)?\.so(\.[\d.]+)?$")
 # Their headers and sources, which are in the program where they are inlined or linked.
 LIBRARY_SOURCE = re.compile(r"/usr/include/|/usr/lib/gcc/|.*/include/c\+\+/|.*/libstdc\+\+-v3/|.*/libcxx(abi)?/|"
                             r"/rustc/[0-9a-f]+/|.*/rustlib/src/rust/library/|/rust/deps/|library/(alloc|core|std)/src/|"
                             r".*/registry/src/[^/]+/hashbrown-[\d.]+/")
-WRAPPER = re.compile(r"([\w:]*::)?\w*(?i:m|re|c)(?i:alloc)\w*$|([\w:]*::)?\w*(?i:strn?dup|memdup|memalign|asprintf)$|operator new|_Zn|"
-                     r"(__rustc::)?__r(ust|dl|g)_\w*alloc\w*$|__libc_start|_start$")
+# A function that allocates for its caller. 1. One of its name's words is that of an allocation function, alone or behind one of
+# BEFORE: my_malloc, PyMem_Malloc, xmalloc. Only words of BEHIND follow: g_malloc0_n, zmalloc_usable, but not malloc_table.
+# 2. A word of USES before it names a function of the program's own: test_malloc. 3. --wrapper names all others.
+ALLOCATE = ("malloc|calloc|zalloc|realloc|reallocf|reallocarray|recallocarray|memalign|valloc|pvalloc|"
+            "strdup|strndup|wcsdup|memdup|asprintf|vasprintf")
+BEFORE = r"(?!pre)[a-z]|je|tc|mi|rp|kv|try|ztry|safe|fast"  # prealloc has another meaning
+BEHIND = frozenset((
+    "0 2 16 32 64 z n nn f x array zero zeroed raw usable size sized aligned atomic num internal impl body default base real ex ext "
+    "extended func fn wrapper hook flags safe unsafe checked debug dbg with or on die abort fail "
+    "failure error null exit no throw nothrow noexcept warn printf vprintf finish uncollectable pointerless plt").split())
+USES = frozenset("test tests testing bench benchmark stress leak leaks leaky leaked leaking use uses using by via".split())
+ALLOCATING_WORD = re.compile(rf"({BEFORE})?({ALLOCATE})z?")
+WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+START_OR_NEW = re.compile(r"operator new\b|_Zn[wa][jm]|(__rustc::)?__r(ust|dl|g)_(alloc|alloc_zeroed|realloc)$|__libc_start_|_start$")
 CXX_LIBRARY = re.compile(r"std::|__gnu_cxx::|boost::|_ZN?K?St|_ZNK?9__gnu_cxx")  # some names of templates stay mangled
 RUST_LIBRARY = re.compile(  # a program in C++ may have a namespace `core`
     r"(std|hashbrown|"
@@ -26,9 +38,14 @@ SCRIPT = "py::"  # begins the name of a function of Python's, with -X perf
 wrappers = []  # of the user: patterns of names
 
 
-def set_wrappers(patterns):
-    """Functions that only pass allocations on, as shell patterns: their callers are the sites."""
-    wrappers[:] = patterns
+def add_wrappers(parser):
+    parser.add_argument("--wrapper", "--wrappers", metavar="NAME", action="append", default=[], dest="wrappers",
+                        help="a function that only passes allocations on, such as my_new or pool_*: the site is its caller; may be repeated")
+
+
+def use_wrappers(arguments):
+    """Functions that only pass allocations on, as shell patterns with commas between them."""
+    wrappers[:] = [pattern for text in arguments.wrappers for pattern in text.split(",")]
 
 
 def top_level(text):
@@ -60,6 +77,22 @@ def bare_name(function):
     return next((word for word in reversed(split_at(name.partition("(")[0] if "<" not in name else name, " ")) if word), name)
 
 
+def plain_name(name):
+    """A bare name without what stands in brackets: the types of a template's instance."""
+    return "".join(character for _, character in top_level(name) if character not in "<([{>)]}")
+
+
+def is_allocating(name):
+    """Whether the plain name is of a known form for functions that allocate for their caller."""
+    words = [word.lower() for word in WORD.findall(name.rpartition("::")[2])]
+    for index, word in enumerate(words):
+        pair = "".join(words[index:index + 2])
+        known = 2 if pair in ("alignedalloc", "mallocx", "rallocx") else 1 if ALLOCATING_WORD.fullmatch(word) else 0
+        if known:
+            return BEHIND.issuperset(words[index + known:]) and USES.isdisjoint(words[:index])
+    return False
+
+
 def rust_owner(name):
     """Of `<Type as Trait>::method` the type, or the trait where the type says nothing; else the name."""
     if not name.startswith("<"):
@@ -76,8 +109,8 @@ def is_of_library(frame):
     if frame.module and LIBRARY_FILE.match(os.path.basename(frame.module)):
         return True
     name = bare_name(frame.function)
-    plain = name if "operator" in name else re.split("[<(]", name)[0] or name
-    if WRAPPER.match(plain) or any(fnmatch.fnmatchcase(plain, pattern) for pattern in wrappers):
+    plain = name if "operator" in name else plain_name(name) or name
+    if START_OR_NEW.match(plain) or is_allocating(plain) or any(fnmatch.fnmatchcase(plain, pattern) for pattern in wrappers):
         return True
     if frame.file:
         return bool(LIBRARY_SOURCE.match(frame.file))

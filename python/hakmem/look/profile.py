@@ -11,14 +11,14 @@ import time
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from .binaries import add_symfs, use_symfs
 from .files import check_writable, keep_inputs, refusing, written
-from .owners import SCRIPT, is_of_interpreter, own_frame, set_wrappers
+from .owners import SCRIPT, is_of_interpreter, own_frame
 from .processes import Refusal, STATUS_CANNOT, STATUS_USAGE, is_number, parse_pid, source
 from .profile_data import SITE_MODULE, keep_documents, parse_profiles, read_documents, read_profiles, split_documents, thread_frame
 from .profile_compare import compared_remarks, folded_lines, print_changes, render_changes
 from .profile_living import profile_process
 from .profile_run import run_watched
+from .sites import add_naming, use_naming
 from .symbols import names_note
 from .text import plain, short_name
 
@@ -60,8 +60,6 @@ def add_arguments(parser):
     parser.add_argument("--compare", metavar="OLD", type=source,
                         help="show what the sites have more or less than in the profile OLD, a file that -o has written")
     parser.add_argument("--sites", metavar="N", default="10", help="number of sites in the table (default 10)")
-    parser.add_argument("--wrappers", metavar="NAMES",
-                        help="functions that only pass allocations on, as in my_new,pool_*: the site is their caller")
     parser.add_argument("--stacks", action="store_true", help="show the whole stack of each site")
     parser.add_argument("--pprof", metavar="FILE", help="write the profile for pprof (gzipped protobuf)")
     parser.add_argument("--folded", metavar="FILE", help="write folded stacks, for flame graph programs")
@@ -70,7 +68,7 @@ def add_arguments(parser):
     parser.add_argument("--nth", metavar="N", default=None,
                         help="of several profiles that each process wrote to FILE, show the Nth (default: the last)")
     parser.add_argument("--seconds", metavar="N", default=None, help="how long to sample a living process (default 10)")
-    add_symfs(parser)
+    add_naming(parser)
     parser.add_argument("--stop", action="store_true", help="end the sampling of a living process")
     parser.add_argument("file", nargs="?", type=source, metavar="PID or FILE", help="a process to sample, or a profile to show")
 
@@ -442,9 +440,8 @@ def check_outputs(arguments):
 
 
 def run(arguments):
-    use_symfs(arguments)
+    use_naming(arguments)
     arguments.sites = parse_count(arguments.sites, "--sites")
-    set_wrappers(arguments.wrappers.split(",") if arguments.wrappers else [])
     arguments.living, arguments.when = False, "at exit"
     nth = parse_count(arguments.nth, "--nth") if arguments.nth else None
     check_outputs(arguments)

@@ -40,9 +40,8 @@ BEGIN = re.compile(r'(?=\{"hakmem_profile")')  # of a document; in a text the qu
 SITE_MODULE = "named site"  # stands for the file of a frame that is the name of a site
 THREAD_MODULE = "thread"  # the same for one that is a thread
 
-ALLOCATOR = re.compile(r"(hak__?\w+|malloc\w*|calloc|realloc\w*|free|memalign|posix_memalign|aligned_alloc|p?valloc|"
-                       r"(void\* )?operator new(\[\])?\(.*|_Unwind_Backtrace|sample_take|stack_step|_Zna?w?\w*)"
-                       r"(\+0x[0-9a-f]+)?$")
+ALLOCATOR = re.compile(r"(hak__\w+|(hak_)?(malloc|calloc|realloc|reallocarray|free|memalign|posix_memalign|aligned_alloc|p?valloc)|"
+                       r"(void\* )?operator new(\[\])?\(.*|_Unwind_Backtrace|sample_take|stack_step|_Zn[aw]\w*)(\+0x[0-9a-f]+)?$")
 
 
 def numbers(text):

@@ -4,9 +4,9 @@ import os
 import re
 from dataclasses import dataclass
 
-from .binaries import Module
+from .binaries import Module, add_symfs, use_symfs
 from .generated import may_be_generated
-from .owners import own_frame
+from .owners import add_wrappers, own_frame, use_wrappers
 from .symbols import Files, Frame, frames_in_module, parse_identity
 
 CLOSED = " (closed)"  # ends the path of a library that was closed (src/observe/site_list.c)
@@ -18,6 +18,17 @@ NUMBERS = ("live_bytes", "live_count", "live_usable_bytes", "allocated_bytes", "
 FIELDS = dict.fromkeys(TEXTS, str) | dict.fromkeys(NUMBERS, int)
 HEXADECIMAL = re.compile(r"(0x[0-9a-f]{1,16})?")
 DIGITS = re.compile(r"(0x)?[0-9a-f]{0,128}")
+
+
+def add_naming(parser):
+    """The options of all commands that name sites."""
+    add_wrappers(parser)
+    add_symfs(parser)
+
+
+def use_naming(arguments):
+    use_wrappers(arguments)
+    use_symfs(arguments)
 
 
 @dataclass

@@ -4,10 +4,11 @@ import sys
 
 from . import view
 from .attach import connect
-from .binaries import add_symfs, sentences, use_symfs
+from .binaries import sentences
 from .mapped import with_fields, with_rows
 from .processes import parse_pid
 from .report import Reporter, read_figures
+from .sites import add_naming, use_naming
 
 SITES_SHOWN = 10
 
@@ -16,11 +17,11 @@ def add_arguments(parser):
     parser.add_argument("pid", metavar="PID", help="the process")
     parser.add_argument("--json", action="store_true", help="print the report as one line of JSON")
     parser.add_argument("--full", action="store_true", help="print the whole report, not only its summary")
-    add_symfs(parser)
+    add_naming(parser)
 
 
 def run(arguments):
-    use_symfs(arguments)
+    use_naming(arguments)
     observer, _ = connect(parse_pid(arguments.pid))
     name = "json" if arguments.json else "full" if arguments.full else "summary"
     text = observer.ask(name)

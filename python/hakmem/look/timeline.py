@@ -5,13 +5,15 @@ import os
 import subprocess
 from pathlib import Path
 
-from .binaries import add_symfs, sentences, use_symfs
+from .binaries import sentences
 from .document import check, parse
 from .files import check_writable, keep_inputs, origin_of, written
 from .page import escape, fill, script_json
+from .owners import own_frame
 from .processes import Refusal
 from .profile import in_words
 from .profile_page import place_text, time_in_words
+from .sites import add_naming, use_naming
 from .symbols import Files, Symbols
 from .text import plain, short_name
 
@@ -32,7 +34,7 @@ def add_arguments(parser):
     parser.add_argument("trace", metavar="FILE", help="the trace")
     parser.add_argument("-o", "--output", metavar="PAGE",
                         help="the page's file; FILE.html when not given; the figures alone if PAGE ends in .json")
-    add_symfs(parser)
+    add_naming(parser)
 
 
 def trace_tool():
@@ -89,7 +91,7 @@ def named_sites(document, path):
     symbols.resolve(int(site["address"], 16) for site in document["sites"])
     found = {}
     for record in document["sites"]:
-        frame = symbols.frames[int(record["address"], 16)][0]
+        frame = own_frame(symbols.frames[int(record["address"], 16)])
         label = plain(frame.label())
         site = found.setdefault((label, frame.place()), Site(label, [plain(text) for text in place_text(frame)]))
         site.add(record["cells"], (record["temporary_count"], record["temporary_bytes"]))
@@ -165,7 +167,7 @@ def print_sites(document, sites, remarks):
 
 
 def run(arguments):
-    use_symfs(arguments)
+    use_naming(arguments)
     page = arguments.output or f"{arguments.trace}.html"
     if not os.path.exists(arguments.trace):
         raise Refusal(f"timeline: there is no file '{arguments.trace}'")

@@ -11,11 +11,12 @@ from collections import deque
 
 from . import view
 from .attach import connect
-from .binaries import add_symfs, sentences, use_symfs
+from .binaries import sentences
 from .observer import observed
 from .output import worded
 from .processes import Ended, Refusal, STATUS_USAGE, parse_pid
 from .report import Reporter, is_terminal, size
+from .sites import add_naming, use_naming
 from .text import plain
 
 ROWS_PLAIN = 15
@@ -39,7 +40,7 @@ def add_arguments(parser):
     parser.add_argument("--once", action="store_true", help="print one report as plain text")
     parser.add_argument("--batch", metavar="N", type=int, help="print N reports as plain text")
     parser.add_argument("--delay", metavar="SECONDS", type=float, default=1.0, help="from one report to the next (1)")
-    add_symfs(parser)
+    add_naming(parser)
     parser.epilog = f"Keys with size classes: {HELP['classes']}. Keys with sites: {HELP['sites']}."
 
 
@@ -233,7 +234,7 @@ def show_screen(reporter, delay):
 
 
 def run(arguments):
-    use_symfs(arguments)
+    use_naming(arguments)
     if arguments.batch is not None and not 1 <= arguments.batch <= 1_000_000:
         raise Refusal("top: --batch needs a number from 1 to 1000000 (./hakmem top --help)", STATUS_USAGE)
     if not 0.05 <= arguments.delay <= 3600:

@@ -134,17 +134,43 @@ class Owners(unittest.TestCase):
         return owners.own_frame([sites.Frame(function, "", 0, module, 0) for function, module in frames]).function
 
     def test_wrappers_of_malloc(self):
-        for name in "xmalloc", "zrealloc_usable", "_PyObject_Malloc", "PyMem_RawCalloc":
+        for name in ("xmalloc", "zrealloc_usable", "_PyObject_Malloc", "PyMem_RawCalloc", "my_malloc", "g_malloc0_n", "xstrdup",
+                     "g_strdup_printf", "je_malloc", "mi_malloc_aligned", "ztrymalloc_usable_internal", "av_realloc_f", "xasprintf",
+                     "SDL_malloc_REAL", "CRYPTO_zalloc", "ruby_xmalloc2_body", "sqlite3DbMallocRawNN", "luaM_realloc_", "safeRealloc",
+                     "mallocWithAbort", "malloc_or_die", "png_malloc_warn", "MALLOC", "alignedAlloc", "posix_memalign",
+                     "node::Malloc<char>(unsigned long)", "Pool<int>::malloc(unsigned long)", "WTF::fastMalloc(unsigned long)"):
             self.assertEqual(self.own((name, "/bin/a"), ("work", "/bin/a")), "work", name)
+
+    def test_names_that_only_contain_malloc(self):
+        for name in ("preallocate_pool", "set_normalLocation", "localLocation", "prealloc", "file_prealloc", "mallocator_init",
+                     "Mallocator::make(int)", "dynamicAllocation", "basicAlloc", "thermallocate", "malloc_table", "reallocate_buffers",
+                     "realloc_table", "strdup_list", "malloc_test", "test_malloc", "leakMalloc", "memalignment", "small_object"):
+            self.assertEqual(self.own((name, "/bin/a"), ("work", "/bin/a")), name)
+
+    def test_an_allocator_is_no_prefix(self):
+        for name, is_inner in (("malloc", True), ("hak__malloc_slow", True), ("operator new(unsigned long)", True), ("malloc_table", False),
+                               ("realloc_all", False), ("hak_demo", False)):
+            self.assertEqual(profile_data.is_of_allocator(sites.Frame(name, "", 0, "/bin/a", 0)), is_inner, name)
+
+    def test_libraries_by_whole_names(self):
+        """The library and the tools know the same names."""
+        source = (Path(__file__).parents[3] / "src/observe/loaded.c").read_text(encoding="utf-8")
+        names = re.findall('"(.*?)"', source.partition("library_names[] = {")[2].partition("}")[0])
+        self.assertIn("libc", names)
+        for name in names:
+            for end in ".so", ".so.6", "-2.31.so", "-a04fdf82.so.1":
+                self.assertEqual(self.own(("f", f"/lib/{name}{end}"), ("work", "/bin/a")), "work", name + end)
+            for end in *(() if "ld" in name or "-" in name else ("pool.so", "-Client.so.1")), ".some.so", ".so.d":
+                self.assertEqual(self.own(("f", f"/lib/{name}{end}"), ("work", "/bin/a")), "f", name + end)
 
     def test_the_users_wrappers(self):
         frames = ("pool_get<int>(int)", "/bin/a"), ("util::take(int)", "/bin/a"), ("work", "/bin/a")
         self.assertEqual(self.own(*frames), frames[0][0])
-        owners.set_wrappers(["pool_*", "util::take"])
+        owners.use_wrappers(types.SimpleNamespace(wrappers=["pool_*,other", "util::take"]))
         try:
             self.assertEqual(self.own(*frames), "work")
         finally:
-            owners.set_wrappers([])
+            owners.use_wrappers(types.SimpleNamespace(wrappers=[]))
 
     def test_code_without_names(self):
         """It is the program's, unless it is in no file or in a run-time library."""
