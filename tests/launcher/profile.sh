@@ -81,6 +81,20 @@ value, unit = re.search(r"about ([0-9.]+) (\w+) in use", sys.stdin.read()).group
 mebibytes = float(value) / {"KiB": 1024, "MiB": 1}[unit]
 sys.exit(not 9.5 < mebibytes < 16)' || fail "totals: $("$launcher" profile kept | head -1)"
 
+# A line for each way to a site, though none grew.
+cat >two_callers.c <<'END'
+#include <stdlib.h>
+#include <string.h>
+void *volatile kept;
+__attribute__((noinline)) static void make(size_t size) { kept = memset(malloc(size), 1, size); }
+__attribute__((noinline)) static void load(void) { for (int i = 0; i < 30; i++) make(102400); }
+__attribute__((noinline)) static void parse(void) { for (int i = 0; i < 10; i++) make(102400); }
+int main(void) { load(); parse(); return 0; }
+END
+cc -O1 -g -fno-builtin -fno-optimize-sibling-calls two_callers.c -o two_callers || fail "two_callers.c does not compile"
+succeed 0 "$launcher" profile --leaks --period 1 -- ./two_callers
+has "$output" '40 blocks +make \(.*two_callers\.c:4\)'$'\n'' +2\.9 MiB by load:5, main:7'$'\n'' +1000\.0 KiB by parse:6, main:7'
+
 # In a test: the status says whether more leaks than allowed, beside what is ignored; the program's own status comes first.
 cat >forget.c <<'END'
 #include <stdlib.h>
@@ -206,7 +220,21 @@ cc -O2 -g plain.c -o plain || fail "plain.c does not compile"
 succeed 0 "$launcher" profile --period 64k -- ./plain
 has "$output" 'fill \(.*plain\.c:[78]\).*fill \(.*plain\.c:[78]\)'
 succeed 0 "$launcher" profile --sites 3 -- python3 -c 'import json; text = json.dumps(list(range(100000)))'
-has "$output" '^[^'$'\n'']*python3[^'$'\n'']* \(process [0-9]+\): about '
+has "$output" '[^'$'\n'']*python3[^'$'\n'']* \(process [0-9]+\): about '
+
+
+# Of a program that a script starts, the program's own report comes last, and all others are one line.
+for start in exec ''; do
+    printf '#!/usr/bin/env bash\nfor i in 1 2 3; do j=$(dirname a/b) k=$(sort /dev/null); done\n%s ./two_callers\n' "$start" >shim
+    chmod +x shim
+    succeed 0 "$launcher" profile --leaks --period 1 -o shim.profile -- ./shim
+    lines=$(grep -E '\(process [0-9]+\)|processes of' <<<"$output")
+    [[ $lines =~ ^[0-9]+' processes of other programs ('[^$'\n']*$'\n'[^$'\n']*two_callers\ \(process\ [0-9]+\)[^$'\n']*$ ]] ||
+        fail "a program behind a script ($start): $output"
+done
+succeed 0 "$launcher" profile shim.profile
+lines=$(grep -E '\(process [0-9]+\)' <<<"$output")
+[[ $lines == *"bash (process "*$'\n'*"two_callers (process "* ]] || fail "all processes of a file: $output"
 
 refuse 2 'name a program' "$launcher" profile
 refuse 2 'name a program' "$launcher" profile kept -- ./leak

@@ -243,33 +243,6 @@ def print_threads(profile, arguments):
         print(f"and {len(threads) - arguments.sites} more threads (--sites N shows more)")
 
 
-def print_leaks(profile, arguments):
-    sites = sites_of(profile, "live_bytes")
-    total = profile.total("live_bytes")
-    when = arguments.when
-    print(f"{title(profile)}: about {in_words(total)} not freed {when}; estimated from "
-          f"{counted(profile.total('samples_live'), 'sample')}")
-    if not sites:
-        return
-    suspects = [site for site in sites if site.only_grows()]
-    if suspects:
-        print("\nSuspects: these sites grew all through the run.")
-        for site in suspects[:arguments.sites]:
-            print_site(site, "live_bytes", "live_count", total, True)
-            print(f"{'':22}over time: " + ", ".join(in_words(held) for held in site.history[-5:] if held)
-                  + f", {when} {in_words(site.total('live_bytes'))}")
-    rest = [site for site in sites if site not in suspects]
-    if rest:
-        if suspects:
-            print("\nNot freed either, but not growing all through the run:")
-        elif all(len(site.moments()) < SUSPECT_MOMENTS for site in rest):
-            print("\nNot freed; the run was too short to say which of these grow:")
-        else:
-            print("\nNot freed; none of these grew all through the run:")
-        for site in rest[:arguments.sites]:
-            print_site(site, "live_bytes", "live_count", total, arguments.stacks)
-
-
 def print_names_note(profile, measure):
     unnamed = sum(site.total(measure) for site in sites_of(profile, measure) if site.frame and not site.frame.function)
     if unnamed and (note := names_note(in_words(unnamed))):
@@ -325,14 +298,18 @@ def show(profiles, arguments):
         profile.stacks = [stack for stack in profile.stacks if not is_ignored(stack, arguments.ignore)]
     if old is not None:
         return compare(old, profiles, arguments)
-    profiles = sorted(profiles, key=lambda profile: -profile.total("allocated_bytes"))
-    shown = [profile for profile in profiles if profile.stacks] or profiles[:1]
+    from .profile_leaks import in_order, others_in_words, print_leaks
+    profiles, others = in_order(profiles, arguments.pid, MEASURES[shown_measure(arguments)][0])
+    shown = [profile for profile in profiles if profile.stacks] or profiles[-1:]
     if arguments.peak and any(profile.peak_ago_ms is None for profile in shown):
         raise Refusal("profile: an older version of hakmem wrote this profile, and noted no peak")
     if arguments.threads and not all(profile.has_threads() for profile in shown if profile.stacks):
         raise Refusal("profile: the profile does not keep threads apart; HAKMEM_PROFILE_THREADS=1 lets a process do that")
+    if others:
+        measure, _, what = MEASURES[shown_measure(arguments)]
+        print(others_in_words(others, measure, f"not freed {arguments.when}" if arguments.leaks else what))
     for number, profile in enumerate(shown):
-        if number:
+        if number or others:
             print()
         (print_leaks if arguments.leaks else print_table)(profile, arguments)
         if arguments.threads and profile.stacks:
@@ -341,6 +318,7 @@ def show(profiles, arguments):
         print_python_hint(profile)
         for sentence in profile.remarks:
             print(sentence)
+    profiles = profiles[::-1] + others
     if arguments.folded:
         write_folded(profiles, arguments.folded, MEASURES[shown_measure(arguments)][0], arguments.threads)
     if arguments.pprof:
@@ -426,6 +404,7 @@ def profile_program(words, arguments):
         if arguments.output:
             lines = keep_documents(lines, path, arguments.output, **origin)
         sys.stdout.flush()
+        arguments.pid = watch.pid
         failed = show(parse_profiles(lines, path, **origin), arguments)
         return 128 - status if status < 0 else status or failed
     finally:
@@ -442,7 +421,7 @@ def check_outputs(arguments):
 def run(arguments):
     use_naming(arguments)
     arguments.sites = parse_count(arguments.sites, "--sites")
-    arguments.living, arguments.when = False, "at exit"
+    arguments.living, arguments.when, arguments.pid = False, "at exit", None  # process id: of a program that runs here
     nth = parse_count(arguments.nth, "--nth") if arguments.nth else None
     check_outputs(arguments)
     for path in filter(None, (arguments.html, arguments.pprof, arguments.folded)):
