@@ -44,28 +44,48 @@ static void learn_name_program(char name[LEARN_PROGRAM_SIZE])
     }
 }
 
+/* Why this run cannot go on with the state; NULL: it can. */
+static const char *learn_objection(const struct learn_state *state, const char *program)
+{
+    struct learn_point now = hak__learn_point_now();
+    if (!hak__text_equal(state->program, program)) {
+        return "HAKMEM_LEARN begins anew: its file is of another program";
+    }
+    return hak__learn_point_equal(&state->options, &now) &&
+                   state->memory_percent == hak__settings.learn_memory_percent
+               ? NULL
+               : "HAKMEM_LEARN begins anew: its file was learned with other options";
+}
+
+static bool learn_has_learned(const struct learn_state *state)
+{
+    return state->decisions_count != 0 || state->sites[0][0] != '\0' ||
+           !hak__learn_point_equal(&state->options, &state->champion);
+}
+
 /* Reads the state of an earlier run. False: there is none that can be used, and *complaint says why
- * if the user should know. */
-static bool learn_read(struct learn_memory *memory, const char *program, const char **complaint)
+ * if the user should know; or there is no file, which *is_first says. */
+static bool learn_read(struct learn_memory *memory, const char *program, const char **complaint,
+                       bool *is_first)
 {
     char path[EXIT_PATH_SIZE];
     struct learn_state *state = &memory->state;
     hak__exit_file_path(&learn_file, path);
     long size = hak__os_read_file(path, memory->text, LEARN_FILE_MAX);
-    if (size == -ENOENT || size == 0) {
-        return false; /* the first run */
+    *is_first = size == -ENOENT || size == 0;
+    if (*is_first) {
+        return false;
     }
-    struct learn_point now = hak__learn_point_now();
     if (size < 0 || !hak__learn_state_parse(memory->text, (size_t)size, state) ||
         !hak__learn_point_is_reached(&state->options, &state->champion)) {
         *complaint = "HAKMEM_LEARN begins anew: its file is damaged, or not of this version";
-    } else if (!hak__text_equal(state->program, program)) {
-        *complaint = "HAKMEM_LEARN begins anew: its file is of another program";
-    } else if (!hak__learn_point_equal(&state->options, &now) ||
-               state->memory_percent != hak__settings.learn_memory_percent) {
-        *complaint = "HAKMEM_LEARN begins anew: its file was learned with other options";
+        return false;
     }
-    return *complaint == NULL;
+    const char *objection = learn_objection(state, program);
+    if (learn_has_learned(state)) { /* else nothing is lost: a script's shell was the first */
+        *complaint = objection;
+    }
+    return objection == NULL;
 }
 
 /* 103: after the profile, so that a period of samples that the user chose stays. */
@@ -79,11 +99,14 @@ __attribute__((constructor(103))) static void learn_begin(void)
     size_t size = sizeof(struct learn_memory);
     const char *complaint = NULL;
     learn_name_program(program);
+    bool is_first = false;
     bool known = !learn_is("on") && hak__os_map(size, hak__os_page_size(), &memory) == 0 &&
-                 learn_read(memory, program, &complaint);
+                 learn_read(memory, program, &complaint, &is_first);
     learn_process = hak__os_process_id();
     if (!hak__learner_start(program, known ? &((struct learn_memory *)memory)->state : NULL)) {
         complaint = "there is no memory for HAKMEM_LEARN";
+    } else if (is_first) {
+        hak__learner_save(); /* whatever ends the process, its user finds a file that says so */
     }
     if (complaint != NULL) {
         hak__diagnose_warn(complaint, NULL);

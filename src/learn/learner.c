@@ -123,13 +123,6 @@ static void learner_finish(uint32_t now_ms)
     learner_next(now_ms);
 }
 
-/* A site was noted, under a lock that is not held while a file is written. */
-static void learner_save_sites(void)
-{
-    learner->unsaved = false;
-    hak__learn_save(&learner->state);
-}
-
 static void learner_look(void)
 {
     uint32_t now_ms = hak__os_clock_ms(), elapsed_ms = now_ms - learner->began_ms;
@@ -154,13 +147,19 @@ static void learner_look(void)
     }
 }
 
+void hak__learner_save(void)
+{
+    learner->unsaved = false;
+    hak__learn_save(&learner->state);
+}
+
 /* Called at each tick of a thread, inside the gate and without a lock. */
 static void learner_tick(struct thread *thread)
 {
     atomic_add_relaxed(&learner->shared_bytes, hak__sampling_take_bytes(thread));
     if (learner_enter()) {
         if (HAK_UNLIKELY(learner->unsaved)) {
-            learner_save_sites();
+            hak__learner_save(); /* a site was noted, under a lock that is not held here */
         }
         learner_look();
         learner_leave();

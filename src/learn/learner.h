@@ -55,6 +55,8 @@ HAK_HIDDEN bool hak__learn_knows_site(const char *name);
 HAK_HIDDEN bool hak__learn_note_site(const char *name, bool apart);
 /* True if this process learns. Any thread. */
 HAK_HIDDEN bool hak__learner_runs(void);
+/* Writes what it knows. The caller is alone here: at the start, or as the learner. */
+HAK_HIDDEN void hak__learner_save(void);
 /* Writes what is known to the file of HAKMEM_LEARN, if it names one (learn_file.c). The caller is
  * the only thread at work with the state. No lock, no cancellation point. */
 HAK_HIDDEN void hak__learn_save(const struct learn_state *state);

@@ -82,17 +82,18 @@ try "$launcher" learn show planted
 
 # --- a forked child learns for itself, and leaves its parent's file alone ---
 
-# Until the child has a file, for twelve minutes at most.
+# Until the child has a file, for twelve minutes at most. Parents write theirs when they start.
 for ((i = 0; i < 7200; i++)); do
-    compgen -G "forked.state.*" >/dev/null && break
+    files=(forked.state.*)
+    ((${#files[@]} > 1)) && break
     sleep 0.1
 done
 sleep 2
 kill -9 -- "-$parent" "-$other"
 wait "$parent" "$other" 2>/dev/null
 files=(forked.state.*)
-[[ -e ${files[0]} && ${#files[@]} == 1 && ${files[0]} != *."$parent" ]] || fail "files of parent and child: ${files[*]}"
-[[ ! -e forked.state ]] || fail "the child has written its parent's file"
+[[ ${#files[@]} == 2 && -e forked.state.$parent ]] || fail "files of parent and child: ${files[*]}"
+! grep -q decision forked.state "forked.state.$parent" || fail "the child has written its parent's file"
 
 # --- files that cannot be used change nothing ---
 
@@ -121,10 +122,23 @@ mkfifo pipe
 expect 0 "" "" steady pipe 10
 mkdir directory
 expect 0 "" "begins anew" steady directory 10
-for word in off on missing/state new; do
-    expect 0 "" "" steady "$word" 10
-    [[ ! -e $word ]] || fail "a short run has written the file $word"
+for word in off on; do
+    expect 0 "" "^$" steady "$word" 10
+    [[ ! -e $word ]] || fail "there is a file $word"
 done
+expect 0 "" "^hakmem: [^"$'\n'"]*missing/state[^"$'\n'"]*\$" steady missing/state 10
+
+# --- a run that is too short leaves a file that says so, which is in no later run's way ---
+
+expect 0 "" "^$" steady short.state 10
+expect 0 "steady, 1 run
+Setting now: that of the options; nothing is decided yet: the program has run or allocated too little." "^$" \
+    "$launcher" learn show short.state
+cp steady other_program
+expect 0 "" "^$" env "LD_PRELOAD=$library" HAKMEM_LEARN=short.state ./other_program 10
+expect 0 "" "^$" env "LD_PRELOAD=$library" HAKMEM_LEARN=short.state HAKMEM_PURGE_DELAY_MS=77 ./steady 10
+expect 137 "" "" bash -c 'LD_PRELOAD=$1 HAKMEM_LEARN=killed.state bash -c "kill -9 \$\$"; exit $?' - "$library"
+[[ $(<killed.state) == *"program bash"* ]] || fail "a killed program left $(cat killed.state)"
 
 # --- learn show ---
 
