@@ -74,6 +74,7 @@ def _totals(view: View, report: Report) -> list[tuple[str, list[str]]]:
 def _details(report: Report) -> Table:
     """Medians in units."""
     table = plain_table()
+    table.title = "All medians"
     for name in ("server", "allocator"):
         table.add_column(name)
     for one in FIGURES:

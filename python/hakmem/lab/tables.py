@@ -118,6 +118,9 @@ class Fitting:
     def __init__(self, *makes: Callable[[], Table]) -> None:
         self.makes = makes
 
+    def widest(self) -> Table:
+        return self.makes[0]()
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for make in self.makes[:-1]:
             table = make()
@@ -133,6 +136,9 @@ class Blocks:
     def __init__(self, make: Callable[[Sequence[Arm], Layout], Table], arms: Sequence[Arm]) -> None:
         self.make = make
         self.arms = list(arms)
+
+    def widest(self) -> Table:
+        return self.make(self.arms, _LAYOUTS[0])
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for layout in _LAYOUTS:

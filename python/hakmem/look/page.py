@@ -17,9 +17,9 @@ def script_json(data):
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def fill(page, **values):
-    """The page, as text, by its template."""
-    head, script, text = (Path(__file__).with_name(f"{name}.html").read_text(encoding="utf-8")
-                          for name in ("page_head", "page_script", f"{page}_page"))
+def fill(page, folder=Path(__file__).parent, **values):
+    """The page, as text, by its template, which lies in the folder."""
+    head, script = (Path(__file__).with_name(f"{name}.html").read_text(encoding="utf-8") for name in ("page_head", "page_script"))
+    text = (folder / f"{page}_page.html").read_text(encoding="utf-8")
     text = text.replace("@@head@@\n", head).replace("@@script@@\n", script)
     return re.sub(r"@@(\w+)@@", lambda match: values[match.group(1)], text)

@@ -10,6 +10,8 @@ from pathlib import Path
 import matplotlib.image
 import pytest
 import synthetic
+from hakmem.lab import compare
+from hakmem.lab.comparison import compare_arms
 from hakmem.lab.model import Session
 from hakmem.lab.page import details_table, write_page
 from hakmem.lab.plots import write_plots
@@ -25,6 +27,7 @@ def read(session: Session, directory: Path, pictures=()) -> tuple[str, str]:
     summary = summarise(session)
     parts = [session_table(session, summary), details_table(summary)]
     source = write_page(session, directory, list(pictures), parts).read_text(encoding="utf-8")
+    assert "<pre" not in source
     assert Balance(source).open == []
     return html.unescape(re.sub("<[^>]*>", "", source)), source
 
@@ -46,6 +49,20 @@ def test_the_page_is_complete_and_needs_no_other_file(tmp_path: Path):
                  "How it was measured", "peak, MiB"):  # fmt: skip
         assert part in text, part
     assert "(again)" not in text
+
+
+def test_the_answer_of_compare_comes_first_and_nothing_is_cut_off(tmp_path: Path):
+    name = "python3 " + "a_long_argument " * 20
+    session = synthetic.session([name.strip()], kind="program")
+    summary = summarise(session)
+    parts = compare.report_parts(session, compare_arms(session, summary))
+    source = write_page(session, tmp_path, [], [*parts, session_table(session, summary)]).read_text(encoding="utf-8")
+    assert Balance(source).open == [] and "@@" not in source
+    assert re.search(r'</header>\s*<p class="headline">Compared with glibc, ', source)
+    heads = [re.findall(r"<th(?: [^>]*)?>(.*?)</th>", table) for table in re.findall(r"<table>.*?</table>", source, re.DOTALL)]
+    assert heads[0][:3] == ["allocator", "time", "against glibc"] and "mean MiB" in heads[0]
+    rows = re.findall(r"<tr[^>]*><td[^>]*>(.*?)</td>", source)
+    assert name.strip() in rows and "google tcmalloc" in rows
 
 
 def test_names_of_users_are_escaped(tmp_path: Path):
