@@ -246,8 +246,10 @@ void hak__profile_write(hak_report_sink *sink, void *argument, uint64_t since_ms
     hak__report_section_begin(&writer, "hakmem_profile");
     hak__report_number(&writer, "version", PROFILE_VERSION, "");
     hak__report_string(&writer, "program", program != NULL ? program : "", "");
+    uint64_t started_us = atomic_load_relaxed(&shared_profile_started_us);
     REPORT_NUMBERS(&writer, {"process", hak__os_process_id()}, {"time", hak__os_wall_clock_s()},
-                   {"started_us", atomic_load_relaxed(&shared_profile_started_us)},
+                   {"started_us", started_us},
+                   {"duration_us", started_us != 0 ? hak__os_clock_us() - started_us : 0},
                    {"period", atomic_load_relaxed(&hak__sampling.period)},
                    {"own_period", own_period != SAMPLE_PERIOD_MAX ? own_period : 0},
                    {"tools_period", hak__sampling_of(SAMPLING_TOOLS)});

@@ -113,7 +113,7 @@ fetch() {
 }
 # Heap profiles for pprof: one of all processes, or of one; what cannot be answered is refused.
 python3 - "${url%/metrics}/debug/pprof" "$pid" <<'END' || fail "metrics serves no profiles"
-import gzip, sys, urllib.error, urllib.request
+import concurrent.futures, gzip, sys, time, urllib.error, urllib.request
 url, pid = sys.argv[1:]
 def status(path):
     try:
@@ -123,8 +123,22 @@ def status(path):
 for path in ("/heap", "/allocs", f"/heap?pid={pid}", f"/heap?pid={pid}&debug=0"):
     data = gzip.decompress(urllib.request.urlopen(url + path).read())
     assert b"inuse_space" in data and b"sleep" in data, (path, data)
-answers = [status(path) for path in ("/heap?pid=1", "/heap?pid=x", "/heap?seconds=3", "/heap?debug=1", "/goroutine")]
-assert answers == [404, 404, 400, 400, 404], answers
+answers = [status(path) for path in ("/heap?pid=1", "/heap?pid=x", "/heap?debug=1", "/goroutine")]
+assert answers == [404, 404, 400, 404], answers
+# What changes in a second; the answer comes after it, and metrics are served meanwhile.
+began = time.monotonic()
+waiting = urllib.request.Request(url + f"/heap?seconds=1&pid={pid}")
+with concurrent.futures.ThreadPoolExecutor() as pool:
+    answer = pool.submit(lambda: gzip.decompress(urllib.request.urlopen(waiting).read()))
+    assert b"hakmem_up" in urllib.request.urlopen(url.replace("/debug/pprof", "/metrics")).read()
+    assert b"inuse_space" in answer.result() and time.monotonic() - began >= 1
+for wrong in ("0", "-1", "1.5", "x", "601", "99999999999999999999", "%D9%A1"):
+    try:
+        urllib.request.urlopen(url + "/heap?seconds=" + wrong)
+        assert False, wrong
+    except urllib.error.HTTPError as error:
+        assert error.code == 400 and error.read().startswith(b"seconds must be a whole number from 1 to 600, not "), wrong
+assert status("/heap?seconds=") == 200
 END
 for ((i = 0; i < 20; i++)); do # a process that cannot answer in 5 s is down until the next time
     try fetch

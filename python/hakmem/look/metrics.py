@@ -3,6 +3,7 @@
 import hmac
 import ipaddress
 import re
+import select
 import signal
 import socket
 import sys
@@ -13,12 +14,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from .files import open_regular
 from .observer import ASK_SECONDS
 from .processes import Refusal, STATUS_CANNOT, STATUS_NO_PROCESS, STATUS_USAGE, parse_pid, printable
-from .served_profiles import PATHS, ServedProfiles
+from .served_profiles import PATHS, ServedProfiles, Unanswered, packed, read_question
 from .watched import Watched, ask_all
 
 SCRAPE_SECONDS = 8.0  # for all processes, one after the other; Prometheus waits 10 s
 REQUEST_SECONDS = 15.0  # for a request and its answer, however slowly the other side talks
 REQUESTS_MAX = 16  # at once
+WAITS_MAX = 8  # of these, requests for what changes in some seconds
 TEXT_MAX = 1 << 20  # bytes that a process may say
 TOKEN_MAX = 4096  # bytes
 HOSTS = re.compile(r"(127(?:\.[0-9]{1,3}){3}|localhost|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)  # a page of a browser has another one
@@ -108,6 +110,7 @@ def read_token(path):
 def make_handler(watched, token, profiles=None, is_local=True):
     """`profiles`: of ServedProfiles. A local server is asked by one of HOSTS only; another one has a token."""
     lock = threading.Lock()  # an Observer is for one thread at a time
+    waits = threading.BoundedSemaphore(WAITS_MAX)
 
     class Handler(BaseHTTPRequestHandler):
         timeout = REQUEST_SECONDS
@@ -121,30 +124,51 @@ def make_handler(watched, token, profiles=None, is_local=True):
             known = ("/", "/metrics", *(PATHS if profiles else ()))
             return None if self.path.partition("?")[0] in known else 404
 
-        def answer(self):
-            """Status, type and body."""
-            if self.path.partition("?")[0] in PATHS:
-                status, body = profiles.answer(self.path, SCRAPE_SECONDS)
-                return status, "application/octet-stream", body
-            return 200, CONTENT_TYPE, collect(watched, SCRAPE_SECONDS, profiles).encode()
+        def alone(self, do, *arguments):
+            if not lock.acquire(timeout=SCRAPE_SECONDS):
+                raise Unanswered(503, "another request takes too long")
+            try:
+                return do(*arguments)
+            finally:
+                lock.release()
+
+        def profile(self):
+            path, pids, seconds = read_question(self.path)
+            first = None
+            if seconds:
+                if not waits.acquire(blocking=False):
+                    raise Unanswered(503, f"{WAITS_MAX} other requests wait for their seconds")
+                try:
+                    self.server.prolong(self.request, seconds)
+                    first = self.alone(profiles.take, pids, SCRAPE_SECONDS)
+                    self.wait(first[0] + seconds)
+                finally:
+                    waits.release()
+            return self.alone(lambda: packed(path, first, profiles.take(pids, SCRAPE_SECONDS)))
+
+        def wait(self, until):
+            """Until that moment, or until the other side has gone."""
+            while (left := until - time.monotonic()) > 0:
+                if select.select([self.connection], [], [], left)[0]:
+                    if not self.connection.recv(1, socket.MSG_PEEK):
+                        raise ConnectionResetError
+                    time.sleep(min(left, 0.5))  # it has sent more than its request
 
         def do_GET(self):
             if status := self.refusal():
                 self.send_error(status)
                 return
-            if not lock.acquire(timeout=SCRAPE_SECONDS):
-                self.send_error(503, explain="another request takes too long")
-                return
             try:
-                status, kind, body = self.answer()
-            finally:
-                lock.release()
-            if body is None:
-                self.send_error(status, explain="no process gave a profile" if status == 503 else None)
-                return
+                if self.path.partition("?")[0] in PATHS:
+                    status, kind, body = 200, "application/octet-stream", self.profile()
+                else:
+                    status, kind, body = 200, CONTENT_TYPE, self.alone(collect, watched, SCRAPE_SECONDS, profiles).encode()
+            except Unanswered as answer:
+                status, kind, body = answer.status, "text/plain; charset=utf-8", f"{answer.sentence}\n".encode()
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
+            self.send_header("X-Content-Type-Options", "nosniff")
             self.end_headers()
             self.wfile.write(body)
 
@@ -161,6 +185,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self, *arguments):
         super().__init__(*arguments)
         self.free = threading.BoundedSemaphore(REQUESTS_MAX)
+        self.ends = {}  # timers, by request
 
     def process_request(self, request, client_address):
         if self.free.acquire(blocking=False):
@@ -169,14 +194,20 @@ class Server(ThreadingHTTPServer):
             self.shutdown_request(request)
 
     def process_request_thread(self, request, client_address):
-        end = threading.Timer(REQUEST_SECONDS, cut, [request])
-        end.daemon = True
-        end.start()
+        self.prolong(request, 0)
         try:
             super().process_request_thread(request, client_address)
         finally:
-            end.cancel()
+            self.ends.pop(request).cancel()
             self.free.release()
+
+    def prolong(self, request, seconds):
+        """Lets the request take so many seconds more than others."""
+        if request in self.ends:
+            self.ends[request].cancel()
+        self.ends[request] = end = threading.Timer(REQUEST_SECONDS + seconds, cut, [request])
+        end.daemon = True
+        end.start()
 
     def handle_error(self, *_):
         pass  # the other side has gone

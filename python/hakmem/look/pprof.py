@@ -17,7 +17,7 @@ MESSAGES = {
     "Function": {"id": 1, "name": 2, "system_name": 3, "filename": 4},
     "Profile": {"sample_type": (1, "ValueType"), "sample": (2, "Sample"), "mapping": (3, "Mapping"),
                 "location": (4, "Location"), "function": (5, "Function"), "string_table": 6,
-                "time_nanos": 9, "period_type": (11, "ValueType"), "period": 12, "default_sample_type": 14},
+                "time_nanos": 9, "duration_nanos": 10, "period_type": (11, "ValueType"), "period": 12, "default_sample_type": 14},
 }
 VALUE_MAX, ADDRESS_MAX = (1 << 63) - 1, (1 << 64) - 1  # of int64 and uint64
 VALUES = (("alloc_objects", "count", "allocated_count"), ("alloc_space", "bytes", "allocated_bytes"),
@@ -147,12 +147,13 @@ def write_pprof(profiles, file, shown_first="inuse_space"):
     for profile in profiles:
         made["period"] = profile.period
         made["time_nanos"] = min(max(made.get("time_nanos", 0), profile.time * 10**9), VALUE_MAX)
+        made["duration_nanos"] = min(max(made.get("duration_nanos", 0), profile.duration_us * 1000), VALUE_MAX)
         add_program(builder, profile)
         mappings = {}
         for mapping in profile.mappings:
             mappings.setdefault(mapping.path, []).append(mapping)
         for stack in profile.stacks:
-            if not any(stack.sums.values()):
+            if not any(stack.sums[name] for _, _, name in VALUES):
                 continue
             labels = []
             if stack.site_name:

@@ -25,7 +25,8 @@ PEAK_SUMS = ("peak_samples", "peak_count", "peak_bytes")  # profiles of older ve
 
 HEAD = {"hakmem_profile": {"version": int, "time?": int}}
 SHAPE = {
-    "hakmem_profile": {"process": int, "program": str, "period": int, "started_us?": int, "own_period?": int, "tools_period?": int},
+    "hakmem_profile": {"process": int, "program": str, "period": int, "started_us?": int, "duration_us?": int, "own_period?": int,
+                       "tools_period?": int},
     "history": {"ago_ms": str},
     "mappings": [{"line": str, "build_id?": str, "bias?": str}],
     "modules?": [CLOSED_SHAPE],
@@ -108,6 +109,7 @@ class Profile:
     count: int = 1
     peak_ago_ms: int | None = None  # when most was in use, before the profile was written; None: it was not noted
     time: int = 0  # at which it was written, seconds since 1970; 0 if it does not say
+    duration_us: int = 0  # from the start of the sampling, or of what it counts; 0 if it does not say
     mappings: list = field(default_factory=list)  # of symbols.Mapping, of code
     remarks: list = field(default_factory=list)  # sentences about missing names
 
@@ -236,6 +238,16 @@ def keep_documents(lines, path, output, **origin):
     return lines
 
 
+def make_profile(document, number=1, count=1, **origin):
+    """With names, of what parse_document has read."""
+    head, stacks, mappings = document
+    symbols = symbols_of(head, mappings, **origin)
+    profile = Profile(head["program"], head["process"], head["period"], head["history"], [], number, count, head["peak_ago_ms"],
+                      head.get("time", 0), head.get("duration_us", 0), symbols.mappings)
+    name_stacks(profile, stacks, symbols, head["named"])
+    return profile
+
+
 def parse_profiles(lines, path, nth=None, **origin):
     processes = {}
     for number, document in enumerate(parse_documents(lines, path)):
@@ -246,11 +258,7 @@ def parse_profiles(lines, path, nth=None, **origin):
     for documents in processes.values():
         number = nth or len(documents)
         if number <= len(documents):
-            head, stacks, mappings = documents[number - 1]
-            symbols = symbols_of(head, mappings, **origin)
-            found.append(Profile(head["program"], head["process"], head["period"], head["history"], [], number,
-                                 len(documents), head["peak_ago_ms"], head.get("time", 0), symbols.mappings))
-            name_stacks(found[-1], stacks, symbols, head["named"])
+            found.append(make_profile(documents[number - 1], number, len(documents), **origin))
     if not found:
         most = max(len(documents) for documents in processes.values())
         raise Refusal(f"'{path}' has no profile number {nth}: no process wrote more than {most}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Tests of sites in `./hakmem top`, stat and profile: tables, orders, names in every output.
+"""Tests of sites in `./hakmem top`, stat, profile and metrics: tables, orders, names in every output.
 
 tests/launcher/site_views.sh tries them on a program."""
 import gzip
@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from hakmem.look import (  # noqa: E402
-    document, owners, pprof, profile, profile_data, report, sites, symbols, top, view)
+    document, owners, pprof, profile, profile_data, report, served_profiles, sites, symbols, top, view)
 
 
 def record(kind, name, address="", module="", offset="", **sums):
@@ -116,7 +116,7 @@ class Names(unittest.TestCase):
         self.assertEqual([site.title() for site in names.apply(found)], ["parser", "work(int) (a.cc:7)"])
 
 
-def profiles(mappings=(), frames="0x10 0x20", **head):
+def profile_text(mappings=(), frames="0x10 0x20", **head):
     def stack(site, frames, held):
         return {"frames": frames, **({} if site is None else {"site": site}), "history_bytes": ""} | dict.fromkeys(profile_data.SUMS, 2) | {
             "live_bytes": held, "allocated_bytes": held}
@@ -124,7 +124,11 @@ def profiles(mappings=(), frames="0x10 0x20", **head):
     document = {"hakmem_profile": {"version": 1, "program": "/bin/prog", "process": 1, "period": 4096} | head, "history": {"ago_ms": ""},
                 "stacks": [stack("parser;<nodes>", frames, 100), stack("", frames, 30), stack(None, frames, 5),
                            stack("cache", "", 7)], "mappings": list(mappings)}
-    return profile_data.parse_profiles([json.dumps(document)], "test")
+    return json.dumps(document)
+
+
+def profiles(*arguments, **head):
+    return profile_data.parse_profiles([profile_text(*arguments, **head)], "test")
 
 
 class Owners(unittest.TestCase):
@@ -232,7 +236,7 @@ def numbers(data):
 # From pprof's proto/profile.proto, not from the code under test. Capitals: a message.
 PROTO = {
     "Profile": {1: "sample_type ValueType", 2: "sample Sample", 3: "mapping Mapping", 4: "location Location", 5: "function Function",
-                6: "string_table", 9: "time_nanos", 11: "period_type ValueType", 12: "period", 14: "default_sample_type"},
+                6: "string_table", 9: "time_nanos", 10: "duration_nanos", 11: "period_type ValueType", 12: "period", 14: "default_sample_type"},
     "ValueType": {1: "type", 2: "unit"},
     "Sample": {1: "location_id", 2: "value", 3: "label Label"},
     "Label": {1: "key", 2: "str", 3: "num"},
@@ -285,22 +289,42 @@ class Profiles(unittest.TestCase):
         locations = {location["id"]: functions[location["line"][0]["function_id"]] for location in read["location"]}
         found = {(text[sample["label"][0]["str"]] if "label" in sample else "", sample["value"][3],
                   locations[sample["location_id"][0]]) for sample in read["sample"]}
-        self.assertNotIn("time_nanos", read)  # an older hakmem wrote no time
+        self.assertTrue({"time_nanos", "duration_nanos"}.isdisjoint(read))  # an older hakmem wrote no time
         self.assertEqual(found, {("parser;<nodes>", 100, "[parser;<nodes>]"), ("", 35, symbols.UNMAPPED), ("cache", 7, "[cache]")})
+
+    def test_pprof_of_what_changes(self):
+        """As net/http/pprof's with seconds: differences, which may be negative, and their duration. Equal stacks are left out."""
+        def document(text, *live):
+            read = profile_data.parse_document(text, "test")
+            for stack, held in zip(read[1], live):
+                stack.update(live_bytes=held)
+            return read
+
+        process = types.SimpleNamespace(pid=1, start=2, stack=3)
+        with unittest.mock.patch.object(served_profiles, "make_profile", lambda document, process: profile_data.make_profile(document)):
+            for first, wanted in (({1: (process, document(profile_text(), 100, 30, 5, 7))}, [-20, 50]), ({}, [7, 15, 150])):
+                last = {1: (process, document(profile_text(duration_us=9), 150, 10, 5, 7))}  # two without a name are one stack
+                data = served_profiles.packed("/debug/pprof/heap", (10.0, first), (12.5, last))
+                read = decode("Profile", gzip.decompress(data))
+                self.assertEqual(read["duration_nanos"], 2_500_000_000)
+                values = [sample["value"] for sample in read["sample"]]
+                signed = [value[3] - (1 << 64 if value[3] >> 63 else 0) for value in values]
+                self.assertEqual(sorted(signed), wanted)
+                self.assertEqual({value[5] for value in values}, {0})
 
     def test_pprof_mappings(self):
         """The program comes first, with build ids and the addresses that the process had."""
         program, library = "/nonexistent/prog", "/nonexistent/lib.so"
         mappings = [{"line": f"5000-6000 r-xp 00001000 08:02 7 {library}", "build_id": "aabb", "bias": "0x4000"},
                     {"line": f"8000-9000 r-xp 00001000 08:02 8 {program} (deleted)", "build_id": "ccdd", "bias": "0x7000"}]
-        made = profiles(mappings, "0x5010 0x8020", program=program, time=1700000000)
+        made = profiles(mappings, "0x5010 0x8020", program=program, time=1700000000, duration_us=1_500_000)
         self.assertEqual(made[0].remarks, [f"{name} has offsets instead of names: its file is gone ({path}; --symfs FOLDER names where "
                                            "the right one is)." for name, path in (("lib.so", library), ("prog", program))])
         file = io.BytesIO()
         pprof.write_pprof(made, file)
         read = decode("Profile", gzip.decompress(file.getvalue()))
         text = [string.decode() for string in read["string_table"]]
-        self.assertEqual(read["time_nanos"], 1700000000 * 10**9)
+        self.assertEqual((read["time_nanos"], read["duration_nanos"], read["period"]), (1700000000 * 10**9, 1_500_000_000, 4096))
         found = [(text[mapping["filename"]], text[mapping.get("build_id", 0)], mapping.get("memory_start"), mapping.get("memory_limit"),
                   mapping.get("file_offset"), "has_functions" in mapping) for mapping in read["mapping"]]
         self.assertEqual(found[0], (program, "ccdd", 0x8000, 0x9000, 0x1000, False))
