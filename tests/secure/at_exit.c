@@ -74,7 +74,8 @@ CASE(protect_pages, NULL)
     mprotect(large, 303104, PROT_NONE);
 }
 
-/* A child lacks the pages of blocks that the parent shares with a device, to their last page's end. */
+/* A child lacks the pages of blocks that the parent shares with a device, to their last page's end.
+ */
 CASE(child_without_pages, NULL)
 {
     char *blocks[64], *large = hide(memalign(4096, 300001));
