@@ -102,7 +102,7 @@ HAK_API void hak_stats_reset_peaks(void) HAK_NOEXCEPT;
 enum hak_report_format {
     HAK_REPORT_TEXT = 0,       /* the summary, then all figures, for people */
     HAK_REPORT_JSON = 1,       /* all figures, in one line */
-    HAK_REPORT_SUMMARY = 2,    /* the summary alone, some twelve lines for people */
+    HAK_REPORT_SUMMARY = 2,    /* the summary alone, some 15 lines for people */
     HAK_REPORT_PROMETHEUS = 3, /* Prometheus' text format, names begin with hakmem_ */
 };
 

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "core/gate.h"
+#include "core/limits.h"
 #include "os/os.h"
 
 #define LINE_SIZE 256 /* the longest message is about 150 characters */
@@ -44,7 +45,10 @@ static void diagnose_what(const char *what, const void *pointer, size_t object_s
 {
     char size[48] = "", heap[32] = "";
     if (object_size != 0) {
-        hak__text_make(size, sizeof size, ", size class %zu bytes", object_size);
+        bool is_class = object_size <= MID_SIZE_MAX; /* spans and huge allocations have none */
+        hak__text_make(size, sizeof size,
+                       is_class ? ", size class %zu bytes" : ", in a block of %zu bytes",
+                       object_size);
     }
     if (heap_id != 0) {
         hak__text_make(heap, sizeof heap, ", owned by heap %u", heap_id);

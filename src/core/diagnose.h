@@ -7,8 +7,9 @@
 #include "base/compiler.h"
 
 /* Writes "hakmem: fatal: WHAT: pointer 0x.., size class N bytes, owned by heap H" to standard error
- * and aborts. A second line names the process and its program. `object_size` is in bytes. If it or
- * `heap_id` is 0, it is unknown and left out. */
+ * and aborts; of a block without a size class "in a block of N bytes". A second line names the
+ * process and its program. `object_size` is in bytes. If it or `heap_id` is 0, it is unknown and
+ * left out. */
 HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void
 hak__diagnose_fatal(const char *what, const void *pointer, size_t object_size, uint32_t heap_id);
 /* The same for what no allocation of hakmem has to do with, so that the guard cannot tell more. */

@@ -19,17 +19,17 @@
       "Lower it if the process must shrink soon after a burst of work. Raise it if bursts "        \
       "that need the same memory are further apart than the delay.")                               \
     X(BYTES_32, bin_bytes, UNLEARNED, hak__knobs.bin_bytes_max,                                    \
-      "Size limit of a bin (one thread, one size class), in bytes; for objects to 1 KiB divided "  \
-      "by the threads that share a heap.",                                                         \
+      "Bytes of free objects that one thread may keep of one size. For sizes up to 1 KiB the "     \
+      "threads of a heap share this amount.",                                                      \
       "Lower it if the threads cache too much memory. Raise it if the counter "                    \
       "free_overflow grows fast.")                                                                 \
     X(BYTES, cache_bytes, UNLEARNED, hak__knobs.cache_bytes,                                       \
-      "Size limit of all bins of one thread, in bytes; each bin also counts one slab.",            \
+      "Bytes of free objects that one thread may keep in all (a bin in use counts 32 KiB more).",  \
       "Lower it if the program has many threads and little memory. Raise it together with "        \
       "bin_bytes.")                                                                                \
     X(BYTES, cache_bytes_total, ANY, hak__knobs.cache_bytes_total,                                 \
-      "Size limit of the bins of all threads, in bytes; 0: 1/64 of RAM or of a container's "       \
-      "limit.",                                                                                    \
+      "Bytes of free objects that all threads may keep together; 0: 1/64 of RAM or of a "          \
+      "container's limit.",                                                                        \
       "Lower it if the program shares the machine with others. Raise it if hundreds of "           \
       "threads are busy at the same time.")                                                        \
     X(BYTES_OR_NEVER, whale_cache_bytes, UNLEARNED, hak__knobs.whale_cache_bytes,                  \
@@ -129,12 +129,12 @@
       "Name a file for a long-running program whose work is the same each time. See "              \
       "docs/learning.md.")                                                                         \
     X(NUMBER, learn_memory_percent, START, hak__settings.learn_memory_percent,                     \
-      "How much learn values memory, in percent of how much it values processor time.",            \
-      "Raise it if time may pay for memory: with 400, 1 % of memory may cost up to 4 % of "        \
-      "time. Lower it if memory may pay for time.")                                                \
+      "What memory is worth to learn. 100: 1 % of memory is worth 1 % of time; 400: it is worth "  \
+      "4 %.",                                                                                      \
+      "Raise it if time may pay for memory, lower it if memory may pay for time.")                 \
     X(SWITCH, ignore_filter, START, hak__settings.ignore_filter,                                   \
       "1: hakmem makes all its system calls although a filter (seccomp) watches the process; 0: "  \
-      "not.",                                                                                      \
+      "it makes fewer.",                                                                           \
       "Set 1 in a container whose filter refuses calls instead of ending the process, as "         \
       "those of Docker and Kubernetes do: hakmem then uses huge pages.")                           \
     X(PATH, heap_map_file, START, hak__settings.heap_map_file,                                     \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* summary_text.c: the summary of a report as some twelve lines for people. */
+/* summary_text.c: the summary of a report as some 15 lines for people. */
 #include "observe/report.h"
 
 #include "core/options.h"
@@ -14,6 +14,9 @@
 /* A class with less is "0.00 MiB": not one of the largest. */
 #define SUMMARY_LARGEST_MIN ((1u << 20) / 200)
 #define SUMMARY_MIB_SIZE 32u
+/* With less in slabs, the part that is free says nothing: a small program has few objects of each
+ * size, so that most of its slabs are nearly empty. */
+#define SUMMARY_FRAGMENTATION_MIN (8u << 20)
 
 /* `bytes` in hundredths of a MiB, rounded. */
 static uint64_t summary_hundredths(uint64_t bytes)
@@ -153,11 +156,18 @@ static void summary_put_largest(struct report_writer *writer, const struct resid
 static void summary_put_conclusions(struct report_writer *writer, const struct summary *summary)
 {
     char mib[SUMMARY_MIB_SIZE];
-    hak__report_put(writer,
-                    "could go back to the OS now: %s; fragmentation: %u.%u %% (free in slabs, as a "
-                    "part of blocks and slabs)\n",
-                    summary_mib(mib, summary->parts[SUMMARY_KEPT]), summary->fragmentation / 10,
-                    summary->fragmentation % 10);
+    uint64_t in_slabs = 0;
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        in_slabs += summary->resident.classes[class_index];
+    }
+    hak__report_put(writer, "could go back to the OS now: %s",
+                    summary_mib(mib, summary->parts[SUMMARY_KEPT]));
+    if (in_slabs >= SUMMARY_FRAGMENTATION_MIN) {
+        hak__report_put(writer,
+                        "; fragmentation: %u.%u %% (free in slabs, as a part of blocks and slabs)",
+                        summary->fragmentation / 10, summary->fragmentation % 10);
+    }
+    hak__report_put(writer, "\n");
     summary_put_largest(writer, &summary->resident);
 }
 

@@ -13,6 +13,11 @@ static void say_all(void *argument)
     hak__diagnose_fatal("what was wrong", somewhere, 112, 7);
 }
 
+static void say_span(void *argument)
+{
+    hak__diagnose_fatal("what was wrong", somewhere, MID_SIZE_MAX + 1, 0);
+}
+
 static void say_much(void *argument)
 {
     char what[1000] = "";
@@ -31,6 +36,7 @@ TEST(lines)
                   "^hakmem: fatal: what was wrong: pointer 0x1234abcd, size class 112 bytes, "
                   "owned by heap 7$");
     REQUIRE_DEATH(say_all, NULL, "^hakmem: in process [0-9]+; .*; program .*test_diagnose$");
+    REQUIRE_DEATH(say_span, NULL, "^hakmem: fatal: .*, in a block of [0-9]+ bytes$");
     REQUIRE_DEATH(say_much, NULL, "^hakmem: fatal: w{200}");
     REQUIRE_LIFE(warn, NULL, "^hakmem: warning: something odd: pointer 0x1234abcd$");
 }

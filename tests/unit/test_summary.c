@@ -4,6 +4,7 @@
  *
  * ctest: lock=memory no-qemu
  */
+#include "../report.h"
 #include "../threads/threads.h"
 #include "unit.h"
 
@@ -123,6 +124,9 @@ TEST(free_in_slabs)
     require_grown(before.free_in_slabs, flushed.free_in_slabs, moved);
     REQUIRE_SIZE(flushed.thread_caches, <, MIB / 8);
     REQUIRE_SIZE(flushed.fragmentation_permille, >, 400);
+    static struct collected report;
+    collect_report(&report, HAK_REPORT_SUMMARY);
+    assert_non_null(strstr(report.text, "; fragmentation: "));
     for (size_t i = 1; i < COUNT; i += 2) {
         hak_free(blocks[i]);
     }
