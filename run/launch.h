@@ -35,6 +35,9 @@ _Noreturn void words_die(int status, const char *format, ...) __attribute__((for
 /* The same for a wrong command line; the line begins with the command's name. */
 _Noreturn void words_refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* The same, and the line ends with what prints the command's options. */
+_Noreturn void words_misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* If **words is OPTION=VALUE, or OPTION with a value behind it, returns the value and moves *words
  * to the option's last word. Otherwise NULL. */
 const char *words_value(char ***words, const char *option);

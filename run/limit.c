@@ -27,7 +27,7 @@ static uint64_t read_bytes(const char *text)
     unit = *end != 0 ? strchr(units, *end | 0x20) : NULL;
     if (strchr("0123456789", text[0]) == NULL || text[0] == 0 || errno != 0 || bytes >> 33 != 0 ||
         (*end != 0 && (unit == NULL || end[1] != 0))) {
-        words_refuse("--fail-above takes a number of bytes such as 4096, 64k or 1m, not '%s'",
+        words_misuse("--fail-above needs a number of bytes such as 4096, 64k or 1m, not '%s'",
                      words_shown(text));
     }
     return unit == NULL ? bytes : bytes << (10 * (unit - units + 1));

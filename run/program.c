@@ -192,7 +192,7 @@ static void check_script(const char *file, char *line, int depth)
         words_die(STATUS_CANNOT_RUN, "%s needs %s, which is not there", file, word);
     }
     if (!is_file(word) || !may_execute(word)) {
-        words_die(STATUS_CANNOT_RUN, "%s needs %s, which is no executable file", file, word);
+        words_die(STATUS_CANNOT_RUN, "%s needs %s, which is not an executable file", file, word);
     }
     base = strrchr(word, '/') != NULL ? strrchr(word, '/') + 1 : word;
     if (strcmp(base, "env") != 0) {
@@ -239,7 +239,7 @@ struct program program_check(const char *word)
 {
     struct program program;
     if (word == NULL || word[0] == 0) {
-        words_refuse("which program? (./hakmem %s --help)", launch.command);
+        words_misuse("which program?");
     }
     program.path = find(word);
     program.is_plain_script = !check_file(program.path, 0);

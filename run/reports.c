@@ -22,7 +22,7 @@ void reports_set_format(const char *format)
             return;
         }
     }
-    words_refuse("--stats is summary, full, json or prometheus, not '%s'", format);
+    words_misuse("--stats needs summary, full, json or prometheus, not '%s'", format);
 }
 
 /* The name of the program's own report file: %p is its process id, which is this one's. */
@@ -43,8 +43,9 @@ static char *expand(const char *name, bool *has_pid)
             expanded = words_join("%s%%", expanded);
             name += 2;
         } else {
-            words_refuse("after %% in the name of a report file comes p, for the process id, or "
-                         "another %%");
+            words_misuse(
+                "in the name of a report file, %% needs a p behind it, for the process id, or "
+                "another %%");
         }
     }
     return expanded;
@@ -82,7 +83,7 @@ bool reports_set_file(const char *name)
     char *pattern, *expanded;
     bool has_pid;
     if (name[0] == 0) {
-        words_refuse("--stats-file needs the name of a file");
+        words_misuse("--stats-file needs the name of a file");
     }
     pattern = absolute_pattern(name);
     expanded = expand(pattern, &has_pid);
@@ -107,7 +108,7 @@ void reports_set_heap_map(const char *name)
     char *file, *folder, *last;
     bool is_there;
     if (name[0] == 0) {
-        words_refuse("--heap-map needs the name of a file");
+        words_misuse("--heap-map needs the name of a file");
     }
     file = words_absolute(name);
     folder = words_join("%s", file);

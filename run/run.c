@@ -16,7 +16,7 @@ struct run_options {
 static void take_profile(struct run_options *options, const char *value)
 {
     if (value[0] == 0) {
-        words_refuse("--profile needs a name (./hakmem run --help)");
+        words_misuse("--profile needs a name");
     }
     if (strpbrk(value, "./") != NULL) {
         options->profile_file = value;
@@ -59,7 +59,7 @@ static void take_flag(struct run_options *options, const char *word)
     } else if (strcmp(word, "--quiet") == 0) {
         options->quiet = true;
     } else if (strcmp(word, "--secure") != 0 && !words_skip(word)) {
-        words_refuse("unknown option '%s' (./hakmem run --help)", word);
+        words_misuse("unknown option '%s'", word);
     }
 }
 
@@ -100,11 +100,11 @@ int run_program(char **words)
     char *process;
     words = read_options(&options, words);
     if (*words == NULL || **words == 0) {
-        words_refuse("which program? (./hakmem run --help)");
+        words_misuse("which program?");
     }
     if (options.fail_above != NULL) {
         if (options.stats != NULL) {
-            words_refuse("--fail-above reads the report itself, so it goes without --stats");
+            words_misuse("--fail-above reads the report itself, so it does not go with --stats");
         }
         options.stats = "json";
         limit_watch(options.fail_above, *words);

@@ -66,8 +66,8 @@ static void check_name(const char *name, const char *where)
         {"announce", "--quiet"}, {"heap_map_file", "--heap-map"}, {"stats_pid", "--all-processes"}};
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
         if (strcmp(name, flags[i][0]) == 0) {
-            words_refuse("%s%s is not for this command, which has %s",
-                         where[0] != 0 ? where : "--set ", name, flags[i][1]);
+            words_refuse("%s%s cannot be set here: use %s", where[0] != 0 ? where : "--set ", name,
+                         flags[i][1]);
         }
     }
     for (size_t i = 0; i < sizeof option_names / sizeof *option_names; i++) {
@@ -83,7 +83,7 @@ void settings_set(const char *setting)
     size_t length = name_length(setting);
     char *name;
     if (length == 0 || setting[length + 1] == 0) {
-        words_refuse("--set needs NAME=VALUE, not '%s'", setting);
+        words_misuse("--set needs NAME=VALUE, not '%s'", setting);
     }
     name = option_name(setting, length);
     check_name(name, "");
@@ -143,7 +143,7 @@ void settings_read(const char *file)
         words_refuse("the profile %s does not exist", file);
     }
     if (!S_ISREG(status.st_mode)) {
-        words_refuse("the profile %s is no file", file);
+        words_refuse("the profile %s is not a file", file);
     }
     stream = fopen(file, "re");
     if (stream == NULL) {

@@ -94,7 +94,7 @@ static void export_settings(char *settings)
 
 static _Noreturn void refuse_option(const char *word)
 {
-    words_refuse("unknown option '%s' (./hakmem %s --help)", word, launch.command);
+    words_misuse("unknown option '%s'", word);
 }
 
 /* Returns the program's words. */
@@ -128,7 +128,7 @@ int trace_record(char **words)
     char **all;
     words = read_record_options(words, &file, &name);
     if (*words == NULL || **words == 0) {
-        words_refuse("which program? (./hakmem record --help)");
+        words_misuse("which program?");
     }
     program_check(*words);
     allocator = find_allocator(name);
@@ -159,7 +159,7 @@ static void take_runs(struct replay_options *options, const char *value)
 {
     size_t length = strspn(value, "0123456789");
     if (value[length] != 0 || length < 1 || length > 2 || value[0] == '0') {
-        words_refuse("--runs needs a number from 1 to 99, not '%s'", value);
+        words_misuse("--runs needs a number from 1 to 99, not '%s'", value);
     }
     options->runs = value;
 }
@@ -181,13 +181,13 @@ static void read_replay_options(struct replay_options *options, char **words)
             refuse_option(word);
         } else if (!words_skip(word)) {
             if (options->file != NULL) {
-                words_refuse("one trace at a time, not '%s' and '%s'", options->file, word);
+                words_misuse("one trace at a time, not '%s' and '%s'", options->file, word);
             }
             options->file = word;
         }
     }
     if (options->file == NULL || options->file[0] == 0) {
-        words_refuse("which trace? (./hakmem replay --help)");
+        words_misuse("which trace?");
     }
     if (access(options->file, F_OK) != 0) {
         words_die(STATUS_CANNOT_RUN, "replay: there is no file '%s'", options->file);

@@ -86,6 +86,13 @@ void words_refuse(const char *format, ...)
     die(STATUS_USAGE, launch.command, format_list(format, list));
 }
 
+void words_misuse(const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    words_refuse("%s (./hakmem %s --help)", format_list(format, list), launch.command);
+}
+
 /* --- options --- */
 
 const char *words_value(char ***words, const char *option)
@@ -102,7 +109,7 @@ const char *words_value(char ***words, const char *option)
         return NULL;
     }
     if ((*words)[1] == NULL) {
-        words_refuse("%s needs a value", option);
+        words_misuse("%s needs a value", option);
     }
     return *++*words;
 }

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -21,6 +22,36 @@
 
 /* --- the file --- */
 
+/* How the user calls the launcher, which lies beside us when hakmem is installed. */
+static const char *launcher_name(void)
+{
+    static const char file[] = "hakmem";
+    char path[4096];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - sizeof file);
+    while (length > 0 && path[length - 1] != '/') {
+        length--;
+    }
+    if (length <= 0) {
+        return "hakmem";
+    }
+    memcpy(path + length, file, sizeof file);
+    return access(path, F_OK) == 0 ? "hakmem" : "./hakmem";
+}
+
+static const char *not_a_trace(void)
+{
+    static char text[64];
+    snprintf(text, sizeof text, "is not a trace of %s record", launcher_name());
+    return text;
+}
+
+static const char *unreadable(void)
+{
+    static char text[128];
+    snprintf(text, sizeof text, "cannot be read: %s", strerror(errno));
+    return text;
+}
+
 /* Maps the file, with zeros behind it up to the next page. */
 static const char *map_file(struct trace_file *file, const char *name)
 {
@@ -28,21 +59,21 @@ static const char *map_file(struct trace_file *file, const char *name)
     void *bytes;
     int descriptor = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor < 0) {
-        return strerror(errno);
+        return unreadable();
     }
     if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
         close(descriptor);
-        return "is no file";
+        return "is not a file";
     }
     file->length = (size_t)status.st_size;
     if (file->length < sizeof file->header) {
         close(descriptor);
-        return file->length == 0 ? "is empty" : "is no trace: it is too short";
+        return file->length == 0 ? "is empty" : not_a_trace();
     }
     bytes = mmap(NULL, file->length, PROT_READ, MAP_PRIVATE, descriptor, 0);
     close(descriptor);
     if (bytes == MAP_FAILED) {
-        return strerror(errno);
+        return unreadable();
     }
     file->bytes = bytes;
     return NULL;
@@ -122,10 +153,10 @@ const char *trace_open(struct trace_file *file, const char *name)
     file->header.program[sizeof file->header.program - 1] = 0;
     trace_make_plain(file->header.program);
     if (memcmp(file->header.magic, TRACE_MAGIC, sizeof file->header.magic) != 0) {
-        return "is no trace of hakmem record";
+        return not_a_trace();
     }
     if (file->header.version != TRACE_VERSION || file->header.header_bytes != sizeof file->header) {
-        return "is a trace of another version of hakmem record";
+        return "is a trace of another version of hakmem";
     }
     for (size_t at = sizeof file->header; at < file->length;) {
         const struct trace_frame *frame = (const void *)(file->bytes + at);

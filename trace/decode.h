@@ -24,7 +24,7 @@ struct trace_file {
 #define STATUS_FAILED 125
 #define STATUS_CANNOT 126
 
-/* Opens and checks it. NULL, or one sentence that says what is wrong, after `name: `. */
+/* Opens and checks it. NULL, or one sentence that says what is wrong, after the name. */
 const char *trace_open(struct trace_file *file, const char *name);
 /* Puts question marks for what a terminal obeys, and for what ends a string of JSON. */
 void trace_make_plain(char *text);

@@ -104,7 +104,7 @@ static bool try_place(const char *file)
 static int clear_place(const char *file)
 {
     if (access(file, F_OK) == 0 && !is_trace(file)) {
-        fprintf(stderr, "hakmem: record: %s is there already and is no trace\n", file);
+        fprintf(stderr, "hakmem: record: %s is there already and is not a trace\n", file);
         return STATUS_CANNOT_RUN;
     }
     unlink(file);

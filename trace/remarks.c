@@ -18,7 +18,7 @@ void remarks_print_end(FILE *stream, const char *before, const struct trace_file
                 before, TRACE_EVENTS_MAX);
     }
     if (file->cut_at != 0) {
-        fprintf(stream, "%sThe file is cut: what follows byte %zu is no whole frame\n", before,
+        fprintf(stream, "%sThe file is cut: what follows byte %zu is not a whole frame\n", before,
                 file->cut_at);
     }
 }
@@ -34,9 +34,9 @@ void remarks_print_repairs(FILE *stream, const struct trace_file *file,
     }
     if (repairs->frees + repairs->reallocs + repairs->ends != 0) {
         fprintf(stream,
-                "%s: %" PRIu64 " frees of unknown blocks left out, %" PRIu64
-                " reallocs of such taken as malloc, %" PRIu64
-                " blocks freed where their address comes again\n",
+                "%s: %" PRIu64 " frees of unknown blocks are left out, %" PRIu64
+                " reallocs of unknown blocks are taken for malloc, and %" PRIu64
+                " blocks are freed when their address is given out again\n",
                 file->header.forked_from != 0 && repairs->ends == 0
                     ? "Blocks are from before the fork"
                     : "The trace lacks calls",

@@ -273,7 +273,7 @@ static unsigned do_birth(struct runner *runner, const struct op *op)
     struct slot *slot = slot_of(runner, op->out);
     pointer = call_birth(kind, size, trace_align_log2(op->shape), old);
     if (pointer == NULL) {
-        fail("the allocator has no memory for what it did for the program");
+        fail("the allocator has no memory for a call that succeeded in the program");
     }
     if (size >= TRACE_LARGE_MIN) {
         touch(pointer, trace_site(op[1].shape), PAGE);

@@ -148,7 +148,7 @@ int replay_all(const char *name, unsigned runs, char **words, unsigned count)
     const char *problem = trace_open(&file, name);
     int image = -1, status = STATUS_FAILED;
     if (problem != NULL) {
-        fprintf(stderr, "hakmem: %s: %s\n", name, problem);
+        fprintf(stderr, "hakmem: %s %s\n", name, problem);
         status = STATUS_CANNOT;
     } else if (runs == 0 || runs > RUNS_MAX || count == 0 || count > ARMS_MAX) {
         fprintf(stderr, "hakmem: replay: 1 to %d runs, 1 to %d allocators\n", RUNS_MAX, ARMS_MAX);

@@ -310,7 +310,7 @@ int image_write(const char *name, const char *target)
     const char *problem = trace_open(&file, name);
     int source = -STATUS_CANNOT, output = -1, status;
     if (problem != NULL) {
-        fprintf(stderr, "hakmem: %s: %s\n", name, problem);
+        fprintf(stderr, "hakmem: %s %s\n", name, problem);
     } else {
         source = image_make(&file);
     }

@@ -297,8 +297,8 @@ static void print_summary(struct summary *summary, const struct trace_file *file
     print_distances("Lifetimes of ended blocks", "calls", summary->life_calls, summary->ended);
     print_distances("The same in bytes given out meanwhile", "bytes", summary->life_bytes,
                     summary->ended);
-    printf("\nThreads: %.2f %% of the ended blocks were freed by another thread than they were "
-           "allocated by; resized so: %" PRIu64 " of %" PRIu64 "\n",
+    printf("\nThreads: %.2f %% of the ended blocks were freed by another thread than the one that "
+           "allocated them; resized by another thread: %" PRIu64 " of %" PRIu64 "\n",
            percent(summary->ended_elsewhere, summary->ended), summary->resized_elsewhere,
            summary->resizes);
     print_distances("Reuse: blocks at an address that was freed before", "calls", summary->reuse,

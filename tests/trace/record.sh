@@ -24,7 +24,7 @@ for libraries in "$recorder" "$recorder:$hakmem"; do
     expect_text 'calls of 7 threads'
     expect_text 'Threads: [0-9.]+ %'
     # As the program itself has seen it, but for the few blocks of the libraries.
-    python3 - "$output" "${BASH_REMATCH[0]} ${summary#*resized so: }" <<'END' || fail "other threads: '$output', but the summary: $summary"
+    python3 - "$output" "${BASH_REMATCH[0]} ${summary#*resized by another thread: }" <<'END' || fail "other threads: '$output', but the summary: $summary"
 import re, sys
 elsewhere, ended, resized = map(int, re.findall(r"\d+", sys.argv[1]))
 share, said_resized = re.findall(r"[0-9.]+", sys.argv[2])[:2]
