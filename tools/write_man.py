@@ -6,21 +6,15 @@ options.
 Usage: write_man.py          writes them
        write_man.py --check  says which one is out of date, status 1
 """
-import importlib
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 from write_lists import ROOT, WHEN, first_settings, profiles, shown, table
 
-sys.path.insert(0, str(ROOT / "python"))
-sys.dont_write_bytecode = True
-
 FIRST_HEADERS = ["hakmem", "stats"]
 HEADERS = FIRST_HEADERS + sorted({path.stem for path in (ROOT / "include/hakmem").glob("*.h")} - set(FIRST_HEADERS))
-OWN_COMMANDS = ["run", "record", "replay"]  # the launcher's, whose help says all
-OBSERVE_COMMANDS = ["stat", "top", "profile", "timeline", "heap", "metrics", "observe", "learn"]  # argparse has theirs
+COMMANDS = ["run", "record", "replay", "stat", "top", "profile", "timeline", "heap", "metrics", "observe", "learn"]
 
 
 def version():
@@ -72,69 +66,29 @@ def blocks(text):
     return [block for block in found if block]
 
 
-def own_command(name):
+def command(name):
     text = launcher(name, "--help")
     usage, _, rest = text.partition("\n\n")
     lines = [line.replace("Usage:", "").strip() for line in usage.splitlines()]
-    body = f".SS {plain(name)}\n" + "".join(f".B {plain(line)}\n.br\n" for line in lines) + ".PP\n"
+    body = f".SS {plain(name)}\n" + "".join(f".B {plain(line)}\n.br\n" for line in lines)
     rest = rest.partition("The options for --set")[0]  # hakmem(7) has them
     rest = rest.replace("The first run builds hakmem.\n", "")  # an installed one is built
-    for block in blocks(rest):
+    for block in [block for block in blocks(rest) if block[1] != "-h, --help"]:
         body += entry(*block[1:]) if block[0] == "entry" else f".PP\n{plain(block[1])}\n"
     return body
-
-
-class Collector:
-    """Takes the place of an argparse parser, whose printed form differs between versions of Python."""
-
-    def __init__(self):
-        self.usage, self.epilog, self.entries = None, None, []
-
-    def add_argument(self, *names, **settings):
-        value = settings.get("metavar")
-        if value is None and not settings.get("action", "").startswith("store_") and "choices" in settings:
-            value = "{" + ",".join(settings["choices"]) + "}"
-        takes = "action" not in settings or settings["action"] == "append"
-        if names[0].startswith("-"):
-            value = value or names[-1].lstrip("-").upper()
-            value = f"[{value}]" if settings.get("nargs") == "?" else value
-            term = ", ".join(names) + (f" {value}" if takes else "")
-        else:
-            term = (value or names[0]) + ("..." if settings.get("nargs") in ("*", "+") else "")
-        text = settings.get("help", "")
-        self.entries.append((term, text.replace("%%", "%")))
-
-    def add_mutually_exclusive_group(self, **_):
-        return self
-
-    add_argument_group = add_mutually_exclusive_group
-
-
-def observe_command(name):
-    module = importlib.import_module(f"hakmem.look.{name}")
-    parser = Collector()
-    module.add_arguments(parser)
-    about = module.__doc__.partition(": ")[2]
-    usage = parser.usage or f"hakmem {name} [OPTION...] " + " ".join(t for t, _ in parser.entries if t[0] != "-")
-    body = f".SS {plain(name)}\n" + "".join(f".B {plain(line)}\n.br\n" for line in usage.splitlines()) + ".PP\n"
-    body += plain(about[0].upper() + about[1:]) + "\n"
-    body += "".join(entry(term, text) for term, text in parser.entries)
-    return body + (f".PP\n{plain(parser.epilog)}\n" if parser.epilog else "")
 
 
 def page_1():
     text = launcher("help")
     about = dict(re.findall(r"^  (\w+) +(\S.*)$", text, re.M))
-    commands = OWN_COMMANDS + OBSERVE_COMMANDS + ["version", "help"]
     status = re.search(r"^Exit status: (.*)", text, re.M | re.S).group(1)
     body = ".SH NAME\nhakmem \\- runs programs on the allocator hakmem, and shows their memory\n"
     body += ".SH SYNOPSIS\n.B hakmem\n.I command\n.RI [ argument ...]\n"
     body += (".SH DESCRIPTION\nhakmem is a drop\\-in malloc that is fast, needs little memory, returns freed memory to the "
              "system by itself, and shows where the memory of a program is. This command runs programs on it, records "
              "and replays what they allocate, and looks into processes that run on it.\n.SH COMMANDS\n")
-    body += "".join(entry(name, about[name][0].upper() + about[name][1:] + ".") for name in commands)
-    body += ".SH \"COMMANDS IN DETAIL\"\n" + "".join(own_command(name) for name in OWN_COMMANDS)
-    body += "".join(observe_command(name) for name in OBSERVE_COMMANDS)
+    body += "".join(entry(name, about[name][0].upper() + about[name][1:] + ".") for name in [*COMMANDS, "version", "help"])
+    body += ".SH \"COMMANDS IN DETAIL\"\n" + "".join(command(name) for name in COMMANDS)
     body += f".SH \"EXIT STATUS\"\n{plain(status)}\n"
     body += (".SH EXAMPLES\n" + entry("hakmem run --stats -- redis-server", "What a server used its memory for, when it ends.")
              + entry("hakmem run --set purge_delay_ms=100 -- g++ -c big.cc", "Gives free memory back after 100 ms.")

@@ -2,11 +2,12 @@
 """./hakmem build: the libraries, or all, in one of the forms of CMakePresets.json."""
 import json
 import sys
+import time
 
-from .ground import ROOT, build_or_refuse, call, configure, is_configured, locked, make, place, say
+from .ground import ROOT, call, clock, configure, is_configured, locked, make, place, say, show_log
 from .look.processes import STATUS_FAILED, STATUS_USAGE, Refusal
 from .packages import need
-from .words import StrictParser
+from .words import Parser
 
 TOOLS = ("cmake", "ninja", "gcc", "g++", "stdio.h")
 FORM_TOOLS = {"clang": ["clang"], "fuzz": ["clang"], "aarch64": ["aarch64-linux-gnu-gcc", "aarch64-linux-gnu-g++"]}
@@ -20,27 +21,32 @@ def presets():
     return [preset["configurePreset"] for preset in listed["buildPresets"]]
 
 
-def begin(stamps):
-    """The launcher takes what it finds for fresh by the times of the stamps, which are those of the build's start."""
+def build_or_refuse(directory, steps, stamps=(), what="hakmem", is_first=None, seconds=15, quiet=False):
+    """Calls `steps` with an open log. The launcher takes what it finds for fresh by the times of the stamps, which are those of
+    the build's start. A first build takes its time, so it is told where there is no terminal, too."""
+    log, start = directory.with_name(f"{directory.name}.log"), time.monotonic()
+    is_told = not quiet and (sys.stderr.isatty() or (not is_configured(directory) if is_first is None else is_first))
+    if is_told:
+        say(f"building {what} in {directory}; the first time takes {seconds} s on an idle machine")
     for stamp in stamps:
         stamp.with_suffix(".new").write_text("")
-
-
-def complete(stamps):
+    with clock("building"), open(log, "w") as file:
+        done = steps(file)
+    if not done:
+        show_log(log, sys.stderr)
+        raise Refusal("the build failed; its output is above", STATUS_FAILED)
     for stamp in stamps:
         stamp.with_suffix(".new").replace(stamp)
+    if is_told:
+        say(f"built in {time.monotonic() - start:.0f} s")
 
 
 def build_libraries(build, preset):
     """Without what tests and benchmarks need."""
     stamps = [build / f".{preset}{form}-stamp" for form in ("", "-secure")]
     directory = build / preset
-    if sys.stderr.isatty():
-        say(f"building in {directory}")
-    begin(stamps)
-    build_or_refuse("building", build / f"{preset}.log", lambda log: (
-        is_configured(directory) or configure(directory, preset, log, *PLAIN)) and make(directory, log, "hakmem_forms"))
-    complete(stamps)
+    build_or_refuse(directory, lambda log: (is_configured(directory) or configure(directory, preset, log, *PLAIN)) and
+                    make(directory, log, "hakmem_forms"), stamps)
 
 
 def is_fresh(stamp, *folders):
@@ -51,7 +57,7 @@ def is_fresh(stamp, *folders):
     return all(file.stat().st_mtime_ns <= stamp.stat().st_mtime_ns for file in files if file.exists())
 
 
-def build_parts(stamps, targets, seconds, looks_again=False):
+def build_parts(stamps, targets, what="hakmem", seconds=15, looks_again=False, quiet=False):
     """Parts that a command needs, where they can be built; the folder of builds. `stamps`: {name: folders of the sources}.
     `looks_again`: for what may have been installed meanwhile."""
     build = place("build")
@@ -67,41 +73,40 @@ def build_parts(stamps, targets, seconds, looks_again=False):
 
     with locked(build / ".lock"):  # of two first commands at once the second waits
         if not all(is_fresh(stamp, *folders) for stamp, folders in stamps.items()):
-            if sys.stderr.isatty():
-                say(f"building in {directory}, once; {seconds} s on an idle machine")
-            begin(stamps)
-            build_or_refuse("building", build / "release.log", steps)
-            complete(stamps)
+            is_first = not all(stamp.exists() for stamp in stamps)
+            build_or_refuse(directory, steps, stamps, what, is_first, seconds, quiet)
     return build
 
 
-def build_for_run(form, traces):
-    """What run, record and replay need; the folder of builds. `form`: -secure or nothing; `traces`: yes or nothing."""
+def need_for_run(traces):
+    need("to build hakmem", *TOOLS, wanted=["zstd.h"] if traces else [])
+
+
+def build_for_run(form, traces, quiet=""):
+    """What run, record and replay need; the folder of builds. `form`: -secure or nothing; `traces`, `quiet`: yes or nothing."""
     stamps, targets = {f".release{form}-stamp": ("src", "include", "run")}, ["hakmem_secure" if form else "hakmem_shared", "hakmem_runner"]
     if traces:
         stamps[".trace-stamp"] = ("trace",)
         targets.append("hakmem_tracing")
-    return build_parts(stamps, targets, 15, looks_again=bool(traces))  # cmake looks for what makes traces smaller
+    return build_parts(stamps, targets, looks_again=bool(traces), quiet=bool(quiet))  # cmake looks for what makes traces smaller
 
 
 def build_tool():
     """The path of the program that attaches to processes: those who look into one need nothing else."""
     need("to build hakmem", *TOOLS)
-    return build_parts({".attach-stamp": ("attach", "include")}, ["hakmem_attach"], 3) / "release/hakmem-attach"
+    return build_parts({".attach-stamp": ("attach", "include")}, ["hakmem_attach"], "hakmem-attach", 3) / "release/hakmem-attach"
 
 
 def build_reader():
     """The path of the program that reads traces."""
-    need("to build hakmem", *TOOLS, wanted=["zstd.h"])
-    return build_parts({".reader-stamp": ("trace", "src")}, ["hakmem_trace"], 5, looks_again=True) / "release/hakmem-trace"
+    need_for_run("yes")
+    return build_parts({".reader-stamp": ("trace", "src")}, ["hakmem_trace"], "hakmem-trace", 5, looks_again=True) / "release/hakmem-trace"
 
 
 def build_lab(build):
     """The release library, the workloads and lab/measure."""
     need("to build hakmem", *TOOLS)
     directory = build / "release"
-    if not (directory / "lab/measure").exists():
-        say(f"building the library and the workloads in {directory}")
 
     def steps(log):
         has_benches = is_configured(directory) and "\nHAKMEM_BENCH:BOOL=ON\n" in (directory / "CMakeCache.txt").read_text()
@@ -109,15 +114,19 @@ def build_lab(build):
             make(directory, log, "hakmem_lab")
 
     with locked(build / ".lock"):
-        build_or_refuse("building", build / "release.log", steps)
+        build_or_refuse(directory, steps, what="hakmem and the workloads", is_first=not (directory / "lab/measure").exists())
+
+
+def parser():
+    found = Parser("build", description=ABOUT)
+    found.add_argument("--preset", metavar="P", default="release",
+                       help=f"the form to build; release when not given. There are: {' '.join(presets())}")
+    found.add_argument("--all", action="store_true", help="build the tests and the benchmarks as well")
+    return found
 
 
 def run(words):
-    parser = StrictParser("build", description=ABOUT)
-    parser.add_argument("--preset", metavar="P", default="release",
-                        help=f"the form to build; release when not given. There are: {' '.join(presets())}")
-    parser.add_argument("--all", action="store_true", help="build the tests and the benchmarks as well")
-    options = parser.read(words)
+    options = parser().read(words)
     preset = options.preset
     if preset not in presets():
         raise Refusal(f"build: there is no preset '{preset}'; there are: {' '.join(presets())}", STATUS_USAGE)

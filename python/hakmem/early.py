@@ -4,28 +4,34 @@ import json
 import os
 import re
 import shutil
-import sys
 from pathlib import Path
 
-from .build import TOOLS, build_for_run, build_tool
+from .build import build_for_run, build_tool, need_for_run
 from .ground import CALLERS_PATH, LAUNCHER, ROOT, place
 from .look.processes import STATUS_NO_PROCESS, STATUS_USAGE, Refusal
-from .packages import missing, need
 from .places import own_cache
 
 WITH_VALUES = ("--profile", "--set", "--stats-file", "--heap-map", "--output", "-o", "--alloc", "--runs")
 
 
+def options_of(command):
+    return re.findall(r"(?<=[ ,] )--?[a-z-]+", (ROOT / f"python/hakmem/help/{command}.txt").read_text())
+
+
 def read(command, words):
     """The names of --set, those of --alloc, and the program, as hakmem-run reads them."""
     words, names, allocators = list(words), [], []
+    known = [*options_of(command), "--install", "--no-install", "--"]
     while words:
-        word, _, value = words.pop(0).partition("=")
+        whole = words.pop(0)
+        word, _, value = whole.partition("=")
+        if word.startswith("-") and word not in known:
+            raise Refusal(f"{command}: unknown option '{whole}' (./hakmem {command} --help)", STATUS_USAGE)
         if word == "--":
             return names, allocators, words[0] if words else ""
         if word in WITH_VALUES and not value and words:
             value = words.pop(0)
-        if word == "--set":
+        if word == "--set" and value:
             names.append(value.partition("=")[0])
         elif word == "--alloc":
             allocators = value.split(",")
@@ -41,7 +47,7 @@ def peers():
 
 
 def check(words):
-    """A mistyped name is not worth an installation of what builds hakmem."""
+    """A mistyped name is worth neither an installation of what builds hakmem nor a build."""
     names, allocators, program = read(words[0], words[1:])
     options = (ROOT / "src/core/option_list.h").read_text()
     for name in names:
@@ -56,13 +62,6 @@ def check(words):
         raise Refusal(f"there is no program '{program}' in PATH", STATUS_NO_PROCESS)
 
 
-def need_tools(traces, words):
-    """Of a command, the first of the words, with or without traces."""
-    if missing(TOOLS):
-        check(words)
-    need("to build hakmem", *TOOLS, wanted=["zstd.h"] if traces else [])
-
-
 def link(library):
     """Of an installed library whose path LD_PRELOAD cannot hold."""
     path = own_cache("installed", Path(LAUNCHER).parent) / os.path.basename(library)
@@ -75,7 +74,8 @@ def link(library):
 def run(words):
     question, words = words[0], words[1:]
     if question == "--need":
-        need_tools(words[0], words[1:])
+        check(words[1:])
+        need_for_run(words[0])
     elif question == "--build":
         print(build_for_run(*words))
     elif question == "--tool":

@@ -4,26 +4,15 @@ import os
 import shutil
 import subprocess
 import sys
-import textwrap
 
 from .build import build_lab
 from .ground import ROOT, clock, locked, mode, place, say
-from .look.output import worded
+from .lab.options import parser_of
 from .look.processes import STATUS_FAILED, Refusal
 from .packages import may_install, need
 
 REQUIREMENTS = ROOT / "lab/requirements.txt"
 SIZE = "some 410 MB on disk, from PyPI"
-USAGES = {
-    "bench": "[--suite quick|core|full|programs|idle|aging|servers|secure|bugs] [--alloc LIST] [--workload LIST] [--runs N]",
-    "compare": "[--load COMMAND] -- PROGRAM [ARGUMENT...]",
-    "ab": "[--a NAME=VALUE] --b NAME=VALUE [-- PROGRAM [ARGUMENT...]]",
-    "tune": "[--minutes N] [--goal time|memory|both] [--load COMMAND] -- PROGRAM [ARGUMENT...]",
-    "score": "[--json]",
-    "peers": "install [NAME...] | list | add NAME LIBRARY | remove NAME...",
-    "doctor": "[--json]",
-    "cost": "[--json]",
-}
 
 
 def asked(*words):
@@ -75,33 +64,12 @@ def make(directory):
     (directory / "complete").write_text("")
 
 
-def short_help(name):
-    """What holds without the laboratory's Python, which has the whole help of its commands."""
-    overview = (ROOT / "python/hakmem/help/help.txt").read_text()
-    about = "".join(line.split(maxsplit=2)[2] + "\n\n" for line in overview.splitlines() if line.startswith(f"~  {name} "))
-    usage = textwrap.fill(f"Usage: ./hakmem {name} {USAGES[name]}", 80, subsequent_indent=" " * 9, break_on_hyphens=False)
-    print(worded(f"{usage}\n\n{about}"
-                 "This is the short help. The whole one needs the laboratory's Python packages,\n"
-                 "which are not installed yet. Any of the laboratory's commands asks to install\n"
-                 "them (410 MB on disk): ./hakmem --install doctor is the quickest."))
-
-
 def run_lab(words):
-    """Hands over to hakmem.lab in its environment."""
-    name = words[0]
-    if words[1:2] == ["-h"]:
-        words = [name, "--help"]
-    build = ROOT / "build"
-    if words[1:2] == ["--help"] or (name == "peers" and words[2:3] == ["--help"]):
-        directory, is_complete = find()
-        if not is_complete:
-            return short_help(name)
-        python = directory / "bin/python"
-    else:
-        python = interpreter(name)
-        build = place("build")
-        if name not in ("doctor", "peers", "score"):
-            build_lab(build)
+    """Hands over to hakmem.lab in its environment, for which neither a help nor a wrong option asks."""
+    parser_of(words[0]).read(words[1:])
+    python, build = interpreter(words[0]), place("build")
+    if words[0] not in ("doctor", "peers", "score"):
+        build_lab(build)
     # What workloads and peers need is installed by the laboratory itself.
     os.environ.update(LABORATORY_INSTALL=mode["install"], LABORATORY_ROOT=str(ROOT), LABORATORY_BUILD=str(build))
     sys.stdout.flush()

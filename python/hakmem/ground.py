@@ -42,7 +42,7 @@ def place(kind):
 def locked(path):
     """Two first commands at once: the second waits, then finds everything done."""
     if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
-        raise Refusal(f"{path} is no plain file; remove it", STATUS_FAILED)
+        raise Refusal(f"{path} is not a plain file; remove it", STATUS_FAILED)
     with open(path, "a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -104,12 +104,3 @@ def show_log(path, stream):
     for line in path.read_text(errors="replace").splitlines():
         if not re.match(r"\[\d+/\d+\]", line):
             print(line, file=stream)
-
-
-def build_or_refuse(what, log, steps):
-    """Calls `steps` with the open log."""
-    with clock(what), open(log, "w") as file:
-        if steps(file):
-            return
-    show_log(log, sys.stderr)
-    raise Refusal("the build failed; its output is above", STATUS_FAILED)

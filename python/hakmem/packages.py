@@ -92,4 +92,4 @@ def need(purpose, *required, wanted=()):
         raise Refusal(f"missing {purpose}: {' '.join(packages)}; install them, {install_line(packages)}", STATUS_FAILED)
     packages = missing(wanted)
     if packages:
-        say(f"skipped is what needs {' '.join(packages)}; to have it, {install_line(packages)}")
+        say(f"what needs {' '.join(packages)} is left out; to get it, {install_line(packages)}")

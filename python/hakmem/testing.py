@@ -18,7 +18,7 @@ from .long_tests import fuzz, soak
 from .look.processes import STATUS_USAGE, Refusal
 from .packages import need
 from .test_names import has_case, likely_tests
-from .words import StrictParser
+from .words import Parser
 
 ABOUT = """Builds all forms of hakmem and runs every test (docs/testing.md). As root on Debian and Ubuntu it installs what
 it needs. Tests that need what is not there are skipped."""
@@ -66,14 +66,14 @@ class Forms:
             self.cross = []  # on aarch64 all forms are
             return
         if not all(map(shutil.which, CROSS_TOOLS)):
-            say("no tests for aarch64: they need its gcc and g++ and qemu-aarch64 (Debian: gcc-aarch64-linux-gnu "
+            say("the tests for aarch64 are left out: they need its gcc and g++ and qemu-aarch64 (Debian: gcc-aarch64-linux-gnu "
                 "g++-aarch64-linux-gnu qemu-user)")
             return
         folder = place("cache") / "cmocka-aarch64"
         log = folder.with_name("cmocka-aarch64.log")
         with locked(folder.with_name("cmocka-aarch64.lock")):
             if not (folder / "libcmocka.a").exists() and not make_cmocka(folder, log):
-                say(f"no tests for aarch64: cmocka cannot be built for it ({log})")
+                say(f"the tests for aarch64 are left out: cmocka cannot be built for it ({log})")
                 return
         self.cross = [f"-DCMOCKA_INCLUDE={folder}", f"-DCMOCKA_LIBRARY={folder}/libcmocka.a"]
 
@@ -132,28 +132,32 @@ def minutes(text):
     return int(text)
 
 
+def parser():
+    found = Parser("test", description=ABOUT)
+    found.add_argument("--quick", action="store_true", help="run only the short tests, of two forms")
+    found.add_argument("--only", metavar="REGEX[:CASE]",
+                       help="run only the tests whose names match, such as 'release/unit' or 'launcher'; of a test in C only "
+                            "one case, such as 'unit/flush:broken_lists'")
+    found.add_argument("--werror", action="store_true", help="take a warning of the compiler for an error, as in CI")
+    found.add_argument("--no-install", action="store_true", help="install nothing")  # the launcher takes it
+    found.add_argument("--soak", metavar="MINUTES", type=minutes,
+                       help="instead: run a changing server workload; fail on leaks and slow growth")
+    found.add_argument("--fuzz", metavar="MINUTES", type=minutes,
+                       help="instead: compare the library with a model by libFuzzer, then by AFL++, MINUTES each")
+    return found
+
+
 def read(words):
-    parser = StrictParser("test", description=ABOUT)
-    parser.add_argument("--quick", action="store_true", help="only the short tests, of two forms")
-    parser.add_argument("--only", metavar="REGEX[:CASE]",
-                        help="only the tests whose names match, such as 'release/unit' or 'launcher'; of a test in C only "
-                             "one case, such as 'unit/flush:broken_lists'")
-    parser.add_argument("--werror", action="store_true", help="a warning of the compiler is an error, as in CI")
-    parser.add_argument("--no-install", action="store_true", help="installs nothing")  # the launcher takes it
-    parser.add_argument("--soak", metavar="MINUTES", type=minutes,
-                        help="instead: run a changing server workload; fails on leaks and slow growth")
-    parser.add_argument("--fuzz", metavar="MINUTES", type=minutes,
-                        help="instead: libFuzzer, then AFL++, MINUTES each, compare the library with a model")
-    options = parser.read(words)
+    options = parser().read(words)
     if options.only == "":
-        parser.error("--only needs a regular expression")
+        parser().error("--only needs a regular expression")
     options.case = None
     if options.only and (parts := re.fullmatch(r"(.+):(\w+)", options.only)):
         options.only, options.case = parts.groups()
     for name in ("soak", "fuzz"):
         others = [other for other in ("quick", "only", "soak", "fuzz") if other != name and getattr(options, other)]
         if getattr(options, name) and others:
-            parser.error(f"--{name} goes with no other option")
+            parser().error(f"--{name} goes with no other option")
     return options
 
 
@@ -182,8 +186,8 @@ def set_environment(log):
     if is_complete:
         os.environ["LABORATORY_PYTHON"] = str(directory / "bin/python")
     else:
-        say(f"skipped are the tests of the laboratory, which needs Python packages ({log} says why they are not there); "
-            "to have them, type: ./hakmem --install doctor")
+        say(f"the laboratory's tests are left out: its Python packages are missing ({log} says why); to get them, "
+            "type: ./hakmem --install doctor")
     os.environ["LABORATORY_INSTALL"] = mode["install"]
     if mode["install"] == "no":
         os.environ["PIP_NO_INDEX"] = "1"

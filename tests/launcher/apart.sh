@@ -108,7 +108,7 @@ refused() {
     [[ $status == 0 && $output != *'"apart": 1,'* ]] || fail "$1: $status $output"
     [[ $errors =~ ^hakmem:\ [^$'\n']*"begins anew: its file is damaged"[^$'\n']*$ ]] || fail "$1 says: $errors"
     cmp -s "$1" before || fail "$1 has changed"
-    expect 126 "" "is no state file of the learner, or it is damaged" "$launcher" learn show "$1"
+    expect 126 "" "is not a state file of the learner, or it is damaged" "$launcher" learn show "$1"
 }
 change_state state escape $'s/^apart sessions/apart \033[31m/'
 refused escape

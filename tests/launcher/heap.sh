@@ -39,7 +39,7 @@ expect 0 '' "hakmem: cannot write the heap map to $scratch/gone/map: there is no
 # The command line of heap, and files that are no maps.
 refuse 2 'which map' "$launcher" heap
 refuse 2 "'-1' is neither a file nor the id" "$launcher" heap -1
-refuse 2 'unknown argument' "$launcher" heap map.json --what
+refuse 2 'unknown option' "$launcher" heap map.json --what
 refuse 126 'cannot read none: No such file' "$launcher" heap none
 head -c 500 map.json >cut.json
 refuse 126 'cut or damaged' "$launcher" heap cut.json

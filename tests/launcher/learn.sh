@@ -143,7 +143,7 @@ expect 137 "" "" bash -c 'LD_PRELOAD=$1 HAKMEM_LEARN=killed.state bash -c "kill 
 # --- learn show ---
 
 for file in damaged short zeroes; do
-    expect 126 "" "'$file' is no state file of the learner, or it is damaged" "$launcher" learn show "$file"
+    expect 126 "" "$file is not a state file of the learner, or it is damaged" "$launcher" learn show "$file"
 done
 expect 126 "" "cannot read 'absent'" "$launcher" learn show absent
 expect 126 "" "cannot read 'directory'" "$launcher" learn show directory

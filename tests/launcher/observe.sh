@@ -35,7 +35,7 @@ for command in stat top metrics observe heap profile; do
     refuse 126 "process $plain does not run on hakmem" "$launcher" $command $plain
 done
 # All read process ids in one way; heap and profile also take files. (output.sh asks for each command's help.)
-refuse 2 "not '-1'|unknown argument|arguments" "$launcher" top -1
+refuse 2 "not '-1'|unknown option" "$launcher" top -1
 refuse 2 "a process id is a number, not 'abc'" "$launcher" observe abc
 refuse 2 "not '1\?2'" "$launcher" metrics $'1\n2'
 for command in heap profile; do
@@ -43,13 +43,13 @@ for command in heap profile; do
 done
 for command in stat heap; do
     refuse 2 "not '0'" "$launcher" $command 0
-    refuse 2 "unknown argument '--no-such-option'" "$launcher" $command --no-such-option $plain
+    refuse 2 "unknown option '--no-such-option'" "$launcher" $command --no-such-option $plain
     refuse 127 'there is no process 4194305' "$launcher" $command 4194305
 done
-refuse 2 'required: PID' "$launcher" stat
+refuse 2 'PID is missing' "$launcher" stat
 refuse 2 "unknown argument 'more'" "$launcher" stat $plain more
 refuse 2 '--batch needs a number' "$launcher" top --batch 0 $plain
-refuse 2 "invalid int value: 'x'" "$launcher" top --batch x $plain
+refuse 2 "needs a number, not 'x'" "$launcher" top --batch x $plain
 refuse 2 '--delay needs seconds' "$launcher" top --delay 0 $plain
 refuse 2 '--port needs a number' "$launcher" metrics --port 70000 $plain
 refuse 126 "process $plain does not run on hakmem" "$launcher" metrics --profile $plain

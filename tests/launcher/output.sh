@@ -24,14 +24,6 @@ for words in help version 'version --help' 'help run' 'run --help' 'record --hel
 done
 
 if type -P python3 >/dev/null; then
-    # Each help fits 80 columns, without a terminal and without the laboratory's packages.
-    commands=($("$launcher" help | sed -nE 's/^  ([a-z]+)  .*/\1/p'))
-    ((${#commands[@]} > 20)) || fail "help lists ${commands[*]}"
-    for command in "${commands[@]}"; do
-        try env -u TERM -u COLUMNS XDG_CACHE_HOME="$scratch" "$launcher" --no-install "$command" --help </dev/null
-        [[ $status == 0 && $output == 'Usage: ./hakmem '* && -z $errors ]] || fail "$command --help: $status $output $errors"
-        ! grep -E '.{81}' <<<"$output" || fail "$command --help is wider than 80 columns"
-    done
     for words in 'stat --help' 'help heap'; do
         "$launcher" $words >/dev/full 2>errors
         status=$?

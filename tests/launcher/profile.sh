@@ -242,9 +242,9 @@ refuse 2 'takes a number from 1 on' "$launcher" profile --sites 0 kept
 refuse 2 'takes a number of bytes' "$launcher" profile --period 1x -- ./leak
 refuse 2 'taken for the file of a profile' "$launcher" profile --period 4k kept
 refuse 127 'there is no process' "$launcher" profile 2147483000
-refuse 2 'unknown argument' "$launcher" profile --what kept
+refuse 2 'unknown option' "$launcher" profile --what kept
 refuse 126 'cannot read .none.: No such file' "$launcher" profile none
-refuse 126 'no profile of hakmem, or it is cut; .*profile -- ./leak' "$launcher" profile ./leak
+refuse 126 'not a profile of hakmem, or it is cut; .*profile -- ./leak' "$launcher" profile ./leak
 refuse 126 'cannot write' "$launcher" profile --folded none/folded kept
 refuse 126 'cannot write' "$launcher" profile --html none/page -- ./leak
 refuse 126 'cannot write' "$launcher" profile -o /dev/full -- ./plain
@@ -282,7 +282,7 @@ PATH=$scratch/bare succeed 0 "$launcher" profile -- ./plain
 has "$output" 'plain\+0x[0-9a-f]+ .*'$'\n''Names of functions are missing for [0-9.]+ MiB: addr2line and nm [^'$'\n'']* not installed\.'
 
 head -c 300 kept >cut
-refuse 126 'no profile of hakmem, or it is cut' "$launcher" profile cut
+refuse 126 'not a profile of hakmem, or it is cut' "$launcher" profile cut
 : >empty
 refuse 126 'is empty' "$launcher" profile empty
 refuse 127 'no program' "$launcher" profile -- ./none

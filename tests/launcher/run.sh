@@ -113,7 +113,7 @@ expect 5 ready '^$' "$launcher" run --quiet --fail-above 1g -- bash -c 'trap "ex
 for wrong in '' -1 1x 64kb 99999999999999999999; do
     expect 2 '' "a number of bytes .* not '${wrong:0:60}'" "$launcher" run --quiet --fail-above="$wrong" true
 done
-expect 2 '' 'goes without --stats' "$launcher" run --fail-above 1 --stats true
+expect 2 '' 'does not go with --stats' "$launcher" run --fail-above 1 --stats true
 mkfifo "$scratch/pipe"
 exec {reader}<>"$scratch/pipe"
 expect 0 '' '^$' "$launcher" run --quiet --stats=json --stats-file "$scratch/pipe" true
@@ -138,7 +138,7 @@ refuse 2 "--all-processes" "$launcher" run --set stats_pid=1 echo hello
 refuse 2 "profile must be default, fast, small or debug, not 'huge'" "$launcher" run --profile huge echo hello
 refuse 2 'the name of a file has a dot or a slash' "$launcher" run --profile huge echo hello
 refuse 2 "the profile $scratch/none does not exist" "$launcher" run --profile "$scratch/none" echo hello
-refuse 2 'the profile /dev/zero is no file' "$launcher" run --profile /dev/zero echo hello
+refuse 2 'the profile /dev/zero is not a file' "$launcher" run --profile /dev/zero echo hello
 refuse 2 "line 1: '\?ELF.*' is not NAME=VALUE" "$launcher" run --profile /bin/true echo hello
 # refuse_profile WORDS FORMAT: of a file with this content.
 refuse_profile() {
@@ -148,14 +148,14 @@ refuse_profile() {
 refuse_profile 'holds no setting' ''
 refuse_profile " line 2: 'heaps' is not NAME=VALUE" 'heaps=1\nheaps\n'
 refuse_profile " line 2: there is no option 'purge'" '# mine\npurge=1\n'
-refuse_profile ' line 1: announce is not for this command' 'announce=1\n'
+refuse_profile ' line 1: announce cannot be set here: use --quiet' 'announce=1\n'
 refuse 2 'needs a name' "$launcher" run --profile= echo hello
 refuse 2 "summary, full, json or prometheus, not 'xml'" "$launcher" run --stats=xml echo hello
 refuse 2 'name of a file' "$launcher" run --stats-file= echo hello
 refuse 2 "$scratch/none/report: No such file or directory$" "$launcher" run --stats-file "$scratch/none/report" echo hello
 refuse 2 "$scratch: Is a directory$" "$launcher" run --stats-file "$scratch" echo hello
 refuse 2 'No such file or directory$' "$launcher" run --stats-file none/report echo hello
-refuse 2 'after % in the name' "$launcher" run --stats-file "$scratch/%d" echo hello
+refuse 2 '% needs a p behind it' "$launcher" run --stats-file "$scratch/%d" echo hello
 refuse 2 "$scratch/none%[0-9]+/x: No such file or directory$" "$launcher" run --stats-file "$scratch/none%%%p/x" echo hello
 refuse 2 "unknown argument 'more'" "$launcher" version more
 refuse 2 "no command 'no-such-command'" "$launcher" no-such-command
@@ -213,9 +213,9 @@ expect 0 '' '^hakmem: cannot write the report to /dev/full: no space left$' "$la
 script '#!/no/such/interpreter'
 refuse 126 '/no/such/interpreter, which is not there' "$launcher" run "$scratch/script"
 script "#!$scratch/plain"
-refuse 126 'plain, which is no executable file' "$launcher" run "$scratch/script"
+refuse 126 'plain, which is not an executable file' "$launcher" run "$scratch/script"
 script "#!$scratch"
-refuse 126 'which is no executable file' "$launcher" run "$scratch/script"
+refuse 126 'which is not an executable file' "$launcher" run "$scratch/script"
 script '#!/usr/bin/env no-such-interpreter'
 refuse 127 'no-such-interpreter, which is not in PATH' "$launcher" run "$scratch/script"
 script '#!/usr/bin/env -S -u NAME bash -e' 'echo "env $1"'

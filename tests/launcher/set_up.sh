@@ -77,9 +77,12 @@ have_python 'exit 1'
 expect 2 '' "no test's name matches 'zzz'" "$hakmem" test --only zzz
 expect 2 '' "no test's name matches 'release/unit/zzz'" "$hakmem" test --only release/unit/zzz
 expect 2 '' "no test in C has a case 'zzz'" "$hakmem" test --only unit/flush:zzz
-expect 2 '' 'unknown argument' "$hakmem" test --quik
+expect 2 '' 'unknown option' "$hakmem" test --quik
 expect 2 '' 'no preset' "$hakmem" build --preset zzz
 expect 125 '' '^hakmem: missing to build hakmem: cmake ninja-build gcc .*type: apt-get install' "$hakmem" build </dev/null
+expect 2 '' "^hakmem: run: unknown option '--zzz'" "$hakmem" run --quiet --zzz -- true
+expect 2 '' "^hakmem: record: unknown option '--zzz=1'" "$hakmem" record -o x --zzz=1 true
+expect 2 '' "^hakmem: replay: unknown option '--zzz'" "$hakmem" replay /etc/passwd --zzz
 expect 127 '' "no program 'zzz'" "$hakmem" run -- zzz
 expect 2 '' "no option 'zzz'" "$hakmem" run --set zzz=1 -- true
 expect 127 '' "no program 'zzz'" "$hakmem" record -- zzz
@@ -115,8 +118,8 @@ expect 125 '' 'E: no network here.*missing to build hakmem: cmake ninja-build gc
     "$hakmem" run -- true
 forget
 try "$hakmem" test --only release/check
-[[ $errors == *'installing with apt-get to build and test hakmem: '*'skipped is what needs '*' bpftrace '*'; to have it, type: apt-get install'* ||
-    $errors == *'skipped is what needs pkg-config clang'* ]] || fail "test without bpftrace says: $errors"
+[[ $errors == *'installing with apt-get to build and test hakmem: '*'what needs '*' bpftrace '*' is left out; to get it, type: apt-get install'* ||
+    $errors == *'what needs pkg-config clang'*' is left out'* ]] || fail "test without bpftrace says: $errors"
 [[ $(grep -c install "$scratch/calls") == 1 && $(<"$scratch/calls") == *'install '*cmake*spin* ]] || fail "test installs: $(<"$scratch/calls")"
 forget
 

@@ -144,6 +144,6 @@ untouched "a build folder of another user"
 # A lock of one's own that is a link is not followed either.
 chown 0 "$place/build" && rm -f "$place/build/.release-stamp"
 try env PATH="$scratch/bin:$PATH" "$place/hakmem" run -- true
-[[ $status == 125 && $errors == *'.lock is no plain file'* ]] || fail "a lock that is a link: $status $errors"
+[[ $status == 125 && $errors == *'.lock is not a plain file'* ]] || fail "a lock that is a link: $status $errors"
 untouched "a lock that is a link"
 finish

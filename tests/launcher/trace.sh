@@ -43,7 +43,7 @@ refuse 2 "no allocator 'nothing'" "$launcher" record --alloc nothing true
 refuse 2 "no library './nothing.so'" "$launcher" record --alloc ./nothing.so true
 refuse 127 "no program 'no-such-program'" "$launcher" record no-such-program
 refuse 126 'is a directory' "$launcher" record /
-refuse 126 'is there already and is no trace' "$launcher" record -o script true
+refuse 126 'is there already and is not a trace' "$launcher" record -o script true
 refuse 125 'cannot write' "$launcher" record -o "$scratch/no/such/folder" true
 refuse 2 'which trace' "$launcher" replay
 refuse 2 "one trace at a time" "$launcher" replay sample other
@@ -68,13 +68,13 @@ done
 XDG_CACHE_HOME=$scratch/cache refuse 2 "no allocator 'other'" "$launcher" replay sample --alloc other
 
 refuse 126 "no file 'nothing'" "$launcher" replay nothing
-refuse 126 'is no trace' "$launcher" replay script
-refuse 126 'is no trace' "$launcher" replay script --summary
-refuse 126 'is no trace' "$launcher" timeline script
+refuse 126 'script is not a trace of ./hakmem record' "$launcher" replay script
+refuse 126 'script is not a trace of ./hakmem record' "$launcher" replay script --summary
+refuse 126 'script is not a trace of ./hakmem record' "$launcher" timeline script
 refuse 126 'cannot write' "$launcher" timeline sample -o none/page.html
 refuse 2 'it is read, too' "$launcher" timeline sample -o ./sample
 refuse 126 'no file .nothing' "$launcher" timeline nothing
-refuse 2 'required: FILE' "$launcher" timeline
+refuse 2 'FILE is missing' "$launcher" timeline
 
 # Memory over time: what was allocated when, by function, and until when.
 cat >phases.c <<'END'

@@ -34,6 +34,15 @@ for section in 1 3 7; do
 done
 said=$(hakmem help)
 [[ $said == *'hakmem COMMAND --help'* && $said != *./hakmem* && $said != *'  compare '* ]] || fail "help: $said"
+for command in $(hakmem help | sed -nE 's/^  ([a-z]+)  .*/\1/p'); do
+    [[ $command != help ]] || continue
+    said=$(hakmem "$command" --help)
+    [[ $said == "Usage: hakmem $command"* && $said != *./hakmem* ]] || fail "$command --help: $said"
+    said=$(hakmem "$command" --no-such 2>&1) && fail "$command takes --no-such"
+    expect "hakmem: $command: unknown option '--no-such' \(hakmem $command --help\)" "$said"
+done
+said=$(hakmem replay /etc/passwd 2>&1) && fail "/etc/passwd is a trace"
+expect '/etc/passwd is not a trace of hakmem record' "${said#hakmem: }"
 said=$(hakmem run --help)
 [[ $said == *purge_delay_ms*'hakmem(7)'* || $said == *'hakmem(7)'*purge_delay_ms* ]] || fail "run --help: $said"
 for command in build test compare; do

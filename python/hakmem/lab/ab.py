@@ -16,63 +16,32 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..words import Parser
 from . import arms as arm_list
 from . import decision_record, doctor, machine, runner, store, workloads
 from .bench import only_session, prepared
-from .common_options import (add_force, add_json, add_new, add_program, add_results, add_seed, add_workload, whole)
-from .compare import TIMEOUT_S, make_case, rehearse
+from .compare import make_case, rehearse
 from .decision_record import Plan
 from .measure import arm_environment, clean_environment
 from .model import Arm, Case, Session
+from .options import AUTO, DEFAULT, ROUNDS, ROUNDS_MAX, TIMEOUT_S
 from .places import results_directory
 from .problem import Problem, Usage
 from .progress import say
 from .schedule import with_again
 from .tables import plain_table
-from .verdict import ROUNDS, ROUNDS_MAX, Finding, Rules, Verdict, decide, evidence_of, rounds_wanted
+from .verdict import Finding, Rules, Verdict, decide, evidence_of, rounds_wanted
 from .wording import interval, parse_percent, percent, signed_percent
 
-PLAIN = "default"
-AUTO = "auto"
 _IGNORED = re.compile(r"hakmem: HAKMEM_(\w+)=(.*) ignored: (.*)")
 SHORT_WORDS = {"INCONCLUSIVE": "unclear"}
 _COLOURS = {"GO": "bold green", "NO-GO": "bold red", "INCONCLUSIVE": "bold yellow"}
-
-USAGE = "[OPTION...] [-- PROGRAM [ARGUMENT...]]"
-
-
-def add_arguments(parser: Parser) -> None:
-    add = parser.add_argument
-    add("--a", metavar="WHAT", default=PLAIN,
-        help="what there is: option=value, by comma; lib=FILE; default, which it is when not given")
-    add("--b", metavar="WHAT", default=PLAIN, help="what may be better, in the same form")
-    add("--suite", metavar="NAME", default="", help="quick, core or full; quick when nothing else is given")
-    add_workload(parser)
-    add("--min-effect", metavar="PERCENT", default="1%",
-        help="the smallest change of time that counts; 1%% when not given")
-    add("--rounds", metavar="N", type=whole,
-        help=f"samples of each arm; {ROUNDS} to {ROUNDS_MAX}, by the noise, when not given")
-    add("--title", metavar="TEXT", default="", help="title of the record")
-    add("--why", metavar="TEXT", default="", help="why b should be better, with a figure")
-    add("--record", metavar="FILE", default="",
-        help=f"a file for the record, or {AUTO}: the next number in docs/decisions")
-    add_seed(parser)
-    add_results(parser)
-    add_new(parser)
-    add_force(parser)
-    add_json(parser, "print the verdict as JSON")
-    add_program(parser, "program")
 
 
 def run(
     a: str, b: str, program: list[str], suite: str, workload: str, min_effect: str, rounds: int | None, title: str,
     why: str, record: str, seed: int | None, results: Path | None, new: bool, force: bool, as_json: bool,
 ) -> None:
-    """Compares two settings or libraries: is b better than a? GO, NO-GO or INCONCLUSIVE.
-
-    Runs the workloads, or your own program, on a, on b and on a again, interleaved.
-    """
+    """Measures a and b, prints the verdict and writes the record."""
     if record and not why:
         raise Usage("a record needs --why: the reason, with a figure, why b should be better")
     rules = Rules(effect_min=parse_percent(min_effect))
@@ -137,10 +106,10 @@ def _arm_word(spec: str, option: str) -> str:
     library, settings = arm_list.OURS, []
     for part in re.split(r"(?<!\\),", spec.strip()):
         name, sign, value = part.strip().partition("=")
-        if part.strip() == PLAIN:
+        if part.strip() == DEFAULT:
             continue
         if not (sign and name and value):
-            raise Usage(f"{option} {spec}: '{part}' is neither option=value nor lib=FILE nor {PLAIN}")
+            raise Usage(f"{option} {spec}: '{part}' is neither option=value nor lib=FILE nor {DEFAULT}")
         if name == "lib":
             library = value
         else:

@@ -15,16 +15,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from ..words import Parser
 from . import doctor, runner, secure, servers, store, workloads
 from .arms import OURS, SYSTEM, find_arms, read_manifest
 from .bugs import TRIES, Trying, check_built
-from .common_options import (
-    add_alloc, add_force_beside_others, add_json, add_new, add_output, add_rest, add_results, add_seed, add_workload,
-    at_least,
-)  # fmt: skip
 from .instructions import Counting
 from .model import Arm, Session
+from .options import SERVER_S
 from .places import cache_directory
 from .problem import Problem, Usage
 from .progress import say
@@ -32,29 +28,6 @@ from .workloads import Workload
 
 ROUNDS = {"quick": 5, "idle": 3, "aging": 3, "secure": 3, "secure-quick": 3, "servers": 2}
 ROUNDS_ELSE = 9  # what a verdict needs
-
-
-def add_arguments(parser: Parser) -> None:
-    add = parser.add_argument
-    add("--suite", metavar="NAME", default="",
-        help="quick, core, full, programs, idle, aging, servers, secure, secure-quick or bugs; quick when not given")
-    add_alloc(parser)
-    add_workload(parser)
-    add("--trace", metavar="FILE", type=Path, action="append",
-        help="replay a trace of ./hakmem record; may be repeated")
-    add("--runs", metavar="N", type=at_least(1),
-        help="runs of each workload under each allocator; 5 of quick and bugs, 3 of secure ones, 2 of servers, else 9")
-    add_seed(parser)
-    add("--seconds", metavar="N", type=at_least(5, float), default=servers.SECONDS,
-        help="of the load of each run of suite servers, 5 or more; 600 shows more")
-    add_rest(parser, "read the memory again after the work, or not")
-    add("--instructions", action="store_true", help="also count instructions with callgrind")
-    add_results(parser)
-    add_output(parser)
-    add_json(parser, "print the summary as JSON")
-    add_new(parser)
-    add("--list", dest="listing", action="store_true", help="list workloads, run nothing")
-    add_force_beside_others(parser)
 
 
 def run(
@@ -69,7 +42,7 @@ def run(
             raise Usage("suite servers has neither --trace nor --instructions")
         run_servers(alloc, workload, runs, seconds, seed, results, new, force, output, as_json, listing)
         return
-    if seconds != servers.SECONDS:
+    if seconds != SERVER_S:
         raise Usage("--seconds is for the suite servers")
     if listing:
         show_list(listed(known, suite or "full", workload), as_json)
@@ -230,7 +203,7 @@ def run_servers(
         findings = doctor.warn()
         ready = prepared(chosen, lambda one: known[one.case.name].prepare())
         words = command_words(servers.SUITE, alloc, workload, runs)
-        words += ["--seconds", f"{seconds:g}"] if seconds != servers.SECONDS else []
+        words += ["--seconds", f"{seconds:g}"] if seconds != SERVER_S else []
         with servers.Runner(list(known.values()), seconds, seed or 1) as server_runner:
             session = runner.run_session(
                 [one.case for one in ready], arms, runs or ROUNDS[servers.SUITE], seed, words, results=results, new=new,

@@ -12,15 +12,12 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from ..words import Parser
 from . import doctor, runner, store
 from .bench import advise_peers, check_output, only_session, write_results
-from .common_options import (
-    add_alloc, add_force_beside_others, add_json, add_new, add_output, add_program, add_rest, add_results, at_least,
-)  # fmt: skip
 from .comparison import Change, Comparison, baseline_of, compare_arms
 from .measure import measure
 from .model import Arm, Case, Session
+from .options import RUNS
 from .problem import Problem, Usage
 from .program import find_program, obstacle, short_name, split_command
 from .progress import duration_text, say
@@ -29,37 +26,11 @@ from .tables import Fitting, counted, machine_line, plain_table, session_table
 from .wording import duration, mebibytes
 from .workloads import REST_S
 
-RUNS = 9
-TIMEOUT_S = 3600.0
-
-USAGE = "[OPTION...] -- PROGRAM [ARGUMENT...]"
-
-
-def add_arguments(parser: Parser) -> None:
-    add_alloc(parser)
-    parser.add_argument("--runs", metavar="N", type=at_least(1), default=RUNS,
-                        help="runs under each allocator; %(default)s when not given")
-    parser.add_argument("--load", metavar="COMMAND", help="for servers: a command that loads it; its time counts")
-    add_rest(parser, "of a server: read its memory again after the load, or not")
-    parser.add_argument("--timeout", metavar="SECONDS", type=at_least(1, float), default=TIMEOUT_S,
-                        help="time that one run may take; %(default)g when not given")
-    add_results(parser)
-    add_output(parser)
-    add_json(parser, "print the answer as JSON")
-    add_new(parser)
-    add_force_beside_others(parser)
-    add_program(parser)
-
-
 def run(
     command: list[str], alloc: str, runs: int, load: str | None, rest: bool, timeout: float, results: Path | None,
     output: Path | None, as_json: bool, new: bool, force: bool,
 ) -> int:
-    """Measures your own program under several allocators: time, CPU, memory, faults.
-
-    The program runs where you are, without input, and must end with status 0. A server is loaded
-    by the command of --load and then stopped.
-    """
+    """Measures the program and prints the answer."""
     from . import peers
 
     if load == "":

@@ -26,9 +26,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from ..words import Parser
 from . import cost_measure, cost_model, machine
-from .common_options import add_json
 from .cost_measure import Counts, Driver
 from .cost_model import QUANTITIES, Belief, Machine, Model, Verdict
 from .places import BUILD, ROOT
@@ -51,11 +49,6 @@ class Findings:
     machine: dict[str, float]  # medians of what the driver says of it
     counts: dict[str, Counts]
     nanoseconds: dict[str, list[float]]  # by path, one of each process
-
-
-def add_arguments(parser: Parser) -> None:
-    add_json(parser, "print everything measured as JSON")
-    parser.add_argument("--paths", metavar="GLOB", default="*", help="only the paths of that name: 'span_*'")
 
 
 def run(as_json: bool, paths: str) -> int:

@@ -17,9 +17,10 @@ from typing import Any
 
 from . import statistics
 from .model import Arm, Case, Session
+from .options import ROUNDS, ROUNDS_MAX
 from .places import ROOT, write_whole
 from .problem import Problem, Usage
-from .verdict import ROUNDS, ROUNDS_MAX, CaseVerdict, Finding, Rules, Verdict
+from .verdict import CaseVerdict, Finding, Rules, Verdict
 from .wording import interval, percent, signed_percent
 
 DIRECTORY = ROOT / "docs" / "decisions"

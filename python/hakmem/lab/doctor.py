@@ -20,10 +20,8 @@ import psutil
 from rich.console import Console
 from rich.text import Text
 
-from ..words import Parser
 from . import machine
 from .checks import CHECKS, Busy, Finding, System
-from .common_options import add_json
 
 WATCH_S = 1.0
 NOISE_SAMPLES = 40
@@ -31,10 +29,6 @@ NOISE_SAMPLE_S = 0.03  # a few scheduler ticks: what interrupts a run interrupts
 NOISE_WARNING, NOISE_BAD = 0.03, 0.10  # coefficient of variation
 NOISE_BUFFER = 32 << 20  # beyond most last-level caches
 _STYLES = {"bad": "bold red", "warning": "yellow", "note": "cyan", "ok": "green"}
-
-
-def add_arguments(parser: Parser) -> None:
-    add_json(parser, "print the findings as JSON")
 
 
 def run(as_json: bool) -> int:

@@ -25,12 +25,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 from rich.text import Text
 
-from ..words import Parser
 from .arms import (
     OURS, OURS_SECURE, SYSTEM, Entry, file_sha256, find_arms, glibc_arm, installed, our_arm, plain_name,
     read_manifest, write_manifest,
 )
-from .common_options import add_force, add_json
 from .machine import now
 from .model import Arm
 from .problem import Problem, Usage
@@ -43,17 +41,23 @@ __all__ = ["find_arms", "glibc_arm", "install_peers", "installed", "our_arm", "p
 Outcome = dict[str, str]  # key -> why it is missing
 
 
-def add_arguments_of(name: str, parser: Parser) -> None:
-    if name == "install":
-        parser.add_argument("names", metavar="NAME", nargs="*", help="short names; all when not given")
-        add_force(parser, "make again what is there already")
-    elif name == "list":
-        add_json(parser, "print the list as JSON")
-    elif name == "add":
-        parser.add_argument("name", metavar="NAME", help="what it shall be called")
-        parser.add_argument("library", metavar="LIBRARY", type=Path, help="a shared library that overrides malloc")
+def run(command: str, names: list[str], force: bool, as_json: bool) -> None:
+    """One of the four commands."""
+    if force and command != "install":
+        raise Usage("--force goes with install")
+    if as_json and command != "list":
+        raise Usage("--json goes with list")
+    if command == "install":
+        install(names, force)
+    elif command == "list" and not names:
+        list_command(as_json)
+    elif command == "add" and len(names) == 2:
+        add(names[0], Path(names[1]))
+    elif command == "remove" and names:
+        remove(names)
     else:
-        parser.add_argument("names", metavar="NAME", nargs="+", help="short names")
+        needs = {"list": "list takes no name", "add": "add needs NAME LIBRARY", "remove": "remove needs a NAME"}
+        raise Usage(needs[command])
 
 
 def install(names: list[str], force: bool) -> None:
@@ -89,7 +93,7 @@ def list_command(as_json: bool) -> None:
 def add(name: str, library: Path) -> None:
     """Records a library of your own, after proving that it takes over malloc and operator new."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", name):
-        raise Usage(f"'{name}' is no good name: letters, digits, dots, dashes, nothing else")
+        raise Usage(f"'{name}' cannot be a name: a name has letters, digits, dots and dashes only")
     if plain_name(name) in {OURS, OURS_SECURE, SYSTEM, "default", "all"} | _recipe_names():
         raise Usage(f"'{name}' already means another allocator")
     path = Path(os.path.abspath(library))
@@ -117,10 +121,6 @@ def remove(names: list[str]) -> None:
         for name in names:
             shutil.rmtree(_home(name), ignore_errors=True)
             print(f"{name}: forgotten")
-
-
-ABOUT = "Installs, lists, adds and removes the other allocators."
-PARTS = {"install": install, "list": list_command, "add": add, "remove": remove}
 
 
 def choose(names: list[str]) -> list[Recipe]:

@@ -30,7 +30,7 @@ def read_profile(word: str) -> dict[str, str]:
     """The variables of a file: {"HAKMEM_BIN_BYTES": "64k"}."""
     path = Path(word).expanduser()
     if not path.is_file():
-        state = "is no file" if path.exists() else "does not exist"
+        state = "is not a file" if path.exists() else "does not exist"
         raise Usage(f"the profile {word} {state}")
     try:
         lines = path.read_text(errors="replace").splitlines()

@@ -18,13 +18,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..words import Parser
-from .common_options import add_json
+from .options import SCALE_WORKLOADS
 from .places import BUILD
 from .problem import Problem, Usage
 
-WORKLOADS = ("larson", "pairs", "many", "server", "own", "large", "swap")
-USAGE = "[WORKLOAD...] [OPTION...]"
 THREADS_MAX = 512
 TIME_RUNS = 5
 TIME_FACTOR = 200  # turns when timed, for one when traced
@@ -33,29 +30,12 @@ PRICES = {"instructions": 0.25, "atomics": 8, "within": 100, "between": 300}
 this one."""
 
 
-def add_arguments(parser: Parser) -> None:
-    add_json(parser, "print all counts as JSON")
-    parser.add_argument("workloads", nargs="*", metavar="WORKLOAD",
-                        help=", ".join(WORKLOADS) + "; default: larson server")
-    parser.add_argument("--threads", default="2,8,32", metavar="N,...", help="numbers of processors, default 2,8,32")
-    parser.add_argument("--turns", type=int, default=100,
-                        help="turns of a thread that count, default 100")
-    parser.add_argument("--warm-up", type=int, metavar="TURNS", help="turns before these; default: as many")
-    parser.add_argument("--turn-ns", type=int, default=1000,
-                        help="what the clock says that a turn takes, default 1000")
-    parser.add_argument("--library", action="append", metavar="FILE",
-                        help="an allocator; default: hakmem's; repeatable")
-    parser.add_argument("--time", action="store_true",
-                        help="run here, untraced: the least nanoseconds an operation of 5 runs by turns")
-    parser.add_argument("--picture", type=Path, metavar="FILE", help="a PNG: cost of an operation against processors")
-
-
 def run(as_json: bool, workloads: list[str], threads: str, turns: int, warm_up: int | None, turn_ns: int,
         library: list[str] | None, time: bool, picture: Path | None) -> int:
     """Counts cache lines, atomic operations and locks of an operation on N processors."""
     for name in workloads:
-        if name not in WORKLOADS:
-            raise Usage(f"there is no workload '{name}'; there are {', '.join(WORKLOADS)}")
+        if name not in SCALE_WORKLOADS:
+            raise Usage(f"there is no workload '{name}'; there are {', '.join(SCALE_WORKLOADS)}")
     try:
         numbers = [int(word) for word in threads.split(",")]
     except ValueError:

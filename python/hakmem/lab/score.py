@@ -13,9 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..words import Parser
 from . import arms, machine, places, store
-from .common_options import add_json, add_results
 from .model import Session
 from .problem import Problem
 from .progress import say
@@ -40,12 +38,6 @@ class Built:
     commit: str
     library: str  # SHA-256, "" when nothing is built
     machine: str
-
-
-def add_arguments(parser: Parser) -> None:
-    add_results(parser)
-    parser.add_argument("--session", metavar="FILE", type=Path, help="only this session's file")
-    add_json(parser, "print everything as JSON")
 
 
 def run(results: Path | None, session: Path | None, as_json: bool) -> None:

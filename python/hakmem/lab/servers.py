@@ -41,7 +41,6 @@ SHARE = 0.6
 """Of the slowest allocator's highest rate."""
 BURST = 10
 """Times that rate."""
-SECONDS = 6.0
 PROOF_S = 1.2
 READ_S = 0.1
 MEMORY_S = 0.5

@@ -25,15 +25,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
-from ..words import Parser
 from . import arms, machine, profile_file, proof, runner, serving, store, tune_space
 from .ab import check_fitness
 from .bench import only_session
-from .common_options import (add_force, add_json, add_new, add_program, add_results, add_seed, number)
 from .compare import make_case
 from .comparison import SHORT_NS
 from .measure import measure
 from .model import Arm, Case, Session
+from .options import ROUNDS, ROUNDS_MAX
 from .places import results_directory
 from .problem import Problem, Usage
 from .progress import PLAIN_INTERVAL_S, duration_text, say
@@ -44,14 +43,9 @@ from .tune_search import (
     words_of,
 )  # fmt: skip
 from .tune_space import Point
-from .verdict import ROUNDS, ROUNDS_MAX, Rules
+from .verdict import Rules
 from .wording import parse_percent
 
-MINUTES = 10.0
-WEIGHT = 0.5
-GUARD = "1%"
-"""The change of time that `ab` calls a loss. Twice as much would let a winner be a NO-GO there;
-half as much leaves few winners on a noisy machine."""
 MINUTES_MAX, WEIGHT_MAX = 10_000, 1_000
 GOALS = ("time", "memory", "both")
 VERDICT_SHARE = 0.4
@@ -66,45 +60,11 @@ OVERHEAD = 1.2
 _errors = Console(stderr=True)
 
 
-USAGE = "[OPTION...] -- PROGRAM [ARGUMENT...]"
-
-
-def add_arguments(parser: Parser) -> None:
-    add = parser.add_argument
-    add("--minutes", metavar="N", type=number, default=MINUTES,
-        help="time for the search and the verdict together; %(default)g when not given")
-    add("--goal", metavar="GOAL", default="both", help="what to reduce: time, memory or both; both when not given")
-    add("--weight", metavar="N", type=number, default=WEIGHT,
-        help="with --goal both: 1 %% of memory is worth so many %% of time; %(default)g when not given")
-    add("--guard", metavar="PERCENT", default=GUARD,
-        help="time and peak memory may each grow by this at most, whatever the goal; 1%% when not given")
-    add("--load", metavar="COMMAND",
-        help="the program is a server, and this command loads it; the time of the load counts")
-    add("--metric", metavar="REGEX", default="",
-        help="the last number that this matches in the output of the load, or else of the program, counts instead of "
-        "the time; less is better")
-    add("--rate", action="store_true", help="more is better for the number of --metric")
-    add("--output", metavar="FILE", type=Path,
-        help="the profile file; without it, a winner is written to PROGRAM.profile in this directory")
-    add_seed(parser)
-    add_results(parser, "folder where all runs are saved")
-    add_new(parser, "start again although a search is unfinished")
-    add_force(parser, "measure although the machine is busy")
-    add_json(parser, "print the answer as JSON")
-    add_program(parser)
-
-
 def run(
     command: list[str], minutes: float, goal: str, weight: float, guard: str, load: str | None, metric: str, rate: bool,
     output: Path | None, seed: int | None, results: Path | None, new: bool, force: bool, as_json: bool,
 ) -> None:
-    """Searches the settings of hakmem for your program, and proves a gain before it names any.
-
-    The program runs in this directory, without input, and must end with status 0. If the search is
-    stopped or killed, the same command continues it. docs/learning.md explains the answer.
-
-    Example: ./hakmem tune --minutes 30 --goal memory -- python3 script.py
-    """
+    """Searches, proves, and prints the answer."""
     aim = Goal(goal, weight, parse_percent(guard))
     if not 0 < minutes <= MINUTES_MAX:
         raise Usage(f"--minutes is a number above 0 and at most {MINUTES_MAX}, not {minutes:g}")

@@ -17,6 +17,7 @@ from typing import Any
 
 from . import statistics
 from .model import Session
+from .options import ROUNDS_MAX
 from .statistics import Ratio
 
 GO, NO_GO, INCONCLUSIVE = "GO", "NO-GO", "INCONCLUSIVE"
@@ -25,8 +26,6 @@ POWER = 0.95
 PLANNED = 1.5
 """An effect at the threshold itself has an even chance at best; so many times that is planned for,
 which leaves room for the noise floor: twice the threshold is then found."""
-ROUNDS, ROUNDS_MAX = 25, 201
-"""A session begins with the first and grows with the machine's noise; decision 0005 says why."""
 ROUNDS_STEP = 10
 """Fewer are not worth asking again whether they are enough."""
 ROUNDS_SENSIBLE = 1000

@@ -133,7 +133,7 @@ def of_trace(file: Path, tracer: Path = BUILD / "hakmem-trace") -> Workload:
 def select(workloads: Sequence[Workload], suite: str = "full", patterns: str = "") -> list[Workload]:
     """Those of a suite, or those that match one of the patterns whatever their suite."""
     if suite not in (*SUITES, *KINDS):
-        raise Usage(f"there is no suite '{suite}'; --help lists them")
+        raise Usage(f"there is no suite '{suite}' (./hakmem bench --help)")
     chosen = [w for w in workloads if _belongs(w, suite)]
     return choose(workloads, patterns, chosen)
 

@@ -30,7 +30,7 @@ def add_symfs(parser):
 def use_symfs(arguments):
     for folder in arguments.symfs:
         if not os.path.isdir(folder):
-            raise Refusal(f"--symfs: '{folder}' is no folder", STATUS_USAGE)
+            raise Refusal(f"--symfs: '{folder}' is not a folder", STATUS_USAGE)
         symfs.append(os.path.abspath(folder))
 
 

@@ -359,10 +359,11 @@ def render(maps):
 # --- the command ------------------------------------------------------------------------------------------------------
 
 def add_arguments(parser):
+    parser.forms = ["[OPTION...] FILE", "[OPTION...] PID"]
     parser.description = ("Makes one HTML page of a heap map, or of a living process, and prints a summary. The page needs no network "
                           "and opens in any browser. It shows every slice of the heap: what is in use, free and kept, the waste of "
                           "each size class, all blocks above 2 MiB, and what could go back to the system now.")
-    parser.add_argument("map", metavar="FILE or PID", nargs="?", type=source, help="a map, or a living process")
+    parser.add_argument("map", metavar="FILE or PID", nargs="?", type=source, help="a map, or the process id of a living process")
     parser.add_argument("-o", "--output", metavar="PAGE",
                         help="the page's file; FILE with the suffix .html, or heap-PID.html, when not given")
     parser.add_argument("--compare", metavar="FILE2", type=source, help="a later map of the same program: the page also shows what changed since FILE")

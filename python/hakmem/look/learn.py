@@ -24,7 +24,7 @@ ODDS_DROP = 20  # LEARN_EVIDENCE_DROP
 
 
 def add_arguments(parser):
-    parser.add_argument("action", choices=["show"], help="show: print what the file says")
+    parser.add_argument("action", metavar="show", choices={"show": ("show", "print what the file says")})
     parser.add_argument("file", type=source, metavar="FILE", help="the file that HAKMEM_LEARN named")
     parser.add_argument("--html", metavar="PAGE", help="also write a page with the evidence over time as a picture")
 

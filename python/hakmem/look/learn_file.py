@@ -83,5 +83,5 @@ def read(path):
         raise Refusal(f"cannot read '{path}': {error.strerror}", STATUS_CANNOT) from None
     state = parse(data)
     if state is None:
-        raise Refusal(f"'{path}' is no state file of the learner, or it is damaged", STATUS_CANNOT)
+        raise Refusal(f"{path} is not a state file of the learner, or it is damaged", STATUS_CANNOT)
     return state

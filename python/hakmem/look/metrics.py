@@ -36,13 +36,15 @@ OWN_HEADS = {"HELP": f"# HELP {OWN_METRIC} 1 if the process answers; 0 if it has
 
 
 def add_arguments(parser):
-    parser.add_argument("pids", metavar="PID", nargs="*", help="the processes")
+    parser.add_argument("pids", metavar="PID", nargs="*", help="process ids")
     parser.add_argument("--name", action="append", default=[],
                         help="serve the processes of this name that run on hakmem, while they live; may be repeated")
     parser.add_argument("--cgroup", metavar="PATH", action="append", default=[],
-                        help="those in this cgroup or below it; a part of the path is enough, such as nginx.service")
-    parser.add_argument("--listen", metavar="ADDRESS", default="127.0.0.1", help="the IP address (127.0.0.1); another one needs --token-file")
-    parser.add_argument("--port", metavar="P", type=int, default=9464, help="the port (9464); 0: any, which is printed")
+                        help="serve the processes in this cgroup or below it; a part of the path is enough, such as nginx.service")
+    parser.add_argument("--listen", metavar="ADDRESS", default="127.0.0.1",
+                        help="the IP address; 127.0.0.1 when not given, another one needs --token-file")
+    parser.add_argument("--port", metavar="P", type=int, default=9464,
+                        help="the port; 9464 when not given; 0: any free one, which is printed")
     parser.add_argument("--once", action="store_true", help="print the text once and serve nothing")
     parser.add_argument("--token-file", metavar="FILE",
                         help="answer only requests with the token in this file (Authorization: Bearer TOKEN)")

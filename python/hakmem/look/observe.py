@@ -6,7 +6,7 @@ from .processes import parse_pid
 
 
 def add_arguments(parser):
-    parser.add_argument("pid", metavar="PID", help="the process")
+    parser.add_argument("pid", metavar="PID", help="the process id")
     parser.add_argument("--verbose", action="store_true", help="say which threads were stopped, and for how long")
 
 

@@ -39,15 +39,13 @@ SUSPECT_MOMENTS = 4  # a site that was seen at fewer moments is no suspect
 
 
 def add_arguments(parser):
-    parser.usage = ("./hakmem profile [OPTION...] -- PROGRAM [ARGUMENT...]\n"
-                    "       ./hakmem profile [OPTION...] PID\n"
-                    "       ./hakmem profile [OPTION...] FILE")
+    parser.forms = ["[OPTION...] -- PROGRAM [ARGUMENT...]", "[OPTION...] PID", "[OPTION...] FILE"]
     parser.description = ("Shows which call stacks hold memory: of a program that it runs, when it ends; of a living "
                           "process, what it allocates while it is sampled; of a profile that HAKMEM_PROFILE_FILE=FILE has written.")
     parser.add_argument("--leaks", action="store_true",
                         help="show the sites of the memory that was not freed, and name those that only grow")
     parser.add_argument("--period", metavar="BYTES", default=None,
-                        help="average number of bytes from one sample to the next (default 512k; with --leaks 16k, with --peak 1k)")
+                        help="average number of bytes from one sample to the next; when not given, 512k, with --leaks 16k, with --peak 1k")
     parser.add_argument("--fail-above", metavar="BYTES", default=None,
                         help="with --leaks: end with status 1 if more than BYTES are not freed and the program itself succeeds")
     parser.add_argument("--fail-growing", action="store_true",
@@ -59,18 +57,20 @@ def add_arguments(parser):
     parser.add_argument("--threads", action="store_true", help="show which thread allocated the memory, with the largest sites of each")
     parser.add_argument("--compare", metavar="OLD", type=source,
                         help="show what the sites have more or less than in the profile OLD, a file that -o has written")
-    parser.add_argument("--sites", metavar="N", default="10", help="number of sites in the table (default 10)")
+    parser.add_argument("--sites", metavar="N", default="10", help="number of sites in the table; 10 when not given")
     parser.add_argument("--stacks", action="store_true", help="show the whole stack of each site")
     parser.add_argument("--pprof", metavar="FILE", help="write the profile for pprof (gzipped protobuf)")
     parser.add_argument("--folded", metavar="FILE", help="write folded stacks, for flame graph programs")
     parser.add_argument("--html", metavar="FILE", help="write a page with a flame graph")
     parser.add_argument("-o", "--output", metavar="FILE", help="keep the profile itself in FILE")
     parser.add_argument("--nth", metavar="N", default=None,
-                        help="of several profiles that each process wrote to FILE, show the Nth (default: the last)")
-    parser.add_argument("--seconds", metavar="N", default=None, help="how long to sample a living process (default 10)")
+                        help="of several profiles that each process wrote to FILE, show the Nth; the last when not given")
+    parser.add_argument("--seconds", metavar="N", default=None, help="how long to sample a living process; 10 when not given")
     add_naming(parser)
     parser.add_argument("--stop", action="store_true", help="end the sampling of a living process")
     parser.add_argument("file", nargs="?", type=source, metavar="PID or FILE", help="a process to sample, or a profile to show")
+    parser.epilog = ("Exit status: that of PROGRAM; 1 when --fail-above or --fail-growing fails; 126 when the process or the file cannot "
+                     "be read; 127 when there is no such program or process.")
 
 
 def parse_count(text, name):

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Profiles as hak_profile_write writes them: reading, checking, and giving names to their stacks."""
+from __future__ import annotations
+
 import os
 import re
 import shutil
@@ -148,7 +150,7 @@ def parse_document(line, path):
         if any(len(stack["history"]) != len(head["history"]) for stack in stacks):
             raise ValueError
     except ValueError:
-        raise Refusal(f"'{path}' is no profile of hakmem, or it is cut{hint_of(path)}") from None
+        raise Refusal(f"{path} is not a profile of hakmem, or it is cut{hint_of(path)}") from None
     return head, stacks, mappings
 
 

@@ -14,7 +14,7 @@ SITES_SHOWN = 10
 
 
 def add_arguments(parser):
-    parser.add_argument("pid", metavar="PID", help="the process")
+    parser.add_argument("pid", metavar="PID", help="the process id")
     parser.add_argument("--json", action="store_true", help="print the report as one line of JSON")
     parser.add_argument("--full", action="store_true", help="print the whole report, not only its summary")
     add_naming(parser)

@@ -36,10 +36,10 @@ NO_SITES = worded("no site was sampled: start the process with HAKMEM_SAMPLE_BYT
 
 
 def add_arguments(parser):
-    parser.add_argument("pid", metavar="PID", nargs="?", help="the process; without it: the list of observed processes")
+    parser.add_argument("pid", metavar="PID", nargs="?", help="the process id; without it, list the observed processes")
     parser.add_argument("--once", action="store_true", help="print one report as plain text")
     parser.add_argument("--batch", metavar="N", type=int, help="print N reports as plain text")
-    parser.add_argument("--delay", metavar="SECONDS", type=float, default=1.0, help="from one report to the next (1)")
+    parser.add_argument("--delay", metavar="SECONDS", type=float, default=1.0, help="time from one report to the next; 1 when not given")
     add_naming(parser)
     parser.epilog = f"Keys with size classes: {HELP['classes']}. Keys with sites: {HELP['sites']}."
 
@@ -47,7 +47,7 @@ def add_arguments(parser):
 def list_processes():
     found = observed()
     if not found:
-        print(worded("no process is observed: ./hakmem top PID attaches to one, HAKMEM_OBSERVE=1 starts one that is"))
+        print(worded("no process is observed; ./hakmem top PID attaches to a process, and HAKMEM_OBSERVE=1 lets a new one be observed"))
     for process in found:
         print(f"{process.pid:>8}  {size(process.rss):>10}  {process.name}")
 

@@ -286,7 +286,7 @@ def test_command_line(cache, make_library, capsys):
     for words, sentence in [
         (["add", "mine2", make_library("WITHOUT_MALLOC")], "malloc is served by"),
         (["add", "jemalloc", make_library()], "already means another"),
-        (["add", "a b", make_library()], "no good name"),
+        (["add", "a b", make_library()], "cannot be a name"),
         (["add", "x", "/nowhere.so"], "there is no file"),
         (["remove", "nobody"], "is not installed"),
         (["install", "nonsense"], "there is no recipe 'nonsense'"),

@@ -285,5 +285,5 @@ def test_bad_profile_files(alone, content, sentence):
     with pytest.raises(Usage, match=sentence):
         arms.find_arms("hakmem:profile=bad.profile")
     for word in ("none.profile", "./"):
-        with pytest.raises(Usage, match="does not exist|is no file"):
+        with pytest.raises(Usage, match="does not exist|is not a file"):
             read_profile(word)

@@ -6,7 +6,7 @@ import dataclasses
 import numpy
 import pytest
 import synthetic
-from hakmem.lab import statistics, verdict
+from hakmem.lab import options, statistics, verdict
 from hakmem.lab.verdict import GO, INCONCLUSIVE, NO_GO, Evidence, Rules, Series
 
 RULES = Rules(resamples=499)
@@ -98,13 +98,13 @@ def test_without_the_second_arm_nothing_is_decided():
 
 
 def test_a_quiet_machine_needs_no_more_rounds():
-    assert verdict.rounds_wanted([evidence(noise=0.004)], RULES) == verdict.ROUNDS
+    assert verdict.rounds_wanted([evidence(noise=0.004)], RULES) == options.ROUNDS
 
 
 def test_noise_asks_for_more_rounds():
     """Of each arm 2 %: (3.3 + 1.7) x 1.07 x sqrt(2 / rounds) x 2 % is 1.5 % with 102 rounds."""
     wanted = [verdict.rounds_wanted([evidence(noise=n, seed=3)], RULES) for n in (0.01, 0.02, 0.1)]
-    assert wanted[0] < wanted[1] < wanted[2] == verdict.ROUNDS_MAX
+    assert wanted[0] < wanted[1] < wanted[2] == options.ROUNDS_MAX
     assert wanted[1] == pytest.approx(102, rel=0.4)
 
 
@@ -114,7 +114,7 @@ def test_rounds_are_asked_for_without_a_look_at_b():
     wild = {r: 100.0 + 50 * (r % 7) for r in one.cost.b}
     other = dataclasses.replace(one, cost=dataclasses.replace(one.cost, b=wild))
     wanted = verdict.rounds_wanted([one], RULES)
-    assert verdict.ROUNDS < wanted == verdict.rounds_wanted([other], RULES)
+    assert options.ROUNDS < wanted == verdict.rounds_wanted([other], RULES)
 
 
 def test_what_cannot_be_judged_asks_for_no_rounds():

@@ -242,7 +242,7 @@ class Command(unittest.TestCase):
         empty.write_text("")
         binary.write_bytes(b"\xff\xfe\0")
         for words, status, sentence in [
-                ([], 2, "which map"), ([""], 2, "which map"), (["a", "b"], 2, "unknown argument"), ([self.map, "--what"], 2, "unknown argument"),
+                ([], 2, "which map"), ([""], 2, "which map"), (["a", "b"], 2, "unknown argument"), ([self.map, "--what"], 2, "unknown option"),
                 ([absent], 126, f"cannot read {absent}: No such file"), ([self.place.name], 126, "Is a directory"),
                 ([empty], 126, "is empty"), ([binary], 126, "is not a heap map"), ([self.map, "--compare", empty], 126, "is empty"),
                 ([self.map, "-o", absent / "page"], 126, f"cannot write '{absent}/page': No such file"),
