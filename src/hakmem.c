@@ -7,6 +7,7 @@
 
 #include "base/exponential.c"
 #include "base/mapped.c"
+#include "base/symbols.c"
 #include "base/text.c"
 
 #include "os/cgroup.c"

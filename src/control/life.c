@@ -18,6 +18,7 @@
 
 #include "base/alone.h"
 #include "base/atomics.h"
+#include "base/symbols.h"
 #include "base/text.h"
 #include "control/background.h"
 #include "control/ending.h"
@@ -34,54 +35,46 @@ const bool hak__life_linked = true;
 
 /* --- begin --- */
 
+/* Of the object that this code is in. Weak: a static program has none. */
+extern ElfW(Dyn) _DYNAMIC[] __attribute__((weak)); /* NOLINT(readability-redundant-declaration) */
+
+/* True if dlclose never unloads that object: it is the program, which has a word for debuggers, or
+ * it is marked so (-z nodelete). */
+static bool life_stays(void)
+{
+    for (const ElfW(Dyn) *entry = _DYNAMIC; entry != NULL && entry->d_tag != DT_NULL; entry++) {
+        if (entry->d_tag == DT_DEBUG ||
+            (entry->d_tag == DT_FLAGS_1 && (entry->d_un.d_val & DF_1_NODELETE) != 0)) {
+            return true;
+        }
+    }
+    return _DYNAMIC == NULL;
+}
+
 struct life_search {
     uintptr_t address;
     const char *path; /* of the object that holds the address; "" for the program */
-    bool stays;       /* dlclose never unloads it */
 };
-
-/* True if the object is marked so that dlclose never unloads it (-z nodelete). */
-static bool life_object_stays(const struct dl_phdr_info *object)
-{
-    for (size_t i = 0; i < object->dlpi_phnum; i++) {
-        const ElfW(Phdr) *header = &object->dlpi_phdr[i];
-        if (header->p_type != PT_DYNAMIC) {
-            continue;
-        }
-        const ElfW(Dyn) *entry = (const void *)(object->dlpi_addr + header->p_vaddr);
-        for (; entry->d_tag != DT_NULL; entry++) {
-            if (entry->d_tag == DT_FLAGS_1) {
-                return (entry->d_un.d_val & DF_1_NODELETE) != 0;
-            }
-        }
-    }
-    return false;
-}
 
 /* Callback of dl_iterate_phdr: 1, which ends the walk, at the object that holds the address. */
 static int life_match_object(struct dl_phdr_info *object, size_t size, void *argument)
 {
     struct life_search *search = argument;
     (void)size;
-    for (size_t i = 0; i < object->dlpi_phnum; i++) {
-        const ElfW(Phdr) *header = &object->dlpi_phdr[i];
-        if (header->p_type == PT_LOAD &&
-            search->address - object->dlpi_addr - header->p_vaddr < header->p_memsz) {
-            search->path = object->dlpi_name;
-            search->stays = life_object_stays(object);
-            return 1;
-        }
+    if (hak__symbols_segment(object, search->address) == NULL) {
+        return 0;
     }
-    return 0;
+    search->path = object->dlpi_name;
+    return 1;
 }
 
-/* The object that this code is in: the library, the program, or a library that was linked with the
- * archive. */
-static struct life_search life_own_object(void)
+/* The path of the object that this code is in: the library, the program, or a library that was
+ * linked with the archive. */
+static const char *life_own_path(void)
 {
-    struct life_search search = {(uintptr_t)&life_own_object, "", true};
+    struct life_search search = {(uintptr_t)&life_own_path, ""};
     dl_iterate_phdr(life_match_object, &search);
-    return search;
+    return search.path;
 }
 
 typedef void *life_dlopen(const char *file, int mode);
@@ -89,14 +82,15 @@ typedef void *life_dlopen(const char *file, int mode);
 /* Keeps a library that was linked with libhakmem.a loaded: blocks in use, and the function that
  * each thread calls at its end, must outlive any dlclose. dlopen is looked up by name, because a
  * linker warns of every static program that refers to it. */
-static void life_stay(const struct life_search *own)
+static void life_stay(void)
 {
-    if (own->stays || own->path[0] == '\0' || dlsym == NULL) {
+    const char *path = life_stays() || dlsym == NULL ? "" : life_own_path();
+    if (path[0] == '\0') {
         return;
     }
     life_dlopen *open = (life_dlopen *)(uintptr_t)dlsym(RTLD_DEFAULT, "dlopen");
     if (open != NULL) {
-        open(own->path, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+        open(path, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
     }
 }
 
@@ -188,12 +182,11 @@ __attribute__((constructor(101))) static void life_begin(int argc, char **argv, 
     if (hak__ending_wanted) {
         (void)at_quick_exit(life_quick_end); /* registered first, so it runs last */
     }
-    struct life_search own = life_own_object();
-    life_stay(&own);
+    life_stay();
     hak__last_report_begin();
     if (hak__settings.announce_process != 0 &&
         hak__settings.announce_process == hak__os_process_id()) {
-        life_announce(own.path);
+        life_announce(life_own_path());
         life_forget_announce(environment);
     }
 }

@@ -14,10 +14,9 @@
 #define _GNU_SOURCE
 #endif
 #include <dlfcn.h>
-#include <link.h>
 
 #include "base/atomics.h"
-#include "base/text.h"
+#include "base/symbols.h"
 #include "core/diagnose.h"
 #include "core/options.h"
 #include "hakmem/hakmem.h"
@@ -38,74 +37,6 @@ static const char shared_names[] =
     "_ZdaPv\0_ZdaPvm\0_ZdaPvRKSt9nothrow_t\0_ZdaPvSt11align_val_t\0_ZdaPvmSt11align_val_t\0"
     "_ZdaPvSt11align_val_tRKSt9nothrow_t\0";
 enum { SHARED_NAMES = 50 };
-
-/* --- an object's table of symbols --- */
-
-struct symbol_table {
-    uintptr_t base; /* of the object: the values of its symbols count from here */
-    ElfW(Sym) * symbols;
-    const char *strings;
-    const uint32_t *hash; /* GNU hash table: 4 numbers, the filter, the buckets, the chains */
-};
-
-/* The loader has changed the addresses of this section to real ones, but not on each machine. */
-static uintptr_t table_address(uintptr_t base, const ElfW(Dyn) * entry)
-{
-    return entry->d_un.d_ptr < base ? base + entry->d_un.d_ptr : entry->d_un.d_ptr;
-}
-
-/* False: the object has no table that this file can read. */
-static bool table_read(const struct dl_phdr_info *object, struct symbol_table *table)
-{
-    *table = (struct symbol_table){.base = object->dlpi_addr};
-    for (size_t i = 0; i < object->dlpi_phnum; i++) {
-        const ElfW(Phdr) *header = &object->dlpi_phdr[i];
-        const ElfW(Dyn) *entry = (const void *)(table->base + header->p_vaddr);
-        for (; header->p_type == PT_DYNAMIC && entry->d_tag != DT_NULL; entry++) {
-            uintptr_t address = table_address(table->base, entry);
-            switch (entry->d_tag) {
-            case DT_SYMTAB:
-                table->symbols = (ElfW(Sym) *)address;
-                break;
-            case DT_STRTAB:
-                table->strings = (const char *)address;
-                break;
-            case DT_GNU_HASH:
-                table->hash = (const uint32_t *)address;
-                break;
-            default:
-                break;
-            }
-        }
-    }
-    return table->symbols != NULL && table->strings != NULL && table->hash != NULL;
-}
-
-/* The next symbol of this name from place `at` of the chains on; 0: none. Symbols of one name
- * differ in their versions. `hash` is that of the name. */
-static uint32_t table_next(const struct symbol_table *table, const char *name, uint32_t hash,
-                           uint32_t at)
-{
-    uint32_t buckets = table->hash[0];
-    uint32_t first = table->hash[1];
-    const uint32_t *bucket = table->hash + 4 + table->hash[2] * (sizeof(ElfW(Addr)) / 4);
-    const uint32_t *chain = bucket + buckets;
-    if (at == 0) {
-        at = bucket[hash % buckets];
-    } else if ((chain[at++ - first] & 1) != 0) { /* the last one of its chain */
-        return 0;
-    }
-    for (; at >= first; at++) {
-        if ((chain[at - first] | 1) == (hash | 1) &&
-            hak__text_equal(table->strings + table->symbols[at].st_name, name)) {
-            return at;
-        }
-        if ((chain[at - first] & 1) != 0) {
-            break;
-        }
-    }
-    return 0;
-}
 
 /* --- sharing --- */
 
@@ -142,27 +73,22 @@ static bool sharing_look_up(struct sharing *sharing)
 }
 
 /* Calls `act` for each symbol that does not have the wanted address. */
-static void sharing_walk(const struct sharing *sharing, const struct symbol_table *table,
+static void sharing_walk(const struct sharing *sharing, const struct symbols *symbols,
                          void (*act)(ElfW(Sym) * symbol, uintptr_t value, void *argument),
                          void *argument)
 {
     const char *name = shared_names;
     for (uint32_t i = 0; i < SHARED_NAMES; i++) {
-        const char *end = name;
-        uint32_t hash = 5381;
-        for (; *end != '\0'; end++) {
-            hash = hash * 33 + (unsigned char)*end;
-        }
-        uintptr_t value = sharing->wanted[i] - table->base;
-        uint32_t at = sharing->wanted[i] != 0 ? table_next(table, name, hash, 0) : 0;
-        for (; at != 0; at = table_next(table, name, hash, at)) {
-            ElfW(Sym) *symbol = &table->symbols[at];
-            if (ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && symbol->st_shndx != SHN_UNDEF &&
-                symbol->st_value != value) {
+        uintptr_t value = sharing->wanted[i] - symbols->base;
+        uint32_t at = sharing->wanted[i] != 0 ? hak__symbols_next(symbols, name, 0) : 0;
+        for (; at != 0; at = hak__symbols_next(symbols, name, at)) {
+            ElfW(Sym) *symbol = &symbols->table[at];
+            if (ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && symbol->st_value != value) {
                 act(symbol, value, argument);
             }
         }
-        name = end + 1;
+        while (*name++ != '\0') {
+        }
     }
 }
 
@@ -187,40 +113,27 @@ static void sharing_change(ElfW(Sym) * symbol, uintptr_t value, void *argument)
     atomic_store_relaxed(&symbol->st_value, value);
 }
 
-/* The segment of the object that holds the address; NULL: none. */
-static const ElfW(Phdr) * sharing_segment(const struct dl_phdr_info *object, uintptr_t address)
-{
-    for (size_t i = 0; i < object->dlpi_phnum; i++) {
-        const ElfW(Phdr) *header = &object->dlpi_phdr[i];
-        if (header->p_type == PT_LOAD &&
-            address - object->dlpi_addr - header->p_vaddr < header->p_memsz) {
-            return header;
-        }
-    }
-    return NULL;
-}
-
 /* Callback of dl_iterate_phdr. It runs under a lock of the loader, so one thread at a time changes
  * a table. Returns 0, which goes on with the next object. */
 static int sharing_visit(struct dl_phdr_info *object, size_t size, void *argument)
 {
     struct sharing *sharing = argument;
     struct sharing_span span = {UINTPTR_MAX, 0};
-    struct symbol_table table;
+    struct symbols symbols;
     (void)size;
-    if (sharing_segment(object, sharing->marks[0]) == NULL &&
-        sharing_segment(object, sharing->marks[1]) == NULL) {
+    if (hak__symbols_segment(object, sharing->marks[0]) == NULL &&
+        hak__symbols_segment(object, sharing->marks[1]) == NULL) {
         return 0;
     }
-    if (!table_read(object, &table)) {
+    if (!hak__symbols_read_loaded(&symbols, object) || symbols.gnu_hash == NULL) {
         sharing->failed = true;
         return 0;
     }
-    sharing_walk(sharing, &table, sharing_measure, &span);
+    sharing_walk(sharing, &symbols, sharing_measure, &span);
     if (span.to == 0) {
         return 0; /* an earlier call has done it */
     }
-    const ElfW(Phdr) *segment = sharing_segment(object, span.from);
+    const ElfW(Phdr) *segment = hak__symbols_segment(object, span.from);
     uintptr_t page = hak__os_page_size();
     void *start = (void *)(span.from & ~(page - 1));
     size_t bytes = ((span.to + page - 1) & ~(page - 1)) - (uintptr_t)start;
@@ -229,7 +142,7 @@ static int sharing_visit(struct dl_phdr_info *object, size_t size, void *argumen
         sharing->failed = true;
         return 0;
     }
-    sharing_walk(sharing, &table, sharing_change, NULL);
+    sharing_walk(sharing, &symbols, sharing_change, NULL);
     if ((segment->p_flags & PF_W) == 0) {
         (void)hak__os_write_protect(start, bytes, true, code); /* else it stays writable */
     }
