@@ -186,11 +186,16 @@ static const char *secure_what(enum secure_state state, enum secure_state wanted
     return mismatches[state - SECURE_MALLOC][wanted - SECURE_MALLOC];
 }
 
-void hak__secure_bad_free(const void *pointer, uint32_t class_index, enum secure_state wanted)
+unsigned char hak__secure_judge(const void *pointer, uint32_t class_index, enum secure_state wanted)
 {
     enum secure_state state =
         (uintptr_t)pointer % OBJECT_ALIGNMENT != 0 ? SECURE_NOTHING : secure_state_of(pointer);
-    hak__diagnose_fatal(secure_what(state, wanted), pointer, secure_size(pointer, class_index), 0);
+    if (!secure_state_is_used(state) || hak__secure_kinds_mix == NULL || !hak__secure_kinds_mix()) {
+        hak__diagnose_fatal(secure_what(state, wanted), pointer, secure_size(pointer, class_index),
+                            0);
+    }
+    secure_set_kind(pointer, wanted);
+    return atomic_load_relaxed(secure_state_at(pointer));
 }
 
 void hak__secure_bad_query(const void *pointer, uint32_t class_index)

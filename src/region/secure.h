@@ -101,8 +101,9 @@ HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_overflow(const vo
                                                                         size_t size);
 HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_underflow(const void *block,
                                                                          size_t size);
-HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void
-hak__secure_bad_free(const void *pointer, uint32_t class_index, enum secure_state wanted);
+/* Returns the object's byte if it may be freed so nevertheless (override/kinds.c). */
+HAK_HIDDEN HAK_COLD unsigned char hak__secure_judge(const void *pointer, uint32_t class_index,
+                                                    enum secure_state wanted);
 
 /* A question about a pointer at which no object in use starts. */
 HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_bad_query(const void *pointer,
@@ -118,9 +119,9 @@ HAK_INLINE enum secure_state secure_new_state(void)
     return (enum secure_state)(SECURE_MALLOC + (HAK_SECURE && hak__secure.kinds ? 1 : 0));
 }
 
-/* Says whether new and malloc are told apart. In override/cxx.cc, so not in every library. */
+/* In override/cxx.cc and kinds.c, so not in every library. */
 HAK_HIDDEN __attribute__((weak)) bool hak__secure_kinds(void);
-
+HAK_HIDDEN __attribute__((weak)) bool hak__secure_kinds_mix(void);
 HAK_HIDDEN extern bool hak__secure_forked; /* fork's child may lack pages of live blocks. Relaxed */
 /* Called by the window when the tables exist, and once when it stands. */
 HAK_HIDDEN void hak__secure_tables(uintptr_t meet, uint64_t seed);
@@ -447,7 +448,7 @@ HAK_INLINE unsigned char secure_check_state(const void *pointer, uint32_t class_
     unsigned char byte = atomic_load_relaxed(secure_state_at(pointer));
     if (HAK_UNLIKELY((uintptr_t)pointer % OBJECT_ALIGNMENT != 0 ||
                      (byte & SECURE_STATE_MASK) != state)) {
-        hak__secure_bad_free(pointer, class_index, state);
+        byte = hak__secure_judge(pointer, class_index, state);
     }
     return byte;
 }
