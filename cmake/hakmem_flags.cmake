@@ -50,7 +50,8 @@ target_include_directories(hakmem_internal INTERFACE
 target_compile_definitions(hakmem_internal INTERFACE
     HAK_LEVEL=${HAKMEM_LEVEL} HAK_CONFIG_FILE="${HAKMEM_CONFIG_FILE}" _GNU_SOURCE
     $<$<BOOL:${HAKMEM_SECURE}>:HAK_SECURE=1>)
-# no-plt: clang lacks the attribute that binds single functions at the start (src/os/bound.h)
+# no-plt: the loader binds all functions at the start. A call of the C library so needs no stack for the loader, of which
+# a thread may have 4 KiB, and src/override/direct.c sees what is bound.
 target_compile_options(hakmem_internal INTERFACE
-    -fvisibility=hidden -fno-semantic-interposition $<$<C_COMPILER_ID:Clang>:-fno-plt>)
+    -fvisibility=hidden -fno-semantic-interposition -fno-plt)
 target_link_libraries(hakmem_internal INTERFACE hakmem_warnings hakmem_no_builtin hakmem_sanitizer)

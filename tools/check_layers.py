@@ -19,7 +19,7 @@ LAYERS = [["base"], ["os"], ["core"], ["region"], ["slab", "large"], ["cache"], 
           ["front"], ["override"]]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 IF_ALLOWED = re.compile(r"src/(base/(compiler|arch|tags)\.h|core/limits\.h|os/.*|override/.*)$")
-SHARED_ONLY = {"override/dlopen.c", "override/early.c"}
+SHARED_ONLY = {"override/direct.c", "override/dlopen.c", "override/early.c"}
 LINE_MAX, FILE_MAX, FUNCTION_MAX = 100, 500, 70
 FAMILY = r"malloc|calloc|realloc|reallocarray|free|strdup|strndup|aligned_alloc|posix_memalign"
 CALL = re.compile(r"(?<![\w.>])(?:v?(?:f|d|s|sn|as)?printf|puts|(?:secure_)?getenv|assert)\s*\(")

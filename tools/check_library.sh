@@ -20,6 +20,32 @@ strangers=$(readelf --dyn-syms -W -- "$library" |
     awk '$7 == "UND" && $5 != "WEAK" && $8 != "" && $8 !~ /@/ {print $8}' | tr '\n' ' ')
 [[ -z $strangers ]] || fail "strong references to symbols without a version (not the C library's): $strangers"
 
+# What it refers to, and when it is called. src/override/direct.c binds functions of the C library to the C library, so a
+# program's own functions of these names are not called, ready or not; a new name belongs to one of these lists.
+start='__cxa_at_quick_exit __register_atfork dl_iterate_phdr dlsym getauxval pthread_key_create' # the constructors
+allocate='__errno_location madvise memcmp memcpy memmove memset mincore mmap mremap munmap pthread_setspecific syscall'
+options='memchr open close sigaction sigaddset sigemptyset sigfillset strchr strchrnul strlen strncmp strrchr strstr'
+threads='pthread_attr_destroy pthread_attr_init pthread_attr_setstacksize pthread_create pthread_detach pthread_self
+    pthread_sigmask'                                                     # background threads, if an option asks for one
+end='__cxa_finalize abort fflush pthread_setcancelstate raise'           # at exit, or at a fatal error
+asked='fputs fwrite'                                                     # malloc_info, which the program calls
+variables='__environ __libc_single_threaded __rseq_offset __rseq_size _r_debug environ hakmem_options'
+sanitizers='__lsan_init __msan_init __sanitizer_set_report_path __tsan_init' # weak: only whether they exist
+compilers='_ITM_deregisterTMCloneTable _ITM_registerTMCloneTable __getauxval __gmon_start__'
+cxx='_ZNSt9bad_allocD1Ev _ZSt15get_new_handlerv _ZSt9terminatev _ZTISt9bad_alloc _ZTVSt9bad_alloc _Unwind_.*
+    __cxa_allocate_exception __cxa_begin_catch __cxa_call_terminate __cxa_end_catch __cxa_throw __gxx_personality_v0'
+known="$start $allocate $options $threads $end $asked $variables $sanitizers $compilers $cxx"
+unknown=$(readelf --dyn-syms -W -- "$library" | awk '$7 == "UND" && $8 != "" {sub(/@.*/, "", $8); print $8}' |
+    grep -vxE "$(xargs <<<"$known" | tr ' ' '|')" | tr '\n' ' ')
+[[ -z $unknown ]] || fail "refers to names that this file does not know: $unknown"
+# A stub would be bound at its first call. These are in static parts of the C library and the compiler.
+stubs=$(readelf -r -W -- "$library" | awk '$3 ~ /JUMP_SLOT/ {sub(/@.*/, "", $5); print $5}' |
+    grep -vxE '__cxa_at_quick_exit|__register_atfork|__cxa_finalize|__getauxval|__gmon_start__' | tr '\n' ' ')
+[[ -z $stubs ]] || fail "calls by stubs, which src/override/direct.c does not bind: $stubs"
+# The resolver of src/override/early.c runs there, and must find the other relocations done.
+last=$(readelf -r -W -- "$library" | awk '$3 ~ /^R_/ && $3 !~ /JUMP_SLOT/ {last = $3} END {print last}')
+[[ $last == *IRELATIVE ]] || fail "its last relocation is $last, expected the resolver of src/override/early.c"
+
 # Nothing but the malloc family, operators new and delete, and the hak_ API may be seen from outside.
 family='malloc|free|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_memalign|valloc|pvalloc|cfree'
 family+='|free_sized|free_aligned_sized|malloc_usable_size|malloc_trim|malloc_stats|malloc_info|mallinfo2?|mallopt'

@@ -12,8 +12,9 @@
 #ifndef HAK_OS_OS_H
 #define HAK_OS_OS_H
 
+#include <errno.h>
+
 #include "base/atomics.h"
-#include "os/bound.h"
 
 enum os_call {
     OS_CALL_MAP,
@@ -105,6 +106,8 @@ HAK_HIDDEN const char *hak__os_program(void);
 /* True: the loader marked the process secure, because it is setuid, setgid or similar. Its
  * environment cannot be trusted. */
 HAK_HIDDEN bool hak__os_is_secure(void);
+/* The process has a sanitizer, which allows mappings only at certain addresses. */
+HAK_HIDDEN bool hak__os_is_sanitized(void);
 /* 64 random bits that the kernel chose at exec. Constant until the next exec. */
 HAK_HIDDEN uint64_t hak__os_random_seed(void);
 

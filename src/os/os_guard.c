@@ -15,6 +15,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "os/bound.h"
 #include "os/charge.h"
 
 /* Older headers lack them; the values are part of the kernel's ABI. */
@@ -46,12 +47,12 @@ static bool os_mark(void *address, size_t size)
 {
     uint32_t marks = atomic_load_relaxed(&shared_os_marks);
     bool marked = HAK_LEVEL < 2 && marks != MARKS_NOTHING && hak__os_may_ask() &&
-                  madvise(address, size, MADV_GUARD_INSTALL) == 0;
+                  bound_madvise(address, size, MADV_GUARD_INSTALL) == 0;
     if (marks == MARKS_UNKNOWN) {
         /* An emulator may accept what it does not know. What is not seen to be closed is opened:
          * from now on nobody would remove a mark. Assertion level 2 tests the other way. */
         if (marked && hak__os_is_readable((uintptr_t)address)) {
-            (void)madvise(address, size, MADV_GUARD_REMOVE);
+            (void)bound_madvise(address, size, MADV_GUARD_REMOVE);
             marked = false;
         }
         (void)atomic_cas_acquire(&shared_os_marks, &marks,
@@ -65,7 +66,7 @@ static bool os_mark(void *address, size_t size)
 static bool os_unmark(void *address, size_t size)
 {
     if (hak__os_may_ask()) {
-        return madvise(address, size, MADV_GUARD_REMOVE) == 0;
+        return bound_madvise(address, size, MADV_GUARD_REMOVE) == 0;
     }
     uintptr_t first = (uintptr_t)address, last = first + size - hak__os_page_size();
     return os_protect(address, size, PROT_READ | PROT_WRITE) &&
@@ -77,8 +78,8 @@ int hak__os_guard_reserve(size_t size, void **address)
 {
     HAK_KEEP_ERRNO;
     os_count(OS_CALL_MAP);
-    void *result = mmap(NULL, size, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *result = bound_mmap(NULL, size, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
     if (result == MAP_FAILED) {
         return -errno;
     }
@@ -143,7 +144,7 @@ bool hak__os_close_pages(void *address, size_t size)
     if (!closed) { /* also for locked memory, which the kernel does not mark */
         uint32_t count = atomic_add_relaxed(&shared_os_closed, 1u);
         closed = count < OS_CLOSED_MAX && os_protect(address, size, PROT_NONE);
-        (void)madvise(address, size, MADV_DONTNEED);
+        (void)bound_madvise(address, size, MADV_DONTNEED);
         if (!closed) {
             atomic_sub_relaxed(&shared_os_closed, 1u);
         }
@@ -182,8 +183,8 @@ bool hak__os_keep_addresses(void *address, size_t size)
     HAK_KEEP_ERRNO;
     os_count(OS_CALL_UNMAP);
     /* A new mapping takes a single call, however many pages the old one has. */
-    bool kept = mmap(address, size, PROT_NONE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == address;
+    bool kept = bound_mmap(address, size, PROT_NONE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1) == address;
     if (kept) {
         hak__os_uncharge(size);
     }
@@ -194,7 +195,7 @@ void hak__os_release_addresses(void *address, size_t size)
 {
     HAK_KEEP_ERRNO;
     os_count(OS_CALL_UNMAP);
-    munmap(address, size); /* if that fails they stay closed */
+    bound_munmap(address, size); /* if that fails they stay closed */
 }
 
 /* --- the signal --- */

@@ -16,6 +16,7 @@
 #include "base/bits.h"
 #include "base/probe.h"
 #include "base/tags.h"
+#include "os/bound.h"
 #include "os/charge.h"
 
 /* Headers older than the kernel they run on lack it; the value is part of the kernel's ABI. */
@@ -23,6 +24,7 @@
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
 
+bool hak__os_shared_unready;
 uint64_t hak__os_calls[OS_CALL_COUNT];
 const char *const hak__os_call_names[OS_CALL_COUNT] = {"mmap",
                                                        "munmap",
@@ -115,8 +117,8 @@ bool hak__os_replace(void *address, size_t size)
 {
     HAK_KEEP_ERRNO;
     os_count(OS_CALL_MAP);
-    return mmap(address, size, os_protection,
-                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == address;
+    return bound_mmap(address, size, os_protection,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1) == address;
 }
 
 /* mmap that keeps errno. Returns the address, or NULL, and sets *error to 0 or -errno. */
@@ -130,7 +132,7 @@ static void *os_mmap(void *address, size_t size, int extra_flags, int *error)
     }
     os_count(OS_CALL_MAP);
     void *result =
-        mmap(address, size, os_protection, MAP_PRIVATE | MAP_ANONYMOUS | extra_flags, -1, 0);
+        bound_mmap(address, size, os_protection, MAP_PRIVATE | MAP_ANONYMOUS | extra_flags, -1);
     *error = result == MAP_FAILED ? -errno : 0;
     if (*error != 0) {
         hak__os_uncharge(size);
@@ -197,7 +199,7 @@ int hak__os_unmap(void *address, size_t size)
 {
     HAK_KEEP_ERRNO;
     os_count(OS_CALL_UNMAP);
-    if (munmap(address, size) != 0) {
+    if (bound_munmap(address, size) != 0) {
         return -errno;
     }
     hak__os_uncharge(size);

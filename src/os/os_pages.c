@@ -12,6 +12,7 @@
 #include "base/bits.h"
 #include "base/check.h"
 #include "base/probe.h"
+#include "os/bound.h"
 
 #ifndef MADV_POPULATE_WRITE /* of Linux 5.14; the value is part of the kernel's ABI */
 #define MADV_POPULATE_WRITE 23
@@ -29,7 +30,7 @@ static int os_advise(enum os_call call, void *address, size_t size, int advice)
     }
     HAK_KEEP_ERRNO;
     os_count(call);
-    return madvise(address, size, advice) == 0 ? 0 : -errno;
+    return bound_madvise(address, size, advice) == 0 ? 0 : -errno;
 }
 
 /* qemu-user before 7.1 and some sandboxes answer 0 and do nothing. So the first purge is looked at:
@@ -49,7 +50,7 @@ static int os_purge_first(void *address, size_t size)
     if (kept) {
         *word = before;
     } else { /* the look has made a page of zeroes resident */
-        (void)madvise(address, hak__os_page_size(), MADV_DONTNEED);
+        (void)bound_madvise(address, hak__os_page_size(), MADV_DONTNEED);
     }
     if (error == 0) {
         atomic_store_relaxed(&shared_os_purges, (uint32_t)(kept ? PURGES_IGNORED : PURGES_DONE));

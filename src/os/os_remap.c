@@ -18,6 +18,7 @@
 
 #include "base/atomics.h"
 #include "base/probe.h"
+#include "os/bound.h"
 #include "os/charge.h"
 
 #ifndef MAP_FIXED_NOREPLACE /* of Linux 4.17; the value is part of the kernel's ABI */
@@ -30,7 +31,7 @@
 static void *os_mremap(void *address, size_t old_size, size_t new_size, int flags, void *place)
 {
     os_count(OS_CALL_REMAP);
-    void *result = mremap(address, old_size, new_size, flags, place);
+    void *result = bound_mremap(address, old_size, new_size, flags, place);
     if (result != MAP_FAILED) {
         probe_hakmem_remap((uintptr_t)address, old_size, (uintptr_t)result, new_size,
                            (uint64_t)flags);
@@ -63,8 +64,8 @@ static bool os_is_ours_again(void *to, size_t size, uint64_t mark)
 {
     uint32_t *words = to;
     os_count(OS_CALL_MAP);
-    void *result = mmap(to, size, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    void *result = bound_mmap(to, size, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1);
     if (result == to) {
         return true;
     }

@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "os/bound.h"
 #include "os/quiet.h"
 
 static int os_open_new(const char *path)
@@ -41,7 +42,7 @@ static int os_map_shared(struct os_shared *shared, size_t size)
     if (error != 0) {
         return error;
     }
-    void *address = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, shared->descriptor, 0);
+    void *address = bound_mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, shared->descriptor);
     if (address == MAP_FAILED) {
         return -errno;
     }
@@ -77,7 +78,7 @@ int hak__os_share_resize(struct os_shared *shared, size_t size)
     if (error != 0) {
         return error;
     }
-    void *moved = mremap(shared->address, shared->size, size, MREMAP_MAYMOVE);
+    void *moved = bound_mremap(shared->address, shared->size, size, MREMAP_MAYMOVE, NULL);
     if (moved == MAP_FAILED) {
         return -errno;
     }
@@ -102,7 +103,7 @@ void hak__os_unshare(struct os_shared *shared)
     HAK_KEEP_ERRNO;
     hak__os_share_close(shared);
     if (shared->address != NULL) {
-        munmap(shared->address, shared->size);
+        bound_munmap(shared->address, shared->size);
         shared->address = NULL;
     }
 }

@@ -10,6 +10,7 @@
  * This file is in the shared library only: a static program runs resolvers before there is a place
  * for thread-local variables. musl's loader has no resolvers. */
 #include "heap/heap.h"
+#include "override/direct.h"
 #include "zone/zone.h"
 
 #if defined(__GLIBC__)
@@ -21,6 +22,7 @@ static void early_function(void)
 /* used: clang does not count a resolver's name as a use. */
 __attribute__((used)) static void (*early_resolve(void))(void)
 {
+    hak__direct_bind();
     hak__thread = (struct thread *)(uintptr_t)&hak__thread_none;
     hak__zone_thread = (struct zone_thread *)(uintptr_t)&hak__zone_thread_none;
     return early_function;
