@@ -12,7 +12,8 @@ file(GLOB override_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/override
 file(GLOB override_cxx_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/override/*.cc")
 # Only in the shared library. dlopen.c is optimised in every form: its last call has to be a jump.
 set(dlopen_source "${PROJECT_SOURCE_DIR}/src/override/dlopen.c")
-set(shared_sources "${dlopen_source}" "${PROJECT_SOURCE_DIR}/src/override/early.c")
+set(shared_sources "${dlopen_source}" "${PROJECT_SOURCE_DIR}/src/override/direct.c"
+    "${PROJECT_SOURCE_DIR}/src/override/early.c")
 list(REMOVE_ITEM override_sources ${shared_sources})
 set_source_files_properties("${dlopen_source}" PROPERTIES COMPILE_OPTIONS -O2)
 if(HAKMEM_UNITY)
@@ -115,7 +116,9 @@ target_link_options(hakmem_secure PRIVATE
     -Wl,--as-needed)
 if(NOT HAKMEM_UNITY)
     # In one file, hakmem's functions call each other directly. They must do so here, too, because a recorder has functions
-    # of the same names (trace/wrappers.c). A program's own operator new stays what the other ones call.
-    target_link_options(hakmem_shared PRIVATE
-        -Wl,-Bsymbolic-functions -Wl,--dynamic-list-cpp-new)
+    # of the same names (trace/wrappers.c). A program's own operator new stays what the other ones call, and its malloc
+    # (src/override/family.c).
+    set(bound malloc realloc free memalign aligned_alloc posix_memalign)
+    list(TRANSFORM bound PREPEND "-Wl,--export-dynamic-symbol=")
+    target_link_options(hakmem_shared PRIVATE -Wl,-Bsymbolic-functions -Wl,--dynamic-list-cpp-new ${bound})
 endif()

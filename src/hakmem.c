@@ -142,6 +142,7 @@
 
 #if HAK_OVERRIDE
 #include "override/exit_now.c"
+#include "override/family.c"
 #include "override/kinds.c"
 #include "override/libc.c"
 #include "override/libc_reports.c"

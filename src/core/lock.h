@@ -127,7 +127,8 @@ struct lock_own {
      * once a minute, and at first, a thread may take another time for a late one: it gives up too
      * early. */
     uint16_t gave_up_ms;
-    uint8_t node; /* not of locks: region/numa.h */
+    uint8_t node;   /* not of locks: region/numa.h */
+    bool in_family; /* nor this: override/family.c */
 };
 HAK_STATIC_ASSERT(LOCK_RANK_SEAL < 16, "held has a bit for each rank");
 HAK_HIDDEN extern HAK_TLS struct lock_own hak__lock_own;

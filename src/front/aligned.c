@@ -14,6 +14,10 @@
 /* `alignment` is a power of two, in bytes. Returns NULL with errno ENOMEM if there is no memory. */
 static void *aligned_allocate(size_t alignment, size_t size)
 {
+    void *theirs;
+    if (hak__family_allocate != NULL && hak__family_allocate(alignment, size, &theirs)) {
+        return theirs;
+    }
     if (alignment <= OBJECT_ALIGNMENT) {
         return hak_malloc(size);
     }

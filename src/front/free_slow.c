@@ -18,7 +18,7 @@
  *                  guarded block         -> observe/guard.h
  *                  heap's object         -> zone/zone.h (hakmem/heap.h)
  *                  NULL                  -> nothing
- *                  foreign pointer       -> reported
+ *                  foreign pointer       -> the process's own free, or reported
  *                  no allocation there   -> fatal report
  *   free_overflow  full bin              -> the limit grows, or the objects freed last go to their
  *                                           slabs (cache/cache.h)
@@ -135,8 +135,11 @@ void hak__free_check(struct thread *thread, const void *pointer, uint32_t class_
 #define FOREIGN_REPORTS_MAX 10u
 static uint32_t shared_foreign_count;
 
-void hak__report_foreign(const void *pointer)
+void hak__free_foreign(void *pointer)
 {
+    if (hak__family_free != NULL && hak__family_free(pointer)) {
+        return;
+    }
     if (atomic_load_relaxed(&hak__knobs.abort_on_foreign)) {
         hak__diagnose_foreign("free of a foreign pointer (not allocated by hakmem)", pointer);
     }
@@ -420,7 +423,7 @@ static HAK_NOINLINE void free_slow(void *pointer)
     case PLACE_FOREIGN:
     case PLACE_NOBODY:
     case PLACE_GUARDED: /* not here */
-        hak__report_foreign(pointer);
+        hak__free_foreign(pointer);
         break;
     }
     errno = saved;

@@ -48,8 +48,14 @@ HAK_HIDDEN struct location hak__locate_allocation(const void *pointer, const cha
 /* Secure form and debug builds: aborts if the block does not lie at a multiple of `alignment`. */
 HAK_HIDDEN void hak__free_check_alignment(const void *pointer, size_t alignment);
 
-/* Reports the free of a pointer that hakmem did not allocate: as a warning, or, with
- * HAKMEM_ABORT_ON_FOREIGN=1, as a fatal error. */
-HAK_HIDDEN HAK_COLD void hak__report_foreign(const void *pointer);
+/* The process's own malloc and free, if these are not hakmem's (override/family.h): weak, because
+ * not every form of the library has the C library's names. False: nothing was done. */
+HAK_HIDDEN __attribute__((weak)) bool hak__family_allocate(size_t alignment, size_t size,
+                                                           void **result);
+HAK_HIDDEN __attribute__((weak)) bool hak__family_free(void *pointer);
+
+/* Frees a pointer that hakmem did not allocate, if the process has a free of its own. Else reports
+ * it: as a warning, or, with HAKMEM_ABORT_ON_FOREIGN=1, as a fatal error. */
+HAK_HIDDEN HAK_COLD void hak__free_foreign(void *pointer);
 
 #endif

@@ -106,6 +106,8 @@ HAK_HIDDEN extern const struct thread hak__thread_ended;
 /* start.c. Starts hakmem, once a process: reads the machine and the options, chooses the window.
  * False: no memory; a later call tries again. Any thread, no lock held. */
 HAK_HIDDEN bool hak__start(void);
+/* Ends a process that hakmem must not serve. In override/family.c, so not in every library. */
+HAK_HIDDEN __attribute__((weak)) void hak__start_refuse(void);
 /* Reads the options from `environment`. The constructor calls it: allocations before that (by the
  * loader) may have started hakmem without an environment. A program that never allocates pays for
  * no more than this. */

@@ -23,6 +23,9 @@ static HAK_COLD bool start_first(void)
     bool started = atomic_load_relaxed(&shared_started);
     if (!started) {
         hak__os_init();
+        if (hak__start_refuse != NULL) {
+            hak__start_refuse();
+        }
         (void)seal_open(); /* nothing is closed yet */
         /* environ may be NULL so early in a preloaded process. The constructor then reads it. */
         hak__options_read(environ);

@@ -144,6 +144,15 @@ bool hak__os_is_secure(void)
     return getauxval(AT_SECURE) != 0;
 }
 
+/* Weak: all of gcc's and clang's sanitizers have it. */
+extern void os_sanitizer(const char *path) __asm__("__sanitizer_set_report_path")
+    __attribute__((weak, visibility("default")));
+
+bool hak__os_is_sanitized(void)
+{
+    return os_sanitizer != NULL;
+}
+
 uint64_t hak__os_random_seed(void)
 {
     uint64_t words[2] = {0, 0};

@@ -28,6 +28,7 @@ extern "C" { /* the headers are C */
 #include "core/diagnose.h"
 #include "core/knobs.h"
 #include "front/short.h"
+#include "override/family.h"
 }
 
 /* The symbols that throw, catch and unwinding refer to (Itanium C++ ABI, 2.4 and 2.5, and helpers
@@ -132,7 +133,7 @@ inline void cxx_to_delete_array(void *pointer)
     if (cxx_has_kinds() && bound_new_array == cxx_own_new_array &&
         short_code_is_class(short_code(pointer))) {
         if (HAK_UNLIKELY(secure_state_of(pointer) != SECURE_NEW_ARRAY)) {
-            hak__secure_bad_free(pointer, owner_class(short_code(pointer)), SECURE_NEW_ARRAY);
+            (void)hak__secure_judge(pointer, owner_class(short_code(pointer)), SECURE_NEW_ARRAY);
         }
         secure_set_kind(pointer, SECURE_NEW);
     }
@@ -274,15 +275,22 @@ HAK_COLD void *new_failed_nothrow(size_t size, size_t alignment) noexcept
     }
 }
 
+/* Off the fast path. The process's malloc comes first, as in the C++ library's new. */
+void *new_allocate(size_t size)
+{
+    void *theirs;
+    return hak__family_allocate(OBJECT_ALIGNMENT, size, &theirs) ? theirs : hak__malloc_slow(size);
+}
+
 HAK_NOINLINE void *new_slow(size_t size)
 {
-    void *pointer = hak__malloc_slow(size);
+    void *pointer = new_allocate(size);
     return HAK_LIKELY(pointer != nullptr) ? pointer : new_failed(size, OBJECT_ALIGNMENT);
 }
 
 HAK_NOINLINE void *new_slow_nothrow(size_t size) noexcept
 {
-    void *pointer = hak__malloc_slow(size);
+    void *pointer = new_allocate(size);
     return HAK_LIKELY(pointer != nullptr) ? pointer : new_failed_nothrow(size, OBJECT_ALIGNMENT);
 }
 
@@ -320,12 +328,13 @@ void *new_aligned_nothrow(size_t size, std::align_val_t align) noexcept
 } // namespace
 
 #if HAK_SECURE
-/* False: the program has its own new or delete, which may use malloc or free. Or it started without
- * a C++ library: then it may contain one (-static-libstdc++), whose delete only it sees, and get
- * objects from plug-ins, whose new is this one. */
+/* False: the program has its own new, delete or malloc, which may use hakmem's. Or it started
+ * without a C++ library: then it may contain one (-static-libstdc++), whose delete only it sees,
+ * and get objects from plug-ins, whose new is this one. */
 bool hak__secure_kinds()
 {
-    return bound_new == cxx_own_new && bound_delete == cxx_own_delete && cxx_throw != nullptr;
+    return bound_new == cxx_own_new && bound_delete == cxx_own_delete && cxx_throw != nullptr &&
+           !hak__family_is_other();
 }
 #endif
 
@@ -416,7 +425,7 @@ CXX_OPERATOR void operator delete[](void *pointer) noexcept
 extern "C" void cxx_delete_sized(void *pointer, size_t size) noexcept
 {
     cxx_check_size(pointer, size);
-    if (HAK_LEVEL >= 1 && !HAK_SECURE && bound_delete == hak_free) {
+    if (HAK_LEVEL >= 1 && !HAK_SECURE && bound_delete == hak_free && !hak__family_is_other()) {
         hak_free_sized(pointer, size);
         return;
     }

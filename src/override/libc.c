@@ -9,6 +9,9 @@
 #include "front/fast.h"
 #include "front/slow.h"
 #include "hakmem/hakmem.h"
+#include "override/family.h"
+
+#include <errno.h>
 
 /* Gives the alias the attributes of its target: compilers warn of an alias with fewer. */
 #if defined(__has_attribute)
@@ -45,22 +48,66 @@
               (alignment, size))                                                                   \
     LIBC_NAME(void *, prefix##valloc, (size_t size), hak_valloc, (size))                           \
     LIBC_NAME(void *, prefix##pvalloc, (size_t size), hak_pvalloc, (size))                         \
-    LIBC_FREE(prefix##free)                                                                        \
-    LIBC_FREE(prefix##cfree)
+    LIBC_FREE(prefix##free)
 LIBC_FAMILY()
 LIBC_FAMILY(__libc_)
+LIBC_FREE(__libc_cfree)
 
-LIBC_NAME(void *, reallocarray, (void *pointer, size_t count, size_t size), hak_reallocarray,
-          (pointer, count, size))
 LIBC_NAME(void *, aligned_alloc, (size_t alignment, size_t size), hak_aligned_alloc,
           (alignment, size))
 LIBC_NAME(int, posix_memalign, (void **result, size_t alignment, size_t size), hak_posix_memalign,
           (result, alignment, size))
 LIBC_NAME(int, __posix_memalign, (void **result, size_t alignment, size_t size), hak_posix_memalign,
           (result, alignment, size))
-LIBC_NAME(void, free_sized, (void *pointer, size_t size), hak_free_sized, (pointer, size))
-LIBC_NAME(void, free_aligned_sized, (void *pointer, size_t alignment, size_t size),
-          hak_free_aligned_sized, (pointer, alignment, size))
+
+/* --- functions that are built on others, which the process may have replaced (family.c) --- */
+
+HAK_API void *reallocarray(void *, size_t, size_t); /* NOLINT(readability-redundant-declaration) */
+void *reallocarray(void *pointer, size_t count, size_t size)
+{
+    size_t total;
+    if (HAK_UNLIKELY(__builtin_mul_overflow(count, size, &total))) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return hak__family_realloc(pointer, total);
+}
+
+HAK_API void cfree(void *pointer);
+void cfree(void *pointer)
+{
+    hak__family_free_any(pointer);
+}
+
+HAK_API void free_sized(void *pointer, size_t size);
+void free_sized(void *pointer, size_t size)
+{
+    if (hak__family_is_other()) {
+        hak__family_free_any(pointer);
+    } else {
+        hak_free_sized(pointer, size);
+    }
+}
+
+HAK_API void free_aligned_sized(void *pointer, size_t alignment, size_t size);
+void free_aligned_sized(void *pointer, size_t alignment, size_t size)
+{
+    if (hak__family_is_other()) {
+        hak__family_free_any(pointer);
+    } else {
+        hak_free_aligned_sized(pointer, alignment, size);
+    }
+}
+
+#define LIBC_OWN(result, name, parameters)                                                         \
+    HAK_HIDDEN extern result hak__own_##name parameters LIBC_COPY(name)                            \
+        __attribute__((alias(#name)));
+LIBC_OWN(void *, malloc, (size_t size))
+LIBC_OWN(void *, realloc, (void *pointer, size_t size))
+LIBC_OWN(void, free, (void *pointer))
+LIBC_OWN(void *, memalign, (size_t alignment, size_t size))
+LIBC_OWN(void *, aligned_alloc, (size_t alignment, size_t size))
+LIBC_OWN(int, posix_memalign, (void **result, size_t alignment, size_t size))
 
 /* glibc's declaration has no const. The types differ, so this is no alias. */
 HAK_API size_t malloc_usable_size(void *pointer);

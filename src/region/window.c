@@ -289,26 +289,50 @@ static uintptr_t window_candidate(uint64_t seed, uint64_t low, uint64_t high)
     return (uintptr_t)(low + (seed % places) * SUPERSLAB_SIZE);
 }
 
+/* Where sanitizers allow it. 0: the kernel gives no memory. */
+static uintptr_t window_sanitized(uint64_t seed)
+{
+    void *last;
+    size_t page = hak__os_page_size();
+    if (hak__os_map(page, page, &last) != 0) {
+        return 0;
+    }
+    hak__os_discard(last, page);
+    uint64_t high = bits_align_down((uintptr_t)last, SUPERSLAB_SIZE) - WINDOW_SANITIZED_SIZE;
+    return window_candidate(seed, high - WINDOW_SANITIZED_SIZE / 4, high);
+}
+
+/* The place and the size of the window at this try. 0: there is none. */
+static uintptr_t window_choose(uint32_t try, uint64_t seed, uint64_t *size)
+{
+    if (hak__os_is_sanitized()) {
+        *size = WINDOW_SANITIZED_SIZE;
+        return window_sanitized(seed);
+    }
+    if (try >= WINDOW_BASE_TRIES / 2) { /* for small address spaces */
+        *size = WINDOW_SMALL_SIZE;
+        return window_candidate(seed, WINDOW_SMALL_BASE_LOW, WINDOW_SMALL_BASE_HIGH);
+    }
+    uint64_t wanted = hak__os_ram_size() * WINDOW_RAM_FACTOR;
+    wanted = wanted < WINDOW_SIZE_MIN   ? WINDOW_SIZE_MIN
+             : wanted > WINDOW_SIZE_MAX ? WINDOW_SIZE_MAX
+                                        : wanted;
+    *size = bits_align_up(wanted, SUPERSLAB_SIZE);
+    return window_candidate(seed, WINDOW_BASE_LOW, WINDOW_BASE_HIGH);
+}
+
 int hak__window_start(void)
 {
-    uint64_t size = hak__os_ram_size() * WINDOW_RAM_FACTOR;
-    size = size < WINDOW_SIZE_MIN   ? WINDOW_SIZE_MIN
-           : size > WINDOW_SIZE_MAX ? WINDOW_SIZE_MAX
-                                    : size;
-    size = bits_align_up(size, SUPERSLAB_SIZE);
-    uint64_t seed = hak__os_random_seed();
+    uint64_t seed = hak__os_random_seed(), size = 0;
     hak__window.mark =
         (uintptr_t)(bits_mix(seed) | UINT64_C(1) << 63); /* the top half has no addresses */
     int error = -ENOMEM;
     for (uint32_t try = 0; try < WINDOW_BASE_TRIES; try++) {
-        /* The second half of the tries is for small address spaces. */
-        bool small = try >= WINDOW_BASE_TRIES / 2;
-        uintptr_t low = small
-                            ? window_candidate(seed, WINDOW_SMALL_BASE_LOW, WINDOW_SMALL_BASE_HIGH)
-                            : window_candidate(seed, WINDOW_BASE_LOW, WINDOW_BASE_HIGH);
-        uint64_t wanted = small ? WINDOW_SMALL_SIZE : size;
-        error = window_try(low, wanted, METADATA_CHUNK_SIZE);
-        error = error == 0 ? 0 : window_try(low, wanted, 0); /* a limit may be near */
+        uintptr_t low = window_choose(try, seed, &size);
+        if (low != 0) {
+            error = window_try(low, size, METADATA_CHUNK_SIZE);
+            error = error == 0 ? 0 : window_try(low, size, 0); /* a limit may be near */
+        }
         if (error == 0) {
             return 0;
         }

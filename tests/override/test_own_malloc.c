@@ -82,6 +82,14 @@ int main(void)
     /* The proof is the other way round here: hakmem is loaded, but does not serve malloc. */
     CHECK(preloaded_library_path() != NULL);
     CHECK(find_server() == SERVED_BY_OTHER);
+    /* What this family lacks is built on what it has. */
+    void *array = reallocarray(NULL, 10, 20);
+    CHECK(is_own(array));
+    memset(array, 1, 200);
+    array = reallocarray(array, 100, 20);
+    CHECK(is_own(array) && ((char *)array)[199] == 1);
+    give_back(array);
+    CHECK_EQUAL(reallocarray(NULL, opaque_size(SIZE_MAX / 2), 4) == NULL && errno == ENOMEM, true);
     pthread_t threads[4];
     start_all(threads, 4, run_thread, NULL);
     join_all(threads, 4);
