@@ -73,13 +73,13 @@ class Elf:
         except (OSError, OverflowError):
             return b""
 
-    def unpacked(self, name):
+    def unpacked(self, name, most=BYTES_MAX):
         """The bytes of a section that may be compressed; b"" if they cannot be had."""
-        data = self.section(name)
+        data = self.section(name, most)
         if name not in self.compressed:
             return data
         try:
-            return zlib.decompressobj().decompress(data[24:], BYTES_MAX)
+            return zlib.decompressobj().decompress(data[24:], most)
         except zlib.error:
             return b""
 

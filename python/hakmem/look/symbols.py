@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from .binaries import BUILD_ID, Module, find, open_binary
 from .closed import SHIFT, UNKNOWN, ClosedModules, address_of, head_hash
 from .generated import ALWAYS, HEXADECIMAL, GeneratedCode, generated_by, may_be_generated
-from .inlined import ask_again, missing_in
+from .inlined import add_inner, ask_again, missing_in
 from .owners import CLONE
 from .processes import is_number, process_folder
 from .text import cut, plain
@@ -217,7 +217,7 @@ def parse_inlined(block):
         place = re.sub(r" \(discriminator \d+\)$", "", place)
         file, _, line = place.rpartition(":")
         known = cut(CLONE.sub("", function)) if function != "??" else ""
-        places.append((known, "" if file in ("??", ARTIFICIAL) else file, int(line) if is_number(line) else 0))
+        places.append((known, "" if os.path.basename(file) in ("??", ARTIFICIAL) else file, int(line) if is_number(line) else 0))
     if not any(line for _, _, line in places):  # the symbol table has the files that local symbols come from
         return [(function, "", 0) for function, _, _ in places]
     return places
@@ -244,6 +244,7 @@ def lines_of_module(path, addresses):
         answers = ask_symbolizer(command, path, missing)
         if command == BINUTILS:
             answers = ask_again(answers, path, lambda copy, doubted: ask_symbolizer(BINUTILS, copy, doubted))
+            answers = add_inner(answers, path)
         found.update((address, places) for address, places in answers.items() if address not in found or places[-1][1])
     return found
 

@@ -14,7 +14,7 @@ def plain(text):
     return CONTROL.sub("\ufffd", text)
 
 
-NAME_MAX = 1000  # characters of a name; programs and runtimes may give any
+NAME_MAX = 4000  # characters of a name; those of C++ templates have more than 1,000
 
 
 def cut(text, most=NAME_MAX):
