@@ -39,12 +39,12 @@ def say_period(head, asked):
         say(f"{who}: one allocation in {head['period']} bytes, instead of {asked}")
 
 
-def sample(observer, before, period, by_thread, seconds):
-    """Samples the process for some seconds. The profile as text, and the signal that ended this, if any."""
+def sample(observer, before, period, arguments, seconds):
+    """Samples the process for some seconds. The profile as text, and what gather() got."""
     pid, asked = observer.process.pid, period or PERIOD
     first = head_of(before, pid)
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, OWN_SIGNALS)
-    claim = Claim(observer, period, by_thread)
+    claim = Claim(observer, period, arguments.threads)
     try:
         say(f"sampling process {pid} for {seconds} s; blocks that exist already are not counted "
             "(HAKMEM_SAMPLE_BYTES=512k samples from the start)")
@@ -65,7 +65,11 @@ def sample(observer, before, period, by_thread, seconds):
         say("hakmem: some samples are missing: this tool did not run for some seconds")
     if (last := head_of(got.text, pid))["period"] != first["period"]:
         say_period(last, asked)
-    return own_part(before, got.text, 1000 * lasted), got
+    if not arguments.peak:
+        return own_part(before, got.text, 1000 * lasted), got
+    if b'"samples"' in before:
+        say("the peak is that of all samples, also of those that were taken before")
+    return got.text, got
 
 
 def profile_process(pid, arguments, period, seconds):
@@ -81,7 +85,7 @@ def profile_process(pid, arguments, period, seconds):
     if own and not seconds and (not period or own <= period) and (not arguments.threads or b'"threads"' in text):
         say(f"process {pid} is being sampled already, one allocation in {own} bytes (--stop ends that)")
     else:
-        text, got = sample(observer, text, period, arguments.threads, seconds or 10)
+        text, got = sample(observer, text, period, arguments, seconds or 10)
         ended = got.is_over()
         status = 128 + got.signal if got.signal else 0
     lines, name = [text.decode("utf-8", "replace")], f"process {pid}"
