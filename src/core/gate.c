@@ -217,6 +217,20 @@ bool hak__gate_let_pass(void)
     return hak__gate_enter();
 }
 
+void hak__gate_begin_call(void)
+{
+    if ((hak__inside & INSIDE_GATE) != 0) {
+        hak__os_let_ending_signals(gate_signals, true);
+    }
+}
+
+void hak__gate_end_call(void)
+{
+    if ((hak__inside & INSIDE_GATE) != 0) {
+        hak__os_let_ending_signals(gate_signals, false);
+    }
+}
+
 void hak__gate_close(void)
 {
     atomic_store_relaxed(&shared_gate_slow, 0u);

@@ -21,8 +21,9 @@
  *
  * While a thread is inside the gate its signals are blocked, unless the process has one thread: no
  * handler stops it there, so it holds up neither a fork nor a thread that needs one of the locks
- * that are taken inside the gate only (core/lock.h). Every wait inside the gate has an end. A long
- * operation lets signals in between its parts (hak__gate_let_pass).
+ * that are taken inside the gate only (core/lock.h). Every wait inside the gate has an end, but for
+ * calls that wait for another thread of the program (hak__gate_begin_call). A long operation lets
+ * signals in between its parts (hak__gate_let_pass).
  *
  * No function begins a slow operation while it holds a lock. The functions below the one that began
  * it take their locks without a look at the gate.
@@ -55,6 +56,13 @@ HAK_HIDDEN void hak__gate_leave(void);
 /* Between two parts of a long operation, with no lock held: lets a fork that waits go first, and
  * signals in. False: the fork takes long, and this thread was refused and is not inside now. */
 HAK_HIDDEN bool hak__gate_let_pass(void);
+
+/* Around a system call that may wait for another thread of the program, such as munmap, which waits
+ * for the thread that reads a userfaultfd: the signals come in that end a process. Others would
+ * wait in the kernel, and a handler that stops the thread would hold up forks. The thread may hold
+ * a heap's lock or PURGE, and no other. */
+HAK_HIDDEN void hak__gate_begin_call(void);
+HAK_HIDDEN void hak__gate_end_call(void);
 
 /* Notes that this thread was refused. Always returns false. */
 HAK_HIDDEN HAK_COLD bool hak__gate_refuse(void);

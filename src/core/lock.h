@@ -14,12 +14,17 @@
  * Only these locks are held over system calls (reads of the clock apart):
  *   SAMPLES to map more memory for samples and stacks, which is rare
  *   GROWTH  to map superslabs, parts and tables (a microsecond each) and to choose the size of
- *           pages; out of memory, or above the soft limit, to unmap free superslabs
+ *           pages
  *   HEAPS   while a part is mapped for a new heap, which is every fourth heap at most
  *   HUGE    to look which of 2 MiB of pages are resident (a few microseconds)
- *   PURGE   to purge one part of a pass: 6 MiB, at most 34; only trims wait for this lock
+ *   PURGE   to purge one part of a pass: 6 MiB, at most 34; nobody waits for this lock
+ *   HEAP    to purge pages of a slab in use, by a trim or a tick
  *   START   once, at the start
  *   SEAL    in the secure form, to make the options' pages writable and read-only again
+ *
+ * munmap, mremap and MADV_DONTNEED of memory that was the program's may wait for another thread of
+ * it, which watches that memory by a userfaultfd and may allocate first. So no lock is held over
+ * them that a malloc waits for without end: only HEAP and PURGE.
  *
  * A thread that waits for a lock that fork holds is refused after a while: core/gate.h.
  *
@@ -36,7 +41,8 @@
  *                 second.
  *   all others    Whoever takes them has blocked signals, unless the process has one thread: the
  *                 gate does that (core/gate.h), or hak__lock_block_signals. So no holder is
- *                 stopped. Every wait of a holder ends, so waits for these locks need no bound.
+ *                 stopped. Every wait of a holder ends, but of PURGE's, for which nobody waits. So
+ *                 waits for these locks need no bound.
  */
 #ifndef HAK_CORE_LOCK_H
 #define HAK_CORE_LOCK_H

@@ -135,8 +135,10 @@ static int whale_remap(struct whale whale, size_t size, size_t alignment, void *
         return -ENOMEM;
     }
     void *place = start;
+    hak__gate_begin_call();
     int error =
         hak__os_remap_behind(WHALE_HEAD, start, whale.size + ends, size + ends, alignment, &place);
+    hak__gate_end_call();
     whale_close_ends((uintptr_t)place + WHALE_HEAD, error == 0 ? size : whale.size);
     *moved = error == 0 ? (char *)place + WHALE_HEAD : *moved;
     return error;

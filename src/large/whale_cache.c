@@ -2,6 +2,7 @@
 /* whale_cache.c: see whale_cache.h. */
 #include "large/whale_cache.h"
 
+#include "core/gate.h"
 #include "core/knobs.h"
 #include "large/whale_ranges.h"
 #include "large/whale_registry.h"
@@ -321,18 +322,27 @@ static void whale_release(struct whale rested)
     }
 }
 
+/* Unmaps a whale with its head and tail, but keeps the addresses. False: it could not keep them. */
+static bool whale_keep_addresses(char *start, size_t size)
+{
+    hak__gate_begin_call();
+    bool kept = hak__os_keep_addresses(start, size);
+    if (!kept && hak__os_open_pages(start, WHALE_HEAD)) {
+        hak__os_discard(start, size); /* it may write to the first page */
+    } else if (!kept) {
+        hak__os_leave(WHALE_HEAD);
+        hak__os_discard(start + WHALE_HEAD, size - WHALE_HEAD);
+    }
+    hak__gate_end_call();
+    return kept;
+}
+
 /* Unmaps the whale and its tail, but keeps the addresses until WHALES_RESTING others were freed. */
 static void whale_retire(struct whale whale)
 {
     char *start = (char *)whale.address - WHALE_HEAD;
     whale = (struct whale)WHALE_OF((uintptr_t)start, WHALE_HEAD + whale.size + WHALE_TAIL, 0);
-    if (!hak__os_keep_addresses(start, whale.size)) {
-        if (hak__os_open_pages(start, WHALE_HEAD)) { /* a discard may write to the first page */
-            hak__os_discard(start, whale.size);
-        } else {
-            hak__os_leave(WHALE_HEAD);
-            hak__os_discard(start + WHALE_HEAD, whale.size - WHALE_HEAD);
-        }
+    if (!whale_keep_addresses(start, whale.size)) {
         return;
     }
     lock_acquire(&hak__whale_lock);
@@ -369,7 +379,9 @@ void hak__whale_unmap(struct whale whale)
     if (whale.size != 0 && HAK_SECURE) {
         whale_retire(whale);
     } else if (whale.size != 0) {
+        hak__gate_begin_call();
         hak__os_discard((void *)whale.address, whale.size);
+        hak__gate_end_call();
         whale_uncount(whale);
     }
 }

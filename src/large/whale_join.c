@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "core/gate.h"
 #include "os/os.h"
 #include "region/huge.h"
 
@@ -29,8 +30,10 @@ static void join_part(struct join *join, struct whale part, size_t at)
     while (part.size != 0 && join->lost == 0) {
         bool whole = !whale_is_joined(part) || part.size < HUGE_PAGE_SIZE;
         struct whale step = WHALE_OF(part.address, whole ? part.size : HUGE_PAGE_SIZE, part.origin);
+        hak__gate_begin_call();
         int error =
             hak__os_move((void *)step.address, step.size, (void *)(join->start + at), false);
+        hak__gate_end_call();
         if (error == 0) {
             whale_uncount(step);
         } else if (error == -EEXIST) {
@@ -120,10 +123,12 @@ struct whale hak__whale_join_grow(struct whale whale, size_t size)
     struct join join = {(uintptr_t)place, 0, 0};
     size_t at = 0, step = 0;
     int error = 0;
+    hak__gate_begin_call();
     for (; at < whale.size && error == 0; at += error == 0 ? step : 0) {
         step = whale.size - at < HUGE_PAGE_SIZE ? whale.size - at : HUGE_PAGE_SIZE;
         error = hak__os_move((void *)(whale.address + at), step, (char *)place + at, true);
     }
+    hak__gate_end_call();
     if (error != 0) { /* copy back what has moved: the whale's old mapping still exists */
         memcpy((void *)whale.address, place, at);
         join.lost_at = at;
@@ -131,7 +136,9 @@ struct whale hak__whale_join_grow(struct whale whale, size_t size)
         join_drop(&join, size);
         return (struct whale){0};
     }
+    hak__gate_begin_call();
     hak__os_discard((void *)whale.address, whale.size);
+    hak__gate_end_call();
     atomic_add_relaxed(&hak__whale_joined_bytes, size - whale.size);
     return (struct whale)WHALE_OF(join.start, size, whale.origin);
 }

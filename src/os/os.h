@@ -234,6 +234,9 @@ HAK_HIDDEN uint64_t hak__os_block_signals(void);
  * once refused to block them. For assertions. */
 HAK_HIDDEN bool hak__os_signals_are_blocked(void);
 HAK_HIDDEN void hak__os_restore_signals(uint64_t blocked);
+/* Between the two: lets the signals come by which a process is usually ended, or blocks them again,
+ * but for those that the thread itself blocks. */
+HAK_HIDDEN void hak__os_let_ending_signals(uint64_t blocked, bool come);
 
 /* True: the 8 bytes at a multiple of 8 can be read. They are not touched. Other threads may unmap
  * them at any time, so the caller must know that nobody does. */

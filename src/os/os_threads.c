@@ -109,6 +109,17 @@ void hak__os_restore_signals(uint64_t blocked)
     }
 }
 
+void hak__os_let_ending_signals(uint64_t blocked, bool come)
+{
+    HAK_KEEP_ERRNO;
+    uint64_t ending = OS_SIGNAL(SIGHUP) | OS_SIGNAL(SIGINT) | OS_SIGNAL(SIGQUIT) |
+                      OS_SIGNAL(SIGALRM) | OS_SIGNAL(SIGTERM);
+    ending &= ~blocked;
+    if (blocked != OS_SIGNALS_UNCHANGED) {
+        syscall(SYS_rt_sigprocmask, come ? SIG_UNBLOCK : SIG_BLOCK, &ending, NULL, sizeof ending);
+    }
+}
+
 /* A futex wait without duration makes the kernel read the word, and changes nothing. Every sandbox
  * allows it, and valgrind hands it on to the kernel. */
 bool hak__os_is_readable(uintptr_t address)

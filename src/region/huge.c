@@ -136,11 +136,13 @@ bool hak__huge_is_quick(void)
  * resident already (mlockall), or if the kernel cannot populate (before Linux 5.14). */
 static void huge_time(void *address, uint32_t now_ms)
 {
+    hak__gate_begin_call();
     uint64_t start = hak__os_clock_us();
     if (hak__os_resident(address, HUGE_PAGE_SIZE) != HUGE_PAGE_SIZE &&
         hak__os_populate(address, HUGE_PAGE_SIZE) == 0) {
         huge_judge(hak__os_clock_us() - start <= hak__huge_page_us_max, now_ms);
     }
+    hak__gate_end_call();
 }
 
 int hak__huge_ask(void *address, size_t size, size_t used)

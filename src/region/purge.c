@@ -4,9 +4,13 @@
  * A purge pass takes slices out of the free map, calls the kernel without REGION, and puts them
  * back clean. Meanwhile nobody else can take them. Policy and cost: docs/design/region.md.
  *
- * Locks: a whole pass holds PURGE for one superslab at a time; a pass in parts holds it for a whole
- * part. Both hold it over system calls. A release holds GROWTH. REGION is held only while maps are
- * read or changed. If it is stuck (superslab.h), the rest of a pass is left out. */
+ * Locks: a pass that is not urgent holds PURGE over system calls, for a superslab or a part of the
+ * pass. Nobody waits for PURGE: who finds it taken leaves the work out. REGION and GROWTH are held
+ * only while maps are read or changed. If REGION is stuck (superslab.h), the rest of a pass is left
+ * out.
+ *
+ * Why no lock that a malloc needs: where the program watches its memory by a userfaultfd, these
+ * calls wait until its watching thread has read what happened. That thread may allocate first. */
 #include "base/bits.h"
 #include "core/gate.h"
 #include "os/os.h"
@@ -129,7 +133,7 @@ static struct purge_work purge_take_next(struct purge_place *next, bool everythi
 }
 
 /* Purges slices of at most one superslab, and moves *next on as purge_take_next does. Returns the
- * bytes purged. Under PURGE. */
+ * bytes purged. */
 static size_t purge_next(struct purge_place *next, bool everything)
 {
     struct purge_work work = purge_take_next(next, everything);
@@ -137,7 +141,9 @@ static size_t purge_next(struct purge_place *next, bool everything)
         return 0;
     }
     bool stays_away = work.whole || hak__superslab_split(work.index);
+    hak__gate_begin_call();
     uint64_t failed = purge_runs(work.index, work.due);
+    hak__gate_end_call();
     purge_tables(work.index, work.taken);
     if (work.whole && work.split && failed == 0) {
         hak__superslab_join(work.index);
@@ -165,23 +171,19 @@ size_t hak__superslab_purge(bool everything)
     size_t purged = 0;
     purge_forget_most();
     for (struct purge_place next = {0, 0}; next.part < superslab_parts();) {
-        /* A fork that waits goes first. Without `everything` the pass only tries PURGE: if another
-         * thread purges, the work is done anyway. */
-        if (!hak__gate_let_pass()) {
-            break;
-        }
-        if (everything) {
-            lock_acquire(&hak__purge_lock);
-        } else if (!lock_try(&hak__purge_lock)) {
+        /* A fork that waits goes first. If another thread purges, the work is done anyway. */
+        if (!hak__gate_let_pass() || !(everything || lock_try(&hak__purge_lock))) {
             break;
         }
         purged += purge_next(&next, everything);
-        lock_release(&hak__purge_lock);
+        if (!everything) {
+            lock_release(&hak__purge_lock);
+        }
     }
     return purged;
 }
 
-/* Where the pass by and by goes on. Under PURGE. */
+/* Where the pass by ticks goes on. Under PURGE. */
 static struct purge_place purge_place;
 static bool shared_purging; /* such a pass is under way. Written under PURGE, read relaxed */
 
@@ -237,14 +239,11 @@ static void release_undo(size_t index, bool unmapped)
     }
 }
 
-/* Unmaps a superslab that is out of the free map. Returns the bytes unmapped. Under GROWTH. */
-static size_t release_one(size_t index)
+/* Notes that a superslab was unmapped, or could not be. Returns the bytes unmapped. Under GROWTH.
+ */
+static size_t release_note(size_t index, bool unmapped)
 {
     struct superslab_table *table = &hak__superslabs;
-    void *start = window_slice_address(index * SUPERSLAB_SLICES);
-    hak__huge_unwatch(superslab_part_of(index)->evidence, HUGE_KINDS, start);
-    bool unmapped = hak__os_unmap(start, SUPERSLAB_SIZE) == 0;
-    hak__window_purge_tables(index * SUPERSLAB_SLICES, SUPERSLAB_SLICES);
     struct lock *lock = &superslab_part_of(index)->lock;
     if (!lock_acquire_soon(lock)) {
         release_undo(index, unmapped);
@@ -262,16 +261,30 @@ static size_t release_one(size_t index)
     return unmapped ? SUPERSLAB_SIZE : 0;
 }
 
+/* Unmaps a superslab that is out of the free map, so nobody else uses it or claims it. Returns the
+ * bytes unmapped. */
+static size_t release_one(size_t index)
+{
+    void *start = window_slice_address(index * SUPERSLAB_SLICES);
+    hak__huge_unwatch(superslab_part_of(index)->evidence, HUGE_KINDS, start);
+    hak__gate_begin_call();
+    bool unmapped = hak__os_unmap(start, SUPERSLAB_SIZE) == 0;
+    hak__gate_end_call();
+    hak__window_purge_tables(index * SUPERSLAB_SLICES, SUPERSLAB_SLICES);
+    lock_acquire(&hak__growth_lock);
+    size_t released = release_note(index, unmapped);
+    lock_release(&hak__growth_lock);
+    return released;
+}
+
 size_t hak__superslab_release(size_t bytes)
 {
     size_t released = 0;
     purge_forget_most();
-    lock_acquire(&hak__growth_lock);
     for (struct purge_place next = {0, 0};
          next.part < superslab_parts() && released < bytes && !hak__mappings_are_short();) {
         size_t index = release_take_next(&next);
         released += index == INDEX_NONE ? 0 : release_one(index);
     }
-    lock_release(&hak__growth_lock);
     return released;
 }

@@ -217,18 +217,13 @@ static void superslab_mark_in_use(size_t index, uint64_t mask)
 }
 
 /* In a small child of fork, the first touch of a superslab from the parent should not bring a whole
- * huge page. If another thread purges, it may. */
+ * huge page. */
 static HAK_COLD void superslab_stay_small(size_t index)
 {
     if (hak__superslab_bytes_grown() >= atomic_load_relaxed(&hak__knobs.huge_threshold)) {
         return;
     }
-    uint64_t signals = hak__lock_block_signals();
-    if (lock_try(&hak__purge_lock)) {
-        (void)hak__superslab_split(index);
-        lock_release(&hak__purge_lock);
-    }
-    hak__os_restore_signals(signals);
+    (void)hak__superslab_split(index);
 }
 
 /* Takes a fitting run of free slices of the part, dirty ones first, or only dirty ones. SLICE_NONE:

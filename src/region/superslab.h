@@ -22,7 +22,7 @@
  *
  * Locks: REGION guards every map, state and sum of its part; nobody holds two of these locks.
  * GROWTH serialises claims, releases and the making of parts, and is taken before REGION. PURGE
- * guards a purge pass. Callers hold at most a heap's lock.
+ * guards a purge pass by ticks. Callers hold at most a heap's lock.
  */
 #ifndef HAK_REGION_SUPERSLAB_H
 #define HAK_REGION_SUPERSLAB_H
@@ -186,10 +186,10 @@ HAK_HIDDEN void hak__superslab_set_pages(size_t index, enum superslab_pages page
 /* Called before a part of the superslab is purged. The caller has taken that part out of the free
  * map. Asks for small pages from now on; resident pages stay. False: the superslab keeps huge
  * pages, because the kernel refused or too many superslabs are split. The purged slices must then
- * stay dirty. Under PURGE. */
+ * stay dirty. */
 HAK_HIDDEN bool hak__superslab_split(size_t index);
 /* Called when the caller has taken and purged all of a split superslab. Lets it have huge pages
- * again, if they come quickly. Under PURGE. */
+ * again, if they come quickly. */
 HAK_HIDDEN void hak__superslab_join(size_t index);
 
 /* Used by the files of region/. */
