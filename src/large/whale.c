@@ -327,7 +327,8 @@ bool hak__whale_free(void *pointer)
     return true;
 }
 
-bool hak__whale_lock_soon(void)
+/* Takes the lock, or returns false after some 0.1 s: this thread may hold it itself. */
+static bool whale_lock_soon(void)
 {
     for (uint32_t i = 0; i < WHALE_LOOKS_MAX; i++) {
         if (hak__lock_spin(&hak__whale_lock)) {
@@ -358,7 +359,7 @@ static bool whale_lock_to_look(struct whale_look *look)
         lock_acquire(&hak__whale_lock);
         return true;
     }
-    if (hak__whale_lock_soon()) {
+    if (whale_lock_soon()) {
         return true;
     }
     hak__os_restore_signals(look->signals);

@@ -123,8 +123,6 @@ struct whale_totals {
 HAK_HIDDEN struct whale_totals hak__whale_totals(void);
 
 HAK_HIDDEN extern struct lock hak__whale_lock; /* for fork */
-/* Takes the lock, or returns false after some 0.1 s: this thread may hold it itself. */
-HAK_HIDDEN bool hak__whale_lock_soon(void);
 
 /* --- lists, for reports ---
  *

@@ -167,7 +167,9 @@ struct whale hak__whale_registry_lift(uintptr_t address)
     return whale;
 }
 
-struct whale hak__whale_registry_next(size_t *place)
+/* The next whale of the table from *place on, which becomes the place after it. Address 0: there is
+ * no other. */
+static struct whale registry_next(size_t *place)
 {
     while (registry_count != 0 && *place < registry_capacity) {
         struct whale whale = registry_table[(*place)++];
@@ -183,7 +185,7 @@ struct whale hak__whale_registry_containing(uintptr_t address)
     struct whale whale;
     size_t place = 0;
     do {
-        whale = hak__whale_registry_next(&place);
+        whale = registry_next(&place);
     } while (whale.address != 0 && address - whale.address >= whale.size);
     return whale;
 }
@@ -230,7 +232,7 @@ bool hak__whale_list_next(struct whale_list *list)
     list->count = 0;
     lock_acquire(&hak__whale_lock);
     uint32_t now = hak__os_clock_ms(); /* under the lock: no range is younger */
-    while ((whale = hak__whale_registry_next(&place)).address != 0) {
+    while ((whale = registry_next(&place)).address != 0) {
         whale_list_offer(list, (struct whale_view){whale.address, whale.size, 0, false});
     }
     for (uint32_t i = ranges_oldest(); i != 0; i = hak__ranges.entries[i].age.after) {

@@ -26,9 +26,6 @@ HAK_HIDDEN void hak__whale_registry_put_back(struct whale whale);
 HAK_HIDDEN struct whale hak__whale_registry_remove(uintptr_t address);
 HAK_HIDDEN struct whale hak__whale_registry_find(uintptr_t address);
 HAK_HIDDEN struct whale hak__whale_registry_containing(uintptr_t address);
-/* The next whale of the table from *place on, which becomes the place after it. Address 0: there is
- * no other. */
-HAK_HIDDEN struct whale hak__whale_registry_next(size_t *place);
 /* The figures of live whales and of the table; the others are 0. */
 HAK_HIDDEN struct whale_totals hak__whale_registry_totals(void);
 

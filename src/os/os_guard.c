@@ -47,12 +47,12 @@ static bool os_mark(void *address, size_t size)
 {
     uint32_t marks = atomic_load_relaxed(&shared_os_marks);
     bool marked = HAK_LEVEL < 2 && marks != MARKS_NOTHING && hak__os_may_ask() &&
-                  bound_madvise(address, size, MADV_GUARD_INSTALL) == 0;
+                  syscall(SYS_madvise, address, size, MADV_GUARD_INSTALL) == 0;
     if (marks == MARKS_UNKNOWN) {
         /* An emulator may accept what it does not know. What is not seen to be closed is opened:
          * from now on nobody would remove a mark. Assertion level 2 tests the other way. */
         if (marked && hak__os_is_readable((uintptr_t)address)) {
-            (void)bound_madvise(address, size, MADV_GUARD_REMOVE);
+            (void)syscall(SYS_madvise, address, size, MADV_GUARD_REMOVE);
             marked = false;
         }
         (void)atomic_cas_acquire(&shared_os_marks, &marks,
@@ -66,7 +66,7 @@ static bool os_mark(void *address, size_t size)
 static bool os_unmark(void *address, size_t size)
 {
     if (hak__os_may_ask()) {
-        return bound_madvise(address, size, MADV_GUARD_REMOVE) == 0;
+        return syscall(SYS_madvise, address, size, MADV_GUARD_REMOVE) == 0;
     }
     uintptr_t first = (uintptr_t)address, last = first + size - hak__os_page_size();
     return os_protect(address, size, PROT_READ | PROT_WRITE) &&

@@ -4,10 +4,10 @@
  *
  * Programs are run with libraries that put their own functions before the C library's. Those that
  * follow mappings (registration caches of network cards, profilers) must see hakmem's. So memory is
- * asked for by the names of mmap's family. Those that change the clock or the process's id
- * (libfaketime) allocate in their functions, and would call the allocator inside the allocator. So
- * the clock is the vDSO's, and all other calls go by syscall(), which is also no cancellation
- * point.
+ * mapped, unmapped and purged by the names of mmap's family. Those that change the clock or the
+ * process's id (libfaketime) allocate in their functions, and would call the allocator inside the
+ * allocator. So the clock is the vDSO's, and all other calls go by syscall(), which is also no
+ * cancellation point.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

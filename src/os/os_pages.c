@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/bits.h"
 #include "base/check.h"
@@ -23,6 +25,7 @@
  * reverse. */
 #define CLEAR_GAP_PAGES 4u
 
+/* Purges go by the name: see os_machine.c. */
 static int os_advise(enum os_call call, void *address, size_t size, int advice)
 {
     if (call != OS_CALL_PURGE && !hak__os_may_ask()) {
@@ -30,7 +33,9 @@ static int os_advise(enum os_call call, void *address, size_t size, int advice)
     }
     HAK_KEEP_ERRNO;
     os_count(call);
-    return bound_madvise(address, size, advice) == 0 ? 0 : -errno;
+    long result = call == OS_CALL_PURGE ? bound_madvise(address, size, advice)
+                                        : syscall(SYS_madvise, address, size, advice);
+    return result == 0 ? 0 : -errno;
 }
 
 /* qemu-user before 7.1 and some sandboxes answer 0 and do nothing. So the first purge is looked at:

@@ -24,39 +24,36 @@
 
 typedef void exit_now_function(int status);
 
-/* The C library's, or that of another library that puts itself before it. NULL: there is none, as
- * in a static program. Looked up at the start, because dlsym takes locks. */
-static exit_now_function *exit_now_next;
+/* The C library's, or those of another library that puts itself before it, which may have only one
+ * of them. NULL: there is none, as in a static program. Looked up at the start, because dlsym takes
+ * locks. */
+static exit_now_function *exit_now_next, *exit_now_next_iso;
 
 __attribute__((constructor(101))) static void exit_now_find(void)
 {
     if (dlsym != NULL) {
         exit_now_next = (exit_now_function *)(uintptr_t)dlsym(RTLD_NEXT, "_exit");
+        exit_now_next_iso = (exit_now_function *)(uintptr_t)dlsym(RTLD_NEXT, "_Exit");
     }
 }
 
-static __attribute__((noreturn)) void exit_now_pass(int status)
-{
-    if (exit_now_next != NULL) {
-        exit_now_next(status);
-    }
-    hak__os_exit(status);
-}
-
-static __attribute__((noreturn)) void exit_now_end(int status)
+static __attribute__((noreturn)) void exit_now_end(int status, exit_now_function *next)
 {
     if (HAK_UNLIKELY(atomic_load_relaxed(&hak__ending_wanted)) && hak__ending_take()) {
         hak__ending_write(true);
     }
-    exit_now_pass(status);
+    if (next != NULL) {
+        next(status);
+    }
+    hak__os_exit(status);
 }
 
 HAK_API void _exit(int status)
 {
-    exit_now_end(status);
+    exit_now_end(status, exit_now_next);
 }
 
 HAK_API void _Exit(int status)
 {
-    exit_now_end(status);
+    exit_now_end(status, exit_now_next_iso);
 }

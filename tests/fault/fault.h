@@ -300,18 +300,8 @@ void *__wrap_mremap(void *address, size_t old_size, size_t new_size, int flags, 
 
 int __wrap_madvise(void *address, size_t size, int advice)
 {
-    static const struct {
-        int advice;
-        enum fault_call call;
-    } calls[] = {{MADV_DONTNEED, FAULT_PURGE},       {MADV_HUGEPAGE, FAULT_HUGE},
-                 {MADV_NOHUGEPAGE, FAULT_SMALL},     {MADV_POPULATE_WRITE, FAULT_POPULATE},
-                 {FAULT_GUARD_INSTALL, FAULT_GUARD}, {FAULT_GUARD_REMOVE, FAULT_GUARD}};
-    size_t i = 0;
-    while (i < COUNT_OF(calls) && calls[i].advice != advice) {
-        i++;
-    }
-    REQUIRE(i < COUNT_OF(calls));
-    FAULT_POINT(calls[i].call, -1);
+    REQUIRE(advice == MADV_DONTNEED); /* the others go by syscall */
+    FAULT_POINT(FAULT_PURGE, -1);
     return __real_madvise(address, size, advice);
 }
 
@@ -380,15 +370,33 @@ static const struct {
     {SYS_renameat, FAULT_UNLINK},
     {SYS_unlinkat, FAULT_UNLINK},
     {SYS_mprotect, FAULT_GUARD},
-    {SYS_madvise, FAULT_SMALL}, /* of the observer's file: its children inherit it, at the worst */
+    {SYS_madvise, FAULT_SMALL}, /* see below */
     {SYS_ftruncate, FAULT_SMALL},
 };
 
-static inline enum fault_call fault_call_of(long number, long second)
+static const struct {
+    long advice;
+    enum fault_call call;
+} fault_advices[] = {
+    {MADV_HUGEPAGE, FAULT_HUGE},
+    {MADV_NOHUGEPAGE, FAULT_SMALL},
+    {MADV_POPULATE_WRITE, FAULT_POPULATE},
+    {FAULT_GUARD_INSTALL, FAULT_GUARD},
+    {FAULT_GUARD_REMOVE, FAULT_GUARD},
+    {MADV_DONTFORK,
+     FAULT_SMALL}, /* of the observer's file: its children inherit it, at the worst */
+};
+
+static inline enum fault_call fault_call_of(long number, const long *words)
 {
+    for (size_t i = 0; number == SYS_madvise && i < COUNT_OF(fault_advices); i++) {
+        if (fault_advices[i].advice == words[2]) {
+            return fault_advices[i].call;
+        }
+    }
     for (size_t i = 0; i < COUNT_OF(fault_numbers); i++) {
         if (fault_numbers[i].number == number) {
-            bool waits = number == SYS_futex && (second & FUTEX_CMD_MASK) == FUTEX_WAIT;
+            bool waits = number == SYS_futex && (words[1] & FUTEX_CMD_MASK) == FUTEX_WAIT;
             return waits ? FAULT_WAIT : fault_numbers[i].call;
         }
     }
@@ -417,7 +425,7 @@ long __wrap_syscall(long number, ...)
                                                          (long)(fault_clock_us % 1000000) * 1000};
         return 0;
     }
-    enum fault_call call = fault_call_of(number, words[1]);
+    enum fault_call call = fault_call_of(number, words);
     /* a wait of no duration is a question, which a kernel that knows waits answers */
     const struct timespec *duration = call == FAULT_WAIT ? (const struct timespec *)words[3] : NULL;
     bool question = duration != NULL && duration->tv_sec == 0 && duration->tv_nsec == 0;

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+/* plugin_interposed.c: a library that puts its own functions before the C library's, as memory hooks
+ * and registration caches do. They count their calls and call the next function of their name; on
+ * demand they allocate first. Its _exit and _Exit add the number of calls to the status. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+static const char *const names[] = {"madvise", "mprotect", "pkey_mprotect", "mlock",  "mlock2",
+                                    "munlock", "prctl",    "dlopen",        "dlmopen"};
+enum { NAMES = sizeof names / sizeof names[0] };
+static size_t counts[NAMES];
+bool plugin_interposed_allocates;
+
+EXPORT extern bool plugin_interposed_allocates;
+EXPORT size_t plugin_interposed_count(const char *name);
+EXPORT int mlock2(const void *, size_t, unsigned);
+EXPORT int pkey_mprotect(void *, size_t, int, int);
+
+size_t plugin_interposed_count(const char *name)
+{
+    for (size_t i = 0; i < NAMES; i++) {
+        if (strcmp(names[i], name) == 0) {
+            return counts[i];
+        }
+    }
+    abort();
+}
+
+/* The next function of the name. */
+static void *called(const char *name)
+{
+    for (size_t i = 0; i < NAMES; i++) {
+        counts[i] += strcmp(names[i], name) == 0;
+    }
+    for (size_t i = 0; plugin_interposed_allocates && i < 100; i++) {
+        void *volatile block = malloc(i * 30);
+        free(block);
+    }
+    return dlsym(RTLD_NEXT, name);
+}
+
+EXPORT int madvise(void *address, size_t size, int advice)
+{
+    return ((int (*)(void *, size_t, int))called("madvise"))(address, size, advice);
+}
+
+EXPORT int mprotect(void *address, size_t size, int protection)
+{
+    return ((int (*)(void *, size_t, int))called("mprotect"))(address, size, protection);
+}
+
+int pkey_mprotect(void *address, size_t size, int protection, int key)
+{
+    return ((int (*)(void *, size_t, int, int))called("pkey_mprotect"))(address, size, protection,
+                                                                        key);
+}
+
+EXPORT int mlock(const void *address, size_t size)
+{
+    return ((int (*)(const void *, size_t))called("mlock"))(address, size);
+}
+
+int mlock2(const void *address, size_t size, unsigned flags)
+{
+    return ((int (*)(const void *, size_t, unsigned))called("mlock2"))(address, size, flags);
+}
+
+EXPORT int munlock(const void *address, size_t size)
+{
+    return ((int (*)(const void *, size_t))called("munlock"))(address, size);
+}
+
+EXPORT int prctl(int option, ...)
+{
+    va_list rest;
+    va_start(rest, option);
+    unsigned long word = va_arg(rest, unsigned long);
+    va_end(rest);
+    return ((int (*)(int, ...))called("prctl"))(option, word, 0ul, 0ul, 0ul);
+}
+
+EXPORT void *dlopen(const char *file, int mode)
+{
+    return ((void *(*)(const char *, int))called("dlopen"))(file, mode);
+}
+
+EXPORT void *dlmopen(Lmid_t space, const char *file, int mode)
+{
+    return ((void *(*)(Lmid_t, const char *, int))called("dlmopen"))(space, file, mode);
+}
+
+static __attribute__((noreturn)) void ended(const char *name, int status)
+{
+    ((void (*)(int))dlsym(RTLD_NEXT, name))(status);
+    abort();
+}
+
+EXPORT void _exit(int status)
+{
+    static int count;
+    ended("_exit", status + ++count);
+}
+
+EXPORT void _Exit(int status)
+{
+    static int count;
+    ended("_Exit", status + 10 * ++count);
+}

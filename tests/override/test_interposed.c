@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/* test_interposed.c: a library that puts its own functions before the C library's gets each call of
+ * the program once, whether the loader finds it before hakmem or after it. Functions that hakmem has,
+ * too, call the next one of their name. Its madvise, which hakmem calls, may allocate.
+ *
+ * ctest: secure-too no-qemu
+ */
+#include "override.h"
+
+#include <malloc.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+
+enum { PAGE = 4096, STATUS = 40 };
+
+static size_t (*count_of)(const char *name);
+static char *pages;
+
+static void call_madvise(void)
+{
+    CHECK(madvise(pages, PAGE, MADV_DONTNEED) == 0);
+}
+
+static void call_mprotect(void)
+{
+    CHECK(mprotect(pages, PAGE, PROT_READ) == 0);
+}
+
+static void call_pkey_mprotect(void)
+{
+    CHECK(pkey_mprotect(pages, PAGE, PROT_READ | PROT_WRITE, -1) == 0);
+}
+
+static void call_mlock(void)
+{
+    (void)mlock(pages, PAGE); /* the limit may be 0 */
+}
+
+static void call_mlock2(void)
+{
+    (void)mlock2(pages, PAGE, 1);
+}
+
+static void call_munlock(void)
+{
+    CHECK(munlock(pages, PAGE) == 0);
+}
+
+static void call_prctl(void)
+{
+    char name[16] = "";
+    CHECK(prctl(PR_GET_NAME, name, 0, 0, 0) == 0 && name[0] != '\0');
+}
+
+static void call_dlopen(void)
+{
+    CHECK(dlopen(NULL, RTLD_NOW) != NULL);
+}
+
+static void call_dlmopen(void)
+{
+    CHECK(dlmopen(LM_ID_BASE, "no such library", RTLD_NOW) == NULL && dlerror() != NULL);
+}
+
+static const struct call {
+    const char *name;
+    void (*make)(void);
+} calls[] = {
+    {"madvise", call_madvise}, {"mprotect", call_mprotect}, {"pkey_mprotect", call_pkey_mprotect},
+    {"mlock", call_mlock},     {"mlock2", call_mlock2},     {"munlock", call_munlock},
+    {"prctl", call_prctl},     {"dlopen", call_dlopen},     {"dlmopen", call_dlmopen}};
+
+static void check_end(void (*end)(int), int expected)
+{
+    pid_t child = fork();
+    int status;
+    CHECK(child >= 0);
+    if (child == 0) {
+        end(STATUS);
+    }
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status));
+    CHECK_EQUAL(WEXITSTATUS(status), expected);
+}
+
+/* Frees blocks of all kinds, and has their pages go back. */
+static void purge(void)
+{
+    static const size_t sizes[] = {1000, 100000, 3000000};
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        void *blocks[64];
+        for (size_t j = 0; j < COUNT_OF(blocks); j++) {
+            blocks[j] = get_memory(sizes[i]);
+            CHECK(blocks[j] != NULL);
+            memset(blocks[j], 1, sizes[i]);
+        }
+        for (size_t j = 0; j < COUNT_OF(blocks); j++) {
+            give_back(blocks[j]);
+        }
+        malloc_trim(0);
+    }
+}
+
+static void run(void)
+{
+    prove_served();
+    count_of = (size_t(*)(const char *))find_in(RTLD_DEFAULT, "plugin_interposed_count");
+    pages = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(pages != MAP_FAILED);
+    for (size_t i = 0; i < COUNT_OF(calls); i++) {
+        size_t before = count_of(calls[i].name);
+        calls[i].make();
+        if (count_of(calls[i].name) != before + 1) {
+            dprintf(2, "calls of %s: %zu\n", calls[i].name, count_of(calls[i].name) - before);
+            exit(2);
+        }
+    }
+    check_end(_exit, STATUS + 1);
+    check_end(_Exit, STATUS + 10);
+    alarm(60);
+    *(bool *)find_in(RTLD_DEFAULT, "plugin_interposed_allocates") = true;
+    purge();
+    alarm(0);
+    exit(0);
+}
+
+int main(int argc, char **arguments)
+{
+    char plugin[TEST_PATH_SIZE], before[2 * TEST_PATH_SIZE], after[2 * TEST_PATH_SIZE];
+    if (argc > 1) {
+        run();
+    }
+    const char *hakmem = prove_served() == SERVED_BY_PRELOAD ? preloaded_library_path() : "";
+    plugin_path("interposed", plugin);
+    snprintf(before, sizeof before, "%s:%s", plugin, hakmem);
+    snprintf(after, sizeof after, "%s:%s", hakmem, plugin);
+    run_again("before", (const char *const[]){"LD_PRELOAD", before, NULL});
+    run_again("after", (const char *const[]){"LD_PRELOAD", after, NULL});
+    return arguments == NULL;
+}
