@@ -24,7 +24,8 @@ else()
     target_compile_definitions(hakmem_trace_flags INTERFACE TRACE_ZSTD=0)
 endif()
 
-set(recorder_sources encode.c large.c modules.c output.c recorder.c wrappers.c wrappers_cxx.c)
+set(recorder_sources caller_names.c callers.c encode.c large.c modules.c output.c recorder.c wrappers.c
+    wrappers_cxx.c)
 list(TRANSFORM recorder_sources PREPEND "${trace_directory}/")
 list(APPEND recorder_sources "${PROJECT_SOURCE_DIR}/src/base/mapped.c")
 add_library(hakmem_recorder SHARED ${recorder_sources})

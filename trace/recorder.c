@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "callers.h"
 #include "large.h"
 #include "lock.h"
 #include "output.h"
@@ -361,6 +362,7 @@ static void process_forked(void)
     atomic_store(&shared_many, false);
     atomic_store(&shared_peak, 0);
     large_forget_all();
+    callers_forked();
     output_forked();
 }
 
@@ -372,6 +374,7 @@ __attribute__((constructor)) static void library_began(void)
     }
     own_pid = getpid();
     output_start();
+    callers_start();
     has_end_key = pthread_key_create(&end_key, thread_ends) == 0;
     if (own_lane != NULL && has_end_key) {
         pthread_setspecific(end_key, own_lane); /* it began before the key was there */

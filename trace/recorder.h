@@ -24,6 +24,7 @@
 #define CALLER ((uint64_t)(uintptr_t)__builtin_return_address(0))
 
 #define LANE_PAGES_MAX 1024
+#define LANE_CALLERS 1024u /* callers that are known to be sites */
 
 struct lane {
     struct lane *older;             /* all lanes; written before the lane is published */
@@ -42,6 +43,7 @@ struct lane {
     struct trace_event events[TRACE_EVENTS_MAX];
     struct encoder encoder;
     unsigned char pages[LANE_PAGES_MAX]; /* for mincore */
+    uint64_t callers[LANE_CALLERS];      /* owner: callers.h */
 };
 _Static_assert(sizeof(struct lane) <= LANE_PAGES_MAX * 4096u, "a byte for each page");
 

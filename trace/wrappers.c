@@ -7,6 +7,8 @@
 #define _GNU_SOURCE
 #include "wrappers.h"
 
+#include "callers.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -51,7 +53,7 @@ void *wrap_malloc(size_t size, unsigned kind, uint64_t site)
     }
     pointer = next.malloc(size);
     large_born(pointer, size);
-    lane_record(lane, kind, 0, site, pointer, size, stamp_now());
+    lane_record(lane, kind, 0, callers_site(lane, site), pointer, size, stamp_now());
     lane_leave(lane);
     return pointer;
 }
@@ -67,7 +69,8 @@ void *wrap_memalign(size_t alignment, size_t size, unsigned kind, uint64_t site)
                                          : next.memalign(alignment, size);
     if (lane != NULL) {
         large_born(pointer, size);
-        lane_record(lane, kind, log2_of(alignment), site, pointer, size, stamp_now());
+        lane_record(lane, kind, log2_of(alignment), callers_site(lane, site), pointer, size,
+                    stamp_now());
         lane_leave(lane);
     }
     return pointer;
@@ -92,7 +95,7 @@ EXPORT void *calloc(size_t count, size_t size)
     pointer = next.calloc(count, size);
     if (lane != NULL) {
         large_born(pointer, bytes);
-        lane_record(lane, KIND_CALLOC, 0, CALLER, pointer, bytes, stamp_now());
+        lane_record(lane, KIND_CALLOC, 0, callers_site(lane, CALLER), pointer, bytes, stamp_now());
         lane_leave(lane);
     }
     return pointer;
@@ -131,8 +134,8 @@ EXPORT int posix_memalign(void **result, size_t alignment, size_t size)
     if (lane != NULL) {
         void *pointer = status == 0 ? *result : NULL;
         large_born(pointer, size);
-        lane_record(lane, KIND_POSIX_MEMALIGN, log2_of(alignment), CALLER, pointer, size,
-                    stamp_now());
+        lane_record(lane, KIND_POSIX_MEMALIGN, log2_of(alignment), callers_site(lane, CALLER),
+                    pointer, size, stamp_now());
         lane_leave(lane);
     }
     return status;
@@ -206,13 +209,13 @@ static void *wrap_realloc(void *pointer, size_t size, uint64_t site)
     if (pointer == NULL) {
         moved = next.realloc(NULL, size);
         large_born(moved, size);
-        lane_record(lane, KIND_REALLOC_NULL, 0, site, moved, size, stamp_now());
+        lane_record(lane, KIND_REALLOC_NULL, 0, callers_site(lane, site), moved, size, stamp_now());
     } else {
         large_ends(lane, pointer);
         lane_record(lane, KIND_REALLOC_FROM, 0, site, pointer, 0, stamp_now());
         moved = next.realloc(pointer, size);
         large_born(moved, size);
-        lane_record(lane, KIND_REALLOC, 0, site, moved, size, stamp_now());
+        lane_record(lane, KIND_REALLOC, 0, callers_site(lane, site), moved, size, stamp_now());
     }
     lane_leave(lane);
     return moved;

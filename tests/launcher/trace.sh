@@ -123,6 +123,60 @@ for moment, (_, live, most, _) in enumerate(moments):
     assert most >= live == sum(size for site in sites.values() for born, ended, size, _ in site["cells"] if born <= moment < ended)
 END
 done
+# Sites are the program's own functions: not those of C++'s standard library, in the program as in libstdc++, nor those that
+# only pass allocations on. Optimised, they are inlined.
+cat >owners.cc <<'END'
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+extern "C" {
+__attribute__((noinline)) void *my_malloc(size_t size) { void *got = malloc(size); return got ? got : (abort(), got); }
+__attribute__((noinline)) void preallocate_pool() { static void *volatile pool = malloc(5000000); (void)pool; }
+__attribute__((noinline)) void take_by_mine() { static void *volatile pool = my_malloc(6000000); (void)pool; }
+}
+std::vector<int> numbers;
+std::map<std::string, std::string> words;
+std::vector<std::shared_ptr<int>> shared;
+__attribute__((noinline)) void fill_vector() { for (int i = 0; i < 300000; i++) numbers.push_back(i); }
+__attribute__((noinline)) void fill_map() { for (int i = 0; i < 300; i++) words[std::to_string(i)] = std::string(1000, 'y'); }
+__attribute__((noinline)) void fill_shared() { for (int i = 0; i < 3000; i++) shared.push_back(std::make_shared<int>(i)); }
+int main()
+{
+    fill_vector();
+    fill_map();
+    fill_shared();
+    preallocate_pool();
+    take_by_mine();
+}
+END
+for optimised in 0 2; do
+    c++ -std=c++17 -O$optimised -g owners.cc -o owners || fail "owners.cc does not compile"
+    "$launcher" record -o owners.trace -- ./owners 2>/dev/null
+    try "$launcher" timeline owners.trace -o owners.json
+    for name in 'fill_vector\(\)' 'fill_map\(\)' 'fill_shared\(\)' preallocate_pool take_by_mine; do
+        has "$output" "$name"
+    done
+    [[ ! $output =~ std::|my_malloc|_Z ]] || fail "the timeline names functions of libraries (-O$optimised): $output"
+done
+cc -shared -fPIC "$TEST_ROOT/trace/caller_names.c" -o caller_names.so || fail "caller_names.c does not compile"
+PYTHONPATH=$TEST_ROOT/python python3 -B - <<'END' || fail "recorder and tools know other names"
+import ctypes, itertools
+from hakmem.look.owners import BEHIND, USES, is_allocating, is_of_library
+from hakmem.look.sites import Frame
+passes = ctypes.CDLL("./caller_names.so").caller_name_passes
+passes.restype = ctypes.c_bool
+words = ["malloc", "xstrdup", "prealloc", "Realloc", "callocz", "PyMem", "aligned", "alloc", "table", "RAW", "64", *sorted(BEHIND | USES)]
+for parts in itertools.chain(*(itertools.product(words[:12], words, words[:9], repeat=1), itertools.product(words))):
+    for joint in "_", "":
+        name = joint.join(parts)
+        assert bool(passes(name.encode())) == is_allocating(name), name
+rust = "_ZN5alloc7raw_vec11finish_grow17h0123456789abcdefE", "_RNvNtCs1234_5alloc7raw_vec11finish_grow", \
+    "_ZN70_$LT$alloc..vec..Vec$LT$T$GT$$u20$as$u20$core..clone..Clone$GT$5clone17h0123456789abcdefE", "__rdl_alloc", "_ZNSt6vectorIiE4growEv"
+others = "_ZN5alloc4growEv", "_ZN4core6Engine4loadEi", "_RNvCs1234_3app4load", "_ZN3app4load17h0123456789abcdefE", "start", "_ZN5StuffC1Ev"
+assert all(passes(name.encode()) for name in rust) and not any(passes(name.encode()) for name in others)
+END
 head -c -3 phases.trace >cut_phases.trace
 try "$launcher" timeline cut_phases.trace -o cut_phases.html
 [[ $status == 0 && $output == *'The file is cut'* ]] || fail "timeline of a cut trace: $status: $output $errors"

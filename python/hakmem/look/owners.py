@@ -11,7 +11,7 @@ LIBRARY_FILE = re.compile(r"(lib(c|m|pthread|dl|rt|util|resolv|anl|nsl|nss_(dns|
 LIBRARY_SOURCE = re.compile(r"/usr/include/|/usr/lib/gcc/|.*/include/c\+\+/|.*/libstdc\+\+-v3/|.*/libcxx(abi)?/|"
                             r"/rustc/[0-9a-f]+/|.*/rustlib/src/rust/library/|/rust/deps/|library/(alloc|core|std)/src/|"
                             r".*/registry/src/[^/]+/hashbrown-[\d.]+/")
-# A function that allocates for its caller. 1. One of its name's words is that of an allocation function, alone or behind one of
+# A function that allocates for its caller (trace/caller_names.c knows the same). 1. One of its name's words is that of an allocation function, alone or behind one of
 # BEFORE: my_malloc, PyMem_Malloc, xmalloc. Only words of BEHIND follow: g_malloc0_n, zmalloc_usable, but not malloc_table.
 # 2. A word of USES before it names a function of the program's own: test_malloc. 3. --wrapper names all others.
 ALLOCATE = ("malloc|calloc|zalloc|realloc|reallocf|reallocarray|recallocarray|memalign|valloc|pvalloc|"
@@ -22,7 +22,7 @@ BEHIND = frozenset((
     "extended func fn wrapper hook flags safe unsafe checked debug dbg with or on die abort fail "
     "failure error null exit no throw nothrow noexcept warn printf vprintf finish uncollectable pointerless plt").split())
 USES = frozenset("test tests testing bench benchmark stress leak leaks leaky leaked leaking use uses using by via".split())
-ALLOCATING_WORD = re.compile(rf"({BEFORE})?({ALLOCATE})z?")
+ALLOCATING_WORD = re.compile(rf"({BEFORE})?({ALLOCATE})[xz]?")
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 START_OR_NEW = re.compile(r"operator new\b|_Zn[wa][jm]|(__rustc::)?__r(ust|dl|g)_(alloc|alloc_zeroed|realloc)$|__libc_start_|_start$")
 CXX_LIBRARY = re.compile(r"std::|__gnu_cxx::|boost::|_ZN?K?St|_ZNK?9__gnu_cxx")  # some names of templates stay mangled
@@ -86,8 +86,7 @@ def is_allocating(name):
     """Whether the plain name is of a known form for functions that allocate for their caller."""
     words = [word.lower() for word in WORD.findall(name.rpartition("::")[2])]
     for index, word in enumerate(words):
-        pair = "".join(words[index:index + 2])
-        known = 2 if pair in ("alignedalloc", "mallocx", "rallocx") else 1 if ALLOCATING_WORD.fullmatch(word) else 0
+        known = 2 if words[index:index + 2] == ["aligned", "alloc"] else 1 if ALLOCATING_WORD.fullmatch(word) else 0
         if known:
             return BEHIND.issuperset(words[index + known:]) and USES.isdisjoint(words[:index])
     return False

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: MIT */
+/* callers.c: see callers.h.
+ *
+ * Symbols tell which functions these are (caller_names.h). The symbols of a module are read when it
+ * calls for the first time, out of its file, with system calls alone. A stack is walked by libgcc's
+ * unwinder, and only from such a function to its first caller that is none: generated code is not
+ * reached.
+ *
+ * Locks: `shared_reading`, by the thread that adds a module. Entries are constant once they are
+ * counted. _dl_find_object takes no lock; without it (before glibc 2.35) each caller is a site. */
+#define _GNU_SOURCE
+#include "callers.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <unwind.h>
+
+#include "caller_names.h"
+#include "lock.h"
+
+#define CALLERS_MODULES_MAX 256u
+/* Bytes of a module's symbols and their names. Twice: a large browser's first call waits for
+ * seconds. */
+#define CALLERS_TABLE_MAX (UINT64_C(128) << 20)
+/* Frames in the libraries on one stack. Half: those of maps of strings, not optimised, are more. */
+#define CALLERS_FRAMES_MAX 64u
+
+struct range {
+    uint64_t start, end;
+};
+
+struct module {
+    const void *start, *end, *link_map;
+    struct range *passing; /* functions of the libraries; NULL: none */
+    size_t count;
+    bool is_library; /* all are */
+};
+
+/* What _dl_find_object tells: glibc's struct dl_find_object, which older headers lack. */
+struct loader_answer {
+    unsigned long long flags;
+    void *start, *end;
+    struct link_map *link_map;
+    void *tables;
+    unsigned long long reserved[8];
+};
+
+static struct module modules[CALLERS_MODULES_MAX];
+static _Atomic uint32_t shared_modules;
+static _Atomic uint32_t shared_reading;
+/* NULL: missing. Written before the process has a second thread. */
+static int (*find_object)(void *address, struct loader_answer *answer);
+static _Unwind_Reason_Code (*backtrace)(_Unwind_Trace_Fn step, void *argument);
+static _Unwind_Ptr (*address_of)(struct _Unwind_Context *context);
+
+void callers_start(void)
+{
+    *(void **)&address_of = dlsym(RTLD_DEFAULT, "_Unwind_GetIP");
+    *(void **)&backtrace = dlsym(RTLD_DEFAULT, "_Unwind_Backtrace");
+    if (address_of != NULL && backtrace != NULL) {
+        *(void **)&find_object = dlsym(RTLD_DEFAULT, "_dl_find_object");
+    }
+}
+
+void callers_forked(void)
+{
+    atomic_store(&shared_reading, 0);
+}
+
+/* --- the symbols of a module --- */
+
+static bool is_library_name(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
+    return strncmp(name, "libstdc++.so", 12) == 0 || strncmp(name, "libc++.so", 9) == 0 ||
+           strncmp(name, "libc++abi.so", 12) == 0;
+}
+
+static void *map_pages(size_t size)
+{
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return memory != MAP_FAILED ? memory : NULL;
+}
+
+/* Not mapped: somebody may cut the file meanwhile. NULL: it has not so many bytes there. */
+static void *read_part(int file, uint64_t offset, uint64_t size)
+{
+    char *part = size != 0 && size <= CALLERS_TABLE_MAX ? map_pages(size) : NULL;
+    uint64_t done = 0;
+    while (part != NULL && done < size) {
+        long got = syscall(SYS_pread64, file, part + done, size - done, offset + done);
+        if (got <= 0) {
+            munmap(part, size);
+            return NULL;
+        }
+        done += (uint64_t)got;
+    }
+    return part;
+}
+
+static void sort_ranges(struct range *ranges, size_t count)
+{
+    for (size_t gap = count / 2; gap != 0; gap /= 2) {
+        for (size_t i = gap; i < count; i++) {
+            struct range one = ranges[i];
+            size_t at = i;
+            for (; at >= gap && ranges[at - gap].start > one.start; at -= gap) {
+                ranges[at] = ranges[at - gap];
+            }
+            ranges[at] = one;
+        }
+    }
+}
+
+/* Of the functions, keeps those that pass calls on, in order. */
+static void take_symbols(struct module *module, uint64_t bias, const Elf64_Sym *symbols,
+                         size_t count, const char *names, uint64_t names_size)
+{
+    size_t passing = 0;
+    for (int turn = 0; turn < 2; turn++) {
+        for (size_t i = 0; i < count; i++) {
+            const Elf64_Sym *symbol = &symbols[i];
+            if (ELF64_ST_TYPE(symbol->st_info) != STT_FUNC || symbol->st_size == 0 ||
+                symbol->st_name >= names_size || !caller_name_passes(names + symbol->st_name)) {
+                continue;
+            }
+            if (turn == 0) {
+                passing++;
+            } else if (module->count < passing) {
+                uint64_t start = bias + symbol->st_value;
+                module->passing[module->count++] = (struct range){start, start + symbol->st_size};
+            }
+        }
+        if (turn == 0) {
+            module->passing = passing != 0 ? map_pages(passing * sizeof *module->passing) : NULL;
+            if (module->passing == NULL) {
+                return;
+            }
+        }
+    }
+    sort_ranges(module->passing, module->count);
+}
+
+static void read_table(struct module *module, uint64_t bias, int file, const Elf64_Shdr *table,
+                       const Elf64_Shdr *strings)
+{
+    Elf64_Sym *symbols = read_part(file, table->sh_offset, table->sh_size);
+    char *names = symbols != NULL ? read_part(file, strings->sh_offset, strings->sh_size) : NULL;
+    if (names != NULL) {
+        names[strings->sh_size - 1] = 0;
+        take_symbols(module, bias, symbols, table->sh_size / sizeof *symbols, names,
+                     strings->sh_size);
+        munmap(names, strings->sh_size);
+    }
+    if (symbols != NULL) {
+        munmap(symbols, table->sh_size);
+    }
+}
+
+static void read_symbols(struct module *module, uint64_t bias, int file)
+{
+    Elf64_Ehdr head;
+    const Elf64_Shdr *table = NULL;
+    if (syscall(SYS_pread64, file, &head, sizeof head, 0) != sizeof head ||
+        memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_ident[EI_CLASS] != ELFCLASS64 ||
+        head.e_shentsize != sizeof(Elf64_Shdr)) {
+        return;
+    }
+    uint64_t size = (uint64_t)head.e_shnum * sizeof(Elf64_Shdr);
+    Elf64_Shdr *sections = read_part(file, head.e_shoff, size);
+    for (uint32_t i = 0; sections != NULL && i < head.e_shnum; i++) {
+        if (sections[i].sh_type == SHT_SYMTAB ||
+            (sections[i].sh_type == SHT_DYNSYM && table == NULL)) {
+            table = &sections[i];
+        }
+    }
+    if (table != NULL && table->sh_link < head.e_shnum) {
+        read_table(module, bias, file, table, &sections[table->sh_link]);
+    }
+    if (sections != NULL) {
+        munmap(sections, size);
+    }
+}
+
+/* Under `shared_reading`. */
+static void add_module(const struct loader_answer *answer)
+{
+    uint32_t count = atomic_load(&shared_modules);
+    const char *path = answer->link_map->l_name;
+    struct module *module = &modules[count];
+    if (count == CALLERS_MODULES_MAX) {
+        return;
+    }
+    *module = (struct module){answer->start, answer->end, answer->link_map, NULL, 0, false};
+    module->is_library = is_library_name(path);
+    if (!module->is_library) {
+        path = path[0] != 0 ? path : "/proc/self/exe";
+        int file = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        if (file >= 0) {
+            read_symbols(module, answer->link_map->l_addr, file);
+            syscall(SYS_close, file);
+        }
+    }
+    atomic_store_explicit(&shared_modules, count + 1, memory_order_release);
+}
+
+/* NULL: it was not added yet. Of two at one place the newer one is there. */
+static const struct module *find_module(const struct loader_answer *answer)
+{
+    for (uint32_t i = atomic_load_explicit(&shared_modules, memory_order_acquire); i-- > 0;) {
+        if (modules[i].start == answer->start && modules[i].end == answer->end &&
+            modules[i].link_map == answer->link_map) {
+            return &modules[i];
+        }
+    }
+    return NULL;
+}
+
+/* --- stacks --- */
+
+/* Whether the call came from a function of the libraries. */
+static bool is_passing(uint64_t caller)
+{
+    struct loader_answer answer;
+    const struct module *module;
+    if (find_object((void *)(uintptr_t)caller, &answer) != 0) { /* NOLINT */
+        return false;
+    }
+    module = find_module(&answer);
+    if (module == NULL && lock_take(&shared_reading)) {
+        if (find_module(&answer) == NULL) {
+            add_module(&answer);
+        }
+        lock_give(&shared_reading);
+        module = find_module(&answer);
+    }
+    if (module == NULL || module->is_library) {
+        return module != NULL;
+    }
+    size_t low = 0, high = module->count;
+    while (low < high) { /* the last that begins before the end of the call */
+        size_t middle = (low + high) / 2;
+        if (module->passing[middle].start < caller) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low != 0 && caller <= module->passing[low - 1].end;
+}
+
+struct walk {
+    struct lane *lane;
+    uint64_t caller, site;
+    uint32_t frames;
+    bool begun; /* the caller's frame was seen */
+};
+
+static bool is_known(struct lane *lane, uint64_t caller)
+{
+    return lane->callers[(caller ^ caller >> 10) % LANE_CALLERS] == caller;
+}
+
+static _Unwind_Reason_Code step(struct _Unwind_Context *context, void *argument)
+{
+    struct walk *walk = argument;
+    uint64_t address = address_of(context);
+    walk->begun = walk->begun || address == walk->caller;
+    if (walk->begun && address != 0 && (is_known(walk->lane, address) || !is_passing(address))) {
+        walk->site = address;
+        return _URC_END_OF_STACK;
+    }
+    return ++walk->frames < CALLERS_FRAMES_MAX ? _URC_NO_REASON : _URC_END_OF_STACK;
+}
+
+uint64_t callers_find(struct lane *lane, uint64_t caller)
+{
+    struct walk walk = {lane, caller, caller, 0, false};
+    int error = errno;
+    if (find_object == NULL) {
+        return caller;
+    }
+    if (is_passing(caller)) {
+        backtrace(step, &walk);
+    } else {
+        lane->callers[(caller ^ caller >> 10) % LANE_CALLERS] = caller;
+    }
+    errno = error;
+    return walk.site;
+}
