@@ -18,6 +18,31 @@ static __attribute__((noinline)) void take_buffers(int first)
         blocks[first + i] = malloc(520);
     }
 }
+#include <vector>
+extern "C" { // a known name of what only passes allocations on, and one that the user must name
+__attribute__((noinline)) void *my_malloc(size_t size)
+{
+    void *got = malloc(size);
+    return got ? got : (abort(), got);
+}
+__attribute__((noinline)) void *pool_take(size_t size)
+{
+    void *got = malloc(size);
+    return got ? got : (abort(), got);
+}
+}
+static std::vector<long> numbers;
+static __attribute__((noinline)) void fill_numbers()
+{
+    for (int i = 0; i < 50000; i++) {
+        numbers.push_back(i); // 512 KiB in the end
+    }
+}
+static __attribute__((noinline)) void take_mine()
+{
+    blocks[2] = my_malloc(204800);
+    blocks[3] = pool_take(102400);
+}
 extern void *preallocate_pool(); // in a library whose name begins as libpthread's
 int main()
 {
@@ -29,6 +54,8 @@ int main()
         take_buffers(2000);
     }
     blocks[1] = preallocate_pool();
+    fill_numbers();
+    take_mine();
     puts("ready");
     fflush(stdout);
     getchar();
@@ -71,6 +98,16 @@ for command in "stat $pid" "top --once $pid"; do
     has "$output" '1015\.6 KiB +[0-9]+ % +2\.0k +15\.6 KiB +1015\.6 KiB .*take_buffers\(int\) \(service\.cc:9\)'
     has "$output" '1015\.6 KiB +[0-9]+ % +2\.0k +15\.6 KiB +1015\.6 KiB .*  parser\.nodes'
     has "$output" '293\.0 KiB .*preallocate_pool\(\) \(pool\.cc:5\)'
+    has "$output" '512\.0 KiB .*fill_numbers\(\) \(service\.cc:[0-9]+\)'
+    has "$output" '200\.0 KiB .*take_mine\(\) \(service\.cc:[0-9]+\)'
+    has "$output" '100\.0 KiB .*pool_take \(service\.cc:[0-9]+\)'
+    [[ ! $output =~ my_malloc|std:: ]] || fail "$command names functions that pass allocations on: $output"
+done
+for command in "stat --wrapper pool_take $pid" "top --once --wrapper other,pool_* $pid" "heap --text --wrapper pool_take $pid"; do
+    try "$launcher" $command
+    has "$output" '100\.0 KiB|100 KiB'
+    [[ ! $output =~ pool_take ]] || fail "$command: $output"
+    [[ $output =~ take_mine\(\)\ \(service\.cc:[0-9]+\) ]] || fail "$command: $output"
 done
 
 "$launcher" heap "$pid" -o before.html >/dev/null || fail "heap"

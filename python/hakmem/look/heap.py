@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from .attach import connect
+from .callers import Callers
 from .files import keep_inputs, written
 from .heap_map import MapError, from_text, load, percent_text, size_text
 from .mapped import parts as parts_beside
@@ -380,8 +381,8 @@ def is_process(word):
     return is_number(word) and not os.path.exists(word)
 
 
-def read_source(word):
-    """The map in a file, or of a living process."""
+def read_source(word, is_alone):
+    """The map in a file, or of a living process. A file says nothing of callers, so a map that is compared does not either."""
     if not is_process(word):
         return load(word)
     observer, _ = connect(parse_pid(word))
@@ -389,7 +390,8 @@ def read_source(word):
         text = observer.ask("map", seconds=ASK_SECONDS)
     except KeyError:
         raise MapError(f"process {word} runs on a hakmem that writes no heap maps") from None
-    found = from_text(text.decode("utf-8", "replace"), f"the map of process {word}", observer.process)
+    found = from_text(text.decode("utf-8", "replace"), f"the map of process {word}", observer.process,
+                      Callers(observer) if is_alone else None)
     try:
         whole = json.loads(observer.ask("json", seconds=ASK_SECONDS))["summary"]["not_hakmem_bytes"]
         found.beside = whole is not None and parts_beside(word, whole) or []
@@ -414,7 +416,7 @@ def run(arguments):
     use_naming(arguments)
     if arguments.text and arguments.output:
         raise Refusal("heap: --text writes no page, so it does not go with --output", STATUS_USAGE)
-    maps = [read_source(word) for word in [arguments.map, arguments.compare] if word is not None]
+    maps = [read_source(word, arguments.compare is None) for word in [arguments.map, arguments.compare] if word is not None]
     if arguments.text:
         from .heap_text import lines
         print(*summary(maps[-1]), "", *lines(maps), sep="\n")

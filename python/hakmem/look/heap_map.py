@@ -214,8 +214,9 @@ def check_sums(name, heap_map):
         fail(name, "is damaged: its slices do not add up")
 
 
-def from_text(text, name, process=None, **origin):
-    """The map in a document. `process`: it is of this living process. `origin`: see files.origin_of."""
+def from_text(text, name, process=None, callers=None, **origin):
+    """The map in a document. `process`: it is of this living process, and `callers` know whose its sites are. `origin`: see
+    files.origin_of."""
     try:
         data = parse(text)
     except ValueError:
@@ -242,11 +243,11 @@ def from_text(text, name, process=None, **origin):
     if list(heap_map.slices) != KINDS or len({c.index for c in heap_map.classes}) != len(heap_map.classes):
         fail(name, "is damaged: its sums are not those of a heap map")
     check_sums(name, heap_map)
-    heap_map.sites, heap_map.remarks = read_sites(name, data, process, origin)
+    heap_map.sites, heap_map.remarks = read_sites(name, data, process, callers, origin)
     return heap_map
 
 
-def read_sites(name, data, process, origin):
+def read_sites(name, data, process, callers, origin):
     """The sites, with names, and what is to be said of those without; none if the process took no samples."""
     if "sites" not in data:  # a hakmem without sites wrote the map
         return [], []
@@ -255,7 +256,8 @@ def read_sites(name, data, process, origin):
         if not check_texts(record):
             fail(name, f"is damaged: sites[{i}] is not a place of a program")
     names = SiteNames(data["heap_map"]["process"], process, **origin)
-    return named_sites(data["sites"], names), list(sentences(names))
+    sites = named_sites(data["sites"], names)
+    return callers.split(sites, names) if callers else sites, list(sentences(names))
 
 
 def load(path):

@@ -3,6 +3,7 @@
 import os
 import time
 
+from .callers import Callers
 from .document import check, parse
 from .processes import Ended, Refusal, STATUS_FAILED, look
 from .sites import FIELDS as SITE, SiteNames, check_texts, parse_sites
@@ -70,11 +71,12 @@ class Reporter:
     def __init__(self, observer):
         self.observer = observer
         self.names = SiteNames(observer.process.pid, observer.process)
+        self.callers = Callers(observer)
 
     def take(self):
         report = take(self.observer)
         self.names.resolve(report.sites)
-        self.names.apply(report.sites)
+        report.sites = self.callers.split(self.names.apply(report.sites), self.names)
         return report
 
 
