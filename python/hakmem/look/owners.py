@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Whose code a frame is: the site of an allocation is the innermost frame that is the program's own."""
 import fnmatch
+import functools
 import os
 import re
 
@@ -46,6 +47,7 @@ def add_wrappers(parser):
 def use_wrappers(arguments):
     """Functions that only pass allocations on, as shell patterns with commas between them."""
     wrappers[:] = [pattern for text in arguments.wrappers for pattern in text.split(",")]
+    is_of_library.cache_clear()
 
 
 def top_level(text):
@@ -104,6 +106,7 @@ def rust_owner(name):
     return inner[1] if len(inner) > 1 else "core::" + ("slice" if "[" in inner[0] else "str")  # a method of the language's own
 
 
+@functools.lru_cache(1 << 16)  # names of templates are long
 def is_of_library(frame):
     if frame.module and LIBRARY_FILE.match(os.path.basename(frame.module)):
         return True
