@@ -19,6 +19,14 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
+/* Hidden names of the linker: the beginning and the end of this library. */
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+extern const char _end[] __attribute__((visibility("hidden")));
+
+/* hakmem lets libraries that are loaded with RTLD_DEEPBIND find these wrappers. */
+EXPORT extern const char *const hakmem_recorder_range[2];
+const char *const hakmem_recorder_range[2] = {__ehdr_start, _end};
+
 static bool has_next(void)
 {
     if (UNLIKELY(next.malloc == NULL)) {

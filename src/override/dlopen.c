@@ -49,19 +49,22 @@ HAK_HIDDEN extern const char _end[];
 __attribute__((weak)) void dlopen_throw(void) __asm__("__cxa_throw");
 
 struct sharing {
-    uintptr_t wanted[SHARED_NAMES]; /* hakmem's function; 0: the program uses another one */
+    uintptr_t wanted[SHARED_NAMES]; /* hakmem's function, or a recorder's; 0: another one is used */
     uintptr_t marks[2];             /* an address inside each of the libraries to change */
     bool failed;
 };
 
-/* Looks up who serves the program. False: hakmem serves it nothing. */
+/* Looks up who serves the program. False: hakmem serves it nothing. A recorder of traces, which
+ * passes calls on to hakmem, says where it begins and ends (trace/wrappers.c). */
 static bool sharing_look_up(struct sharing *sharing)
 {
     const char *name = shared_names;
+    const uintptr_t *recorder = dlsym(RTLD_DEFAULT, "hakmem_recorder_range");
     bool any = false;
     for (uint32_t i = 0; i < SHARED_NAMES; i++) {
         uintptr_t found = (uintptr_t)dlsym(RTLD_DEFAULT, name);
         bool own = found - (uintptr_t)&__ehdr_start < (uintptr_t)_end - (uintptr_t)&__ehdr_start;
+        own = own || (recorder != NULL && found - recorder[0] < recorder[1] - recorder[0]);
         sharing->wanted[i] = own ? found : 0;
         any = any || own;
         while (*name++ != '\0') {

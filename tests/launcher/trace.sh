@@ -160,6 +160,36 @@ for optimised in 0 2; do
     done
     [[ ! $output =~ std::|my_malloc|_Z ]] || fail "the timeline names functions of libraries (-O$optimised): $output"
 done
+# A plug-in that is loaded with RTLD_DEEPBIND frees the program's blocks, and is recorded, too.
+cat >bound.c <<'END'
+#include <stdlib.h>
+void *change(void *block)
+{
+    free(block);
+    return malloc(7777);
+}
+END
+cat >binds.c <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+int main(void)
+{
+    void *library = dlopen("./bound.so", RTLD_NOW | RTLD_DEEPBIND);
+    void *(*change)(void *) = library ? (void *(*)(void *))dlsym(library, "change") : NULL;
+    for (int i = 0; change != NULL && i < 1000; i++) {
+        free(change(malloc(3333)));
+    }
+    return change == NULL;
+}
+END
+cc -O1 -fno-builtin -shared -fPIC bound.c -o bound.so && cc -O1 -fno-builtin binds.c -o binds -ldl || fail "binds.c does not compile"
+for alloc in hakmem libc; do
+    try "$launcher" record --alloc $alloc -o binds.trace -- ./binds
+    ((status == 0)) || fail "a program with RTLD_DEEPBIND, under $alloc: $status $errors"
+done
+"$launcher" record -o binds.trace -- ./binds 2>/dev/null
+has "$("$launcher" replay --summary binds.trace)" 'bound\.so\+0x'
 cc -shared -fPIC "$TEST_ROOT/trace/caller_names.c" -o caller_names.so || fail "caller_names.c does not compile"
 PYTHONPATH=$TEST_ROOT/python python3 -B - <<'END' || fail "recorder and tools know other names"
 import ctypes, itertools
