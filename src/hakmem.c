@@ -109,7 +109,6 @@
 #include "learn/tournament.c"
 
 #include "observe/claims.c"
-#include "observe/frame_pointers.c"
 #include "observe/guard.c"
 #include "observe/guard_report.c"
 #include "observe/heap_look.c"
@@ -130,6 +129,12 @@
 #include "observe/stacks.c"
 #include "observe/summary.c"
 #include "observe/summary_text.c"
+#include "observe/unwind.c"
+#include "observe/unwind_expression.c"
+#include "observe/unwind_index.c"
+#include "observe/unwind_recipes.c"
+#include "observe/unwind_rules.c"
+#include "observe/unwind_tables.c"
 
 #include "front/aligned.c"
 #include "front/control.c"

@@ -25,8 +25,8 @@ extern "C" {
  * threads that would sample more than 4,000 blocks a second sample fewer, with larger weights. A
  * tool that looks at the process may want a shorter period meanwhile. Threads that allocate notice
  * it within about 50 ms. Blocks allocated before are not in the profile. Returns 0, or ENOSYS if
- * the process has no unwinder (a static C program, or libgcc_s.so.1 is missing): the profile then
- * has no stacks. May open libgcc_s, so it must not be called in a signal handler. */
+ * the process has no unwind tables (a static program that was stripped of its list of sections):
+ * the profile then has no stacks. May open files, so it must not be called in a signal handler. */
 HAK_API int hak_profile_start(size_t period) HAK_NOEXCEPT;
 
 /* Stops sampling, but not for tools that sample the process at the moment. Blocks sampled so far

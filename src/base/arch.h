@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* arch.h: the size of a cache line, the frame pointer, and the few instructions that C has no name
- * for. */
+/* arch.h: the size of a cache line, the registers of unwind tables, and the few instructions that C
+ * has no name for. */
 #ifndef HAK_BASE_ARCH_H
 #define HAK_BASE_ARCH_H
 
@@ -28,11 +28,84 @@ struct arch_own_line {
 #define ARCH_PAGE_SIZE_MAX 65536u
 #endif
 
-/* Number of the frame pointer's register in unwind tables: the DWARF numbers of both processors. */
+/* Registers in unwind tables, by the DWARF numbers of both processors. The last one is the address
+ * of the next instruction, which has no number on aarch64. */
 #if defined(__x86_64__)
 #define ARCH_FRAME_POINTER 6
+#define ARCH_STACK_POINTER 7
+#define ARCH_NEXT_INSTRUCTION 16
 #else
 #define ARCH_FRAME_POINTER 29
+#define ARCH_STACK_POINTER 31
+#define ARCH_NEXT_INSTRUCTION 32
+#endif
+#define ARCH_REGISTERS (ARCH_NEXT_INSTRUCTION + 1)
+
+/* Those that a function leaves as they were, and the last one: a bit for each number. */
+#if defined(__x86_64__)
+#define ARCH_KEPT_REGISTERS UINT64_C(0x1f0c8)
+#else
+#define ARCH_KEPT_REGISTERS UINT64_C(0x1fff80000)
+#endif
+/* The same as a list, without the stack pointer, and where the return address is among them. */
+#if defined(__x86_64__)
+#define ARCH_KEPT_ORDER                                                                            \
+    {                                                                                              \
+        3, 6, 12, 13, 14, 15, 16                                                                   \
+    }
+#define ARCH_RETURN_ADDRESS 16
+#else
+#define ARCH_KEPT_ORDER                                                                            \
+    {                                                                                              \
+        19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30                                             \
+    }
+#define ARCH_RETURN_ADDRESS 30
+#endif
+/* Stores those of the first list as they are here. */
+HAK_INLINE void arch_store_registers(uintptr_t registers[ARCH_REGISTERS])
+{
+#if defined(__x86_64__)
+    __asm__ volatile("movq %%rbx, 24(%0)\n\tmovq %%rbp, 48(%0)\n\tmovq %%rsp, 56(%0)\n\t"
+                     "movq %%r12, 96(%0)\n\tmovq %%r13, 104(%0)\n\tmovq %%r14, 112(%0)\n\t"
+                     "movq %%r15, 120(%0)\n\tleaq 0(%%rip), %%rax\n\tmovq %%rax, 128(%0)"
+                     :
+                     : "r"(registers)
+                     : "rax", "memory");
+#else
+    __asm__ volatile("stp x19, x20, [%0, #152]\n\tstp x21, x22, [%0, #168]\n\t"
+                     "stp x23, x24, [%0, #184]\n\tstp x25, x26, [%0, #200]\n\t"
+                     "stp x27, x28, [%0, #216]\n\tstp x29, x30, [%0, #232]\n\t"
+                     "mov x9, sp\n\tadr x10, .\n\tstp x9, x10, [%0, #248]"
+                     :
+                     : "r"(registers)
+                     : "x9", "x10", "memory");
+#endif
+}
+
+/* Where the caller's stack pointer is right above a record of the frame pointer. */
+#if defined(__x86_64__)
+#define ARCH_RECORD_ENDS_FRAME true
+#else
+#define ARCH_RECORD_ENDS_FRAME false
+#endif
+
+/* The code to which a signal handler returns, the call of rt_sigreturn, and where the kernel has
+ * put the interrupted registers: their offset from the stack pointer, and the number of each. */
+#if defined(__x86_64__)
+#define ARCH_SIGNAL_RETURN "\x48\xc7\xc0\x0f\x00\x00\x00\x0f\x05"
+#define ARCH_SIGNAL_OFFSET 40
+#define ARCH_SIGNAL_ORDER                                                                          \
+    {                                                                                              \
+        8, 9, 10, 11, 12, 13, 14, 15, 5, 4, 6, 3, 1, 0, 2, 7, 16                                   \
+    }
+#else
+#define ARCH_SIGNAL_RETURN "\x68\x11\x80\xd2\x01\x00\x00\xd4"
+#define ARCH_SIGNAL_OFFSET 312
+#define ARCH_SIGNAL_ORDER                                                                          \
+    {                                                                                              \
+        0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24,  \
+            25, 26, 27, 28, 29, 30, 31, 32                                                         \
+    }
 #endif
 
 /* A return address as it was before the processor signed it. aarch64 signs in the bits above the

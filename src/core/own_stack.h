@@ -2,8 +2,8 @@
 /* own_stack.h: calls a function on a stack of hakmem's own.
  *
  * Why: the program may call malloc on a stack of 4 KiB (coroutines) or in a handler on a small
- * alternate stack. The unwinder needs 5 KiB and a report 30, so both run elsewhere. The stacks of
- * the callers stay visible to unwinders. */
+ * alternate stack. A walk of the stack needs 6 KiB and a report 30, so both run elsewhere. The
+ * stacks of the callers stay visible to unwinders. */
 #ifndef HAK_CORE_OWN_STACK_H
 #define HAK_CORE_OWN_STACK_H
 

@@ -127,8 +127,10 @@ uint32_t hak__guard_nearest(uintptr_t address)
 static void guard_walk(void *argument)
 {
     struct guard_event *event = argument;
-    uintptr_t frames[STACK_DEPTH_MAX];
-    uint32_t depth = hak__stack_capture(frames), own = hak__stack_own(frames, depth);
+    uintptr_t frames[GUARD_WALK_DEPTH];
+    uint32_t depth = hak__stack_capture(frames, GUARD_WALK_DEPTH);
+    depth -= depth != 0 && frames[depth - 1] == STACK_CUT;
+    uint32_t own = hak__stack_own(frames, depth);
     event->depth = depth - own < GUARD_DEPTH_MAX ? depth - own : GUARD_DEPTH_MAX;
     memcpy(event->frames, frames + own, event->depth * sizeof *frames);
 }
@@ -241,7 +243,7 @@ void *hak__guard_allocate(size_t size, size_t alignment, const void *caller)
         guard_say_full();
         return NULL;
     }
-    hak__guard_note(&event, caller); /* before the gate: the unwinder may take the loader's lock */
+    hak__guard_note(&event, caller); /* before the gate: a walk may take the loader's lock */
     if (hak__gate_enter()) {
         slot = guard_open(size, alignment);
         if (slot != NULL) {

@@ -33,6 +33,8 @@
 #define GUARD_OPEN_BYTES_MAX ((size_t)3 << 20)
 /* Return addresses kept of a stack. Twice: 0.4 MiB more for the records. */
 #define GUARD_DEPTH_MAX 24u
+/* Those that are looked at: hakmem's own, or a signal handler's, come before. */
+#define GUARD_WALK_DEPTH (GUARD_DEPTH_MAX + 24u)
 
 enum guard_state {
     GUARD_UNUSED,
@@ -80,8 +82,8 @@ HAK_INLINE bool guard_contains(const void *pointer)
     return HAK_UNLIKELY(size != 0) && (uintptr_t)pointer - hak__guard.base < size;
 }
 
-/* Allocates a guarded block. `caller`: the return address of malloc's caller, for programs without
- * an unwinder; it may be one of hakmem's. NULL: not this time. Keeps errno. */
+/* Allocates a guarded block. `caller`: the return address of malloc's caller, for stacks that
+ * cannot be read; it may be one of hakmem's. NULL: not this time. Keeps errno. */
 HAK_HIDDEN void *hak__guard_allocate(size_t size, size_t alignment, const void *caller);
 /* Frees the block. A fatal report if none starts there, if it is free already, or if the pattern
  * beside it was written over. Any thread, also in a signal handler. Keeps errno. */

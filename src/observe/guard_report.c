@@ -218,8 +218,9 @@ void hak__guard_fatal(const char *what, uint32_t slot, uintptr_t address, const 
  * address. */
 static void guard_note_fault(struct guard_event *event, uintptr_t code)
 {
-    uintptr_t frames[STACK_DEPTH_MAX];
-    uint32_t depth = hak__stack_capture(frames), first = 0;
+    uintptr_t frames[GUARD_WALK_DEPTH];
+    uint32_t depth = hak__stack_capture(frames, GUARD_WALK_DEPTH), first = 0;
+    depth -= depth != 0 && frames[depth - 1] == STACK_CUT;
     event->time_us = hak__os_clock_us();
     event->thread = hak__os_thread_id();
     event->depth = 0;

@@ -10,9 +10,9 @@
  *
  * Lifetimes: what _dl_find_object says of an address is true while its module stays. A frame of the
  * calling thread's stack will run on, so its module stays: dlclose unmaps it after its destructors
- * have returned. Frames that were read by frame pointers may be anything; the unwinder's tables are
- * read for them before, at the same risk. Later, when the module may be gone, its memory and its
- * link_map are not touched: the kernel copies the first bytes. */
+ * have returned. Frames that were read by frame pointers may be anything: see unwind.h. Later, when
+ * the module may be gone, its memory and its link_map are not touched: the kernel copies the first
+ * bytes. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -25,22 +25,13 @@
 #include "os/os.h"
 
 #include <dlfcn.h>
-#include <link.h>
 #include <string.h>
 
 #pragma weak dlsym
 
-/* What _dl_find_object tells: glibc's struct dl_find_object, which older headers lack. */
-struct loader_answer {
-    unsigned long long flags;
-    void *start, *end;
-    struct link_map *link_map;
-    void *tables;
-    unsigned long long reserved[8];
-};
 typedef int loader_find(void *address, struct loader_answer *answer);
 /* NULL: there is none. Relaxed: several threads may look it up, and find the same. The release with
- * which hak__stacks_start shows the unwinder comes after it. */
+ * which hak__stacks_start says that walks may begin comes after it. */
 static loader_find *shared_loader_find;
 
 static struct loaded *shared_loaded; /* the newest; written under SAMPLES */
@@ -130,8 +121,7 @@ bool hak__loaded_start(void)
     return found != NULL;
 }
 
-/* False: the address lies in no module. */
-static bool loader_knows(uintptr_t address, struct loader_answer *answer)
+bool hak__loaded_ask(uintptr_t address, struct loader_answer *answer)
 {
     loader_find *find = atomic_load_relaxed(&shared_loader_find);
     return find != NULL && find((void *)address, answer) == 0;
@@ -237,7 +227,7 @@ static bool loaded_is(const struct loaded *loaded, const struct loader_answer *a
 static const struct loaded *loaded_of_running(uintptr_t address)
 {
     struct loader_answer answer;
-    if (!loader_knows(address, &answer)) {
+    if (!hak__loaded_ask(address, &answer)) {
         return NULL;
     }
     if ((uintptr_t)answer.end - (uintptr_t)answer.start < LOADED_HEAD_SIZE) {
@@ -310,7 +300,7 @@ bool hak__loaded_is_there(const struct loaded *loaded)
 {
     unsigned char head[LOADED_HEAD_SIZE];
     struct loader_answer answer;
-    if (!loader_knows(loaded->start, &answer) || (uintptr_t)answer.start != loaded->start ||
+    if (!hak__loaded_ask(loaded->start, &answer) || (uintptr_t)answer.start != loaded->start ||
         (uintptr_t)answer.end != loaded->end) {
         return false;
     }

@@ -20,6 +20,8 @@
 
 #include "observe/modules.h"
 
+#include <link.h>
+
 /* Entries, of 64 bytes each. Half: programs that load plugins again and again lose names sooner. */
 #define LOADED_MAX 65536u
 /* Files, of 1.3 KiB each. Half: programs that load that many plugins lose names. */
@@ -52,8 +54,19 @@ HAK_INLINE uintptr_t loaded_address(uintptr_t frame)
     return frame & ((UINT64_C(1) << LOADED_SHIFT) - 1);
 }
 
+/* What _dl_find_object tells: glibc's struct dl_find_object, which older headers lack. */
+struct loader_answer {
+    unsigned long long flags;
+    void *start, *end;
+    struct link_map *link_map;
+    void *tables; /* .eh_frame_hdr; NULL: none */
+    unsigned long long reserved[8];
+};
 /* Looks for the loader's function. False: there is none. */
 HAK_HIDDEN bool hak__loaded_start(void);
+/* False: the address lies in no module, or there is no such function. No lock; also in a signal
+ * handler. */
+HAK_HIDDEN bool hak__loaded_ask(uintptr_t address, struct loader_answer *answer);
 /* Adds the numbers to return addresses of the calling thread's own stack. Returns the index of the
  * innermost one that is not in the C or C++ library, or 0: the site. Under SAMPLES. */
 HAK_HIDDEN uint32_t hak__loaded_mark(uintptr_t *frames, uint32_t depth);

@@ -26,22 +26,17 @@
  * started. */
 static uint64_t shared_profile_started_us;
 
-static bool profile_begin_samples(bool load)
+bool hak__profile_begin(void)
 {
     if (atomic_load_relaxed(&shared_profile_started_us) == 0) {
         atomic_store_relaxed(&shared_profile_started_us, hak__os_clock_us());
     }
-    return hak__stacks_start(load);
+    return hak__stacks_start();
 }
 
-bool hak__profile_begin(void)
+static int profile_start(size_t period)
 {
-    return profile_begin_samples(true);
-}
-
-static int profile_start(size_t period, bool load)
-{
-    bool found = profile_begin_samples(load);
+    bool found = hak__profile_begin();
     hak__sampling_set(SAMPLING_OWN, period == 0 ? HAK_PROFILE_PERIOD : period, period == 0);
     return found ? 0 : ENOSYS;
 }
@@ -58,7 +53,7 @@ static void profile_note(uint64_t period)
 int hak_profile_start(size_t period)
 {
     profile_note(period);
-    return profile_start(period, true);
+    return profile_start(period);
 }
 
 void hak_profile_stop(void)
@@ -95,16 +90,10 @@ static void profile_write_stack(struct report_writer *writer, const struct stack
                                 const struct stack_sums *sums, bool since,
                                 const uint64_t *live_bytes, uint32_t count)
 {
-    char line[STACK_DEPTH_MAX * (sizeof "0x0123456789abcdef ") + 1];
     char site[SITE_NAME_SIZE] = "";
-    struct text text = {line, sizeof line - 1, 0};
     bool is_cut = stack->depth != 0 && stack->frames[stack->depth - 1] == STACK_CUT;
-    for (uint32_t i = 0; i < stack->depth - is_cut; i++) {
-        hak__text_format(&text, i == 0 ? "%#lx" : " %#lx", stack->frames[i]);
-    }
-    line[text.length] = '\0';
     hak__report_record_begin(writer);
-    hak__report_string(writer, "frames", line, "");
+    hak__report_addresses(writer, "frames", stack->frames, stack->depth - is_cut);
     if (is_cut) {
         hak__report_number(writer, "cut", 1, "");
     }
@@ -289,28 +278,18 @@ __attribute__((constructor(102))) static void profile_begin(void)
     if (profile_is_wanted() || hak__knobs.guard != 0 || hak__settings.observe) {
         hak__modules_keep();
     }
-    if (profile_is_wanted()) {
-        (void)profile_start(period == UINT64_MAX ? 0 : (size_t)period, false);
+    if (profile_is_wanted() && profile_start(period == UINT64_MAX ? 0 : (size_t)period) != 0) {
+        hak__diagnose_warn("the profile has no stacks, because the program has no unwind tables",
+                           NULL);
     }
     if (hak__knobs.guard != 0) {
-        (void)hak__stacks_start(false);
+        (void)hak__stacks_start();
         hak__os_fault_watch(hak__guard_fault);
     }
     if (hak__settings.profile_file != NULL) {
         hak__exit_file_open(&profile_file);
     }
     hak__profile_dump_begin();
-}
-
-/* A static program's unwinder is ready only now. */
-__attribute__((constructor)) static void profile_find_stacks(void)
-{
-    bool found = (!profile_is_wanted() && hak__knobs.guard == 0) || hak__stacks_start(false);
-    if (profile_is_wanted() && !found) {
-        hak__diagnose_warn("the profile has no stacks, because the program does not use "
-                           "libgcc_s.so.1; add that to LD_PRELOAD, behind libhakmem.so",
-                           NULL);
-    }
 }
 
 void hak__profile_at_end(void)

@@ -394,6 +394,18 @@ void hak__report_row(struct report_writer *writer, const char *key, const uint64
     hak__report_string(writer, key, line, "");
 }
 
+/* In pieces: a stack has hundreds of them. */
+void hak__report_addresses(struct report_writer *writer, const char *key,
+                           const uintptr_t *addresses, uint32_t count)
+{
+    report_json_next(writer, key);
+    report_put_char(writer, '"');
+    for (uint32_t i = 0; i < count; i++) {
+        hak__report_put(writer, i == 0 ? "%#lx" : " %#lx", addresses[i]);
+    }
+    report_put_char(writer, '"');
+}
+
 void hak__report_put(struct report_writer *writer, const char *format, ...)
 {
     char piece[512];

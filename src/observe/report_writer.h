@@ -134,6 +134,9 @@ HAK_HIDDEN void hak__report_sample(struct report_writer *writer, const char *lab
 #define REPORT_ROW_MAX 16u
 HAK_HIDDEN void hak__report_row(struct report_writer *writer, const char *key,
                                 const uint64_t *numbers, uint32_t count);
+/* The same of `count` addresses, any number. JSON alone. */
+HAK_HIDDEN void hak__report_addresses(struct report_writer *writer, const char *key,
+                                      const uintptr_t *addresses, uint32_t count);
 /* Text as it is, of at most 511 characters, for parts of a report that exist as text only. */
 HAK_HIDDEN void hak__report_put(struct report_writer *writer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -51,13 +51,15 @@ uint64_t hak__sample_blocks; /* read relaxed */
 
 static uint32_t shared_samples_threads;
 
+/* From 1, as threads first allocate or free a sample; 0: none yet. */
+static HAK_TLS uint32_t samples_own_number;
+
 static uint32_t samples_thread(void)
 {
-    if (hak__observe_own.number == 0) {
-        uint32_t number = 1 + atomic_add_relaxed(&shared_samples_threads, 1u);
-        hak__observe_own.number = number & INT32_MAX;
+    if (samples_own_number == 0) {
+        samples_own_number = 1 + atomic_add_relaxed(&shared_samples_threads, 1u);
     }
-    return hak__observe_own.number;
+    return samples_own_number;
 }
 
 /* Milliseconds that do not wrap: a profile may run for months. */
@@ -319,7 +321,8 @@ static void sample_serve(void *argument)
 {
     struct sample_request *request = argument;
     uintptr_t frames[STACK_DEPTH_MAX];
-    uint32_t depth = hak__stack_capture(frames), own = hak__stack_own(frames, depth);
+    uint32_t depth = hak__stack_capture(frames, STACK_DEPTH_MAX),
+             own = hak__stack_own(frames, depth);
     request->like.thread = samples_thread();
     request->like.allocated_ms = hak__samples_clock_ms();
     if (hak__samples_enter(false)) { /* else the request goes on without a sample */

@@ -6,233 +6,64 @@
 #include "base/bits.h"
 #include "control/life.h"
 #include "heap/heap.h"
-#include "observe/loaded.h"
+#include "observe/unwind.h"
 
-#include <dlfcn.h>
 #include <link.h>
 #include <string.h>
-#include <unwind.h>
 
 /* Buckets of the hash table, for some 10,000 stacks. Half: longer searches. */
 #define STACKS_BUCKETS (METADATA_CHUNK_SIZE / 2 / sizeof(void *))
 
-#pragma weak dlopen
-#pragma weak dlsym
-#pragma weak _Unwind_Backtrace
-#pragma weak _Unwind_GetIPInfo
-#pragma weak _Unwind_GetCFA
-#pragma weak _Unwind_GetGR
-#pragma weak _Unwind_Find_FDE
-
-/* What _Unwind_Find_FDE tells besides: libgcc's struct dwarf_eh_bases. */
-struct unwind_bases {
-    void *text, *data, *function;
-};
-const void *_Unwind_Find_FDE(void *address, struct unwind_bases *bases);
-
-/* The functions of the unwinder. */
-struct unwinder {
-    _Unwind_Reason_Code (*backtrace)(_Unwind_Trace_Fn, void *);
-    _Unwind_Ptr (*address)(struct _Unwind_Context *, int *before);
-    _Unwind_Word (*stack_pointer)(struct _Unwind_Context *);
-    _Unwind_Word (*register_of)(struct _Unwind_Context *, int);
-    const void *(*table)(void *, struct unwind_bases *);
-};
-static struct unwinder unwinder;
-enum unwinder_state { UNWINDER_NONE, UNWINDER_COMES, UNWINDER_FOUND };
-static uint32_t shared_unwinder_state; /* enum unwinder_state */
+enum stacks_state { STACKS_NONE, STACKS_COME, STACKS_FOUND };
+static uint32_t shared_stacks_state; /* enum stacks_state */
 
 static bool stacks_given_up;  /* written in fork's child alone, before it has a second thread */
-bool hak__stacks_lock_loader; /* written before the unwinder is found */
+bool hak__stacks_lock_loader; /* written before stacks are found */
 
 /* Under SAMPLES. */
 static struct stack **stacks_buckets; /* [STACKS_BUCKETS]; NULL: not mapped yet */
 static struct stack *stacks_newest;
-static struct stack *stacks_rest; /* the stack without frames: also for those that found no room */
+static struct stack *stacks_rest; /* of those that found no room: all frames are cut */
 static size_t stacks_bytes;       /* taken for stacks */
 static uint64_t history_ms[HISTORY_MAX];
 static uint32_t history_count;
 static uint64_t history_next_ms;
 static uint64_t history_period_ms = HISTORY_START_MS;
 
-/* False: a function is missing. */
-static bool unwinder_is_whole(const struct unwinder *found)
+bool hak__stacks_start(void)
 {
-    return found->backtrace != NULL && found->address != NULL && found->stack_pointer != NULL &&
-           found->register_of != NULL && found->table != NULL;
-}
-
-/* Looks in `library`, which dlopen has opened. */
-static struct unwinder unwinder_of(void *library)
-{
-    struct unwinder found;
-    *(void **)&found.backtrace = dlsym(library, "_Unwind_Backtrace");
-    *(void **)&found.address = dlsym(library, "_Unwind_GetIPInfo");
-    *(void **)&found.stack_pointer = dlsym(library, "_Unwind_GetCFA");
-    *(void **)&found.register_of = dlsym(library, "_Unwind_GetGR");
-    *(void **)&found.table = dlsym(library, "_Unwind_Find_FDE");
-    return found;
-}
-
-HAK_TLS struct observe_own hak__observe_own;
-
-/* Looks up a function of hakmem. False: the unwinder does not know it. A static program's unwinder
- * allocates at its first look, and holds a mutex meanwhile: better here than below a throw of the
- * program, where a sample would wait for that mutex. */
-static bool unwinder_is_ready(const struct unwinder *found)
-{
-    struct unwind_bases bases;
-    hak__observe_own.is_walking = 1;
-    atomic_fence_signal();
-    bool ready = found->table((char *)(uintptr_t)hak__stacks_start + 1, &bases) != NULL;
-    atomic_fence_signal();
-    hak__observe_own.is_walking = 0;
-    return ready;
-}
-
-bool hak__stacks_start(bool load)
-{
-    if (atomic_load_acquire(&shared_unwinder_state) == UNWINDER_FOUND) {
-        return true;
-    }
+    uint32_t none = STACKS_NONE;
     if (stacks_given_up) {
         return false;
     }
-    struct unwinder found = {_Unwind_Backtrace, _Unwind_GetIPInfo, _Unwind_GetCFA, _Unwind_GetGR,
-                             _Unwind_Find_FDE};
-    if (!unwinder_is_whole(&found)) {
-        if (dlopen == NULL || dlsym == NULL) { /* a static program without the unwinder */
-            return false;
-        }
-        void *library = load ? dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL) : RTLD_DEFAULT;
-        if (load && library == NULL) {
-            return false;
-        }
-        found = unwinder_of(library);
+    if (!atomic_cas_acquire(&shared_stacks_state, &none, (uint32_t)STACKS_COME)) {
+        return true;
     }
-    if (!unwinder_is_whole(&found) || !unwinder_is_ready(&found)) {
-        return false;
-    }
-    hak__stacks_lock_loader = !hak__loaded_start();
-    uint32_t none = UNWINDER_NONE;
-    if (atomic_cas_acquire(&shared_unwinder_state, &none, UNWINDER_COMES)) {
-        unwinder = found;
-        /* release: pairs with the acquire in hak__stack_capture */
-        atomic_store_release(&shared_unwinder_state, UNWINDER_FOUND);
-    }
-    return true;
+    bool found = hak__unwind_start(&hak__stacks_lock_loader);
+    /* release: pairs with the acquire in hak__stack_capture */
+    atomic_store_release(&shared_stacks_state, (uint32_t)(found ? STACKS_FOUND : STACKS_NONE));
+    return found;
 }
 
 void hak__stacks_fork_child(bool had_threads)
 {
     if (had_threads && hak__stacks_lock_loader) {
         stacks_given_up = true;
-        atomic_store_relaxed(&shared_unwinder_state, (uint32_t)UNWINDER_NONE);
+        atomic_store_relaxed(&shared_stacks_state, (uint32_t)STACKS_NONE);
     }
 }
 
-struct stack_walk {
-    uintptr_t *frames;
-    uint32_t depth;
-    bool ended; /* at the first function of the thread, or at the bound */
-};
-
-/* The next frame is one that a signal interrupted. No call is behind its address, which is the next
- * instruction, nor behind that of the frame before, which is the start of code that the handler
- * returns to. Tools look one byte before each address, so these two are stored with 1 more. */
-static HAK_COLD void stack_note_signal(struct stack_walk *walk)
+uint32_t hak__stack_capture(uintptr_t *frames, uint32_t depth_max)
 {
-    if (walk->depth != 0) {
-        walk->frames[walk->depth - 1]++;
-    }
-}
-
-static _Unwind_Reason_Code stack_step(struct _Unwind_Context *context, void *argument)
-{
-    struct stack_walk *walk = argument;
-    int before = 0;
-    uintptr_t address = unwinder.address(context, &before);
-    if (address == 0 || walk->depth == STACK_DEPTH_MAX) {
-        walk->ended = true;
-        if (address != 0) {
-            walk->frames[STACK_DEPTH_MAX - 1] = STACK_CUT;
-        }
-        return _URC_END_OF_STACK;
-    }
-    if (HAK_UNLIKELY(before != 0)) {
-        stack_note_signal(walk);
-        address++;
-    }
-    walk->frames[walk->depth++] = address;
-    return _URC_NO_REASON;
-}
-
-static bool stack_has_table(uintptr_t address)
-{
-    struct unwind_bases bases;
-    return unwinder.table((void *)address, &bases) != NULL;
-}
-
-/* The registers of the frame whose return address is `address`. */
-struct stack_registers {
-    uintptr_t address;
-    uintptr_t stack_pointer; /* 0: not found */
-    uintptr_t frame_pointer;
-};
-
-static _Unwind_Reason_Code stack_find_registers(struct _Unwind_Context *context, void *argument)
-{
-    struct stack_registers *registers = argument;
-    int before = 0;
-    uintptr_t address = unwinder.address(context, &before);
-    if (address + (before != 0) != registers->address) {
-        return _URC_NO_REASON;
-    }
-    registers->stack_pointer = unwinder.stack_pointer(context);
-    registers->frame_pointer = unwinder.register_of(context, ARCH_FRAME_POINTER);
-    return _URC_END_OF_STACK;
-}
-
-/* The unwinder has stopped at code without tables. A second walk reads the registers, so that other
- * stacks do not pay for them. */
-static HAK_COLD uint32_t stack_capture_rest(uintptr_t *frames, uint32_t depth)
-{
-    struct stack_registers registers = {.address = frames[depth - 1]};
-    unwinder.backtrace(stack_find_registers, &registers);
-    if (registers.stack_pointer == 0) {
-        return depth;
-    }
-    return hak__frame_pointers_follow(frames, depth, STACK_DEPTH_MAX, registers.stack_pointer,
-                                      registers.frame_pointer, stack_has_table);
-}
-
-/* All frames of this thread. */
-static uint32_t stack_walk(uintptr_t *frames)
-{
-    struct stack_walk walk = {frames, 0, false};
-    unwinder.backtrace(stack_step, &walk);
-    if (HAK_UNLIKELY(!walk.ended) && walk.depth != 0 &&
-        !stack_has_table(frames[walk.depth - 1] - 1)) {
-        walk.depth = stack_capture_rest(frames, walk.depth);
-        if (walk.depth == STACK_DEPTH_MAX) {
-            frames[STACK_DEPTH_MAX - 1] = STACK_CUT;
-        }
-    }
-    return walk.depth;
-}
-
-uint32_t hak__stack_capture(uintptr_t *frames)
-{
+    bool more;
     /* acquire: pairs with the release in hak__stacks_start */
-    if (hak__observe_own.is_walking != 0 ||
-        atomic_load_acquire(&shared_unwinder_state) != UNWINDER_FOUND) {
+    if (atomic_load_acquire(&shared_stacks_state) != STACKS_FOUND) {
         return 0;
     }
-    hak__observe_own.is_walking = 1;
-    atomic_fence_signal();
-    uint32_t depth = stack_walk(frames);
-    atomic_fence_signal();
-    hak__observe_own.is_walking = 0;
+    uint32_t depth = hak__unwind(frames, depth_max, &more);
+    if (more) {
+        frames[depth - 1] = STACK_CUT;
+    }
     return depth;
 }
 
@@ -313,9 +144,6 @@ static struct stack *stack_add(struct stack **bucket, const struct site *site, u
     memcpy(stack->frames, frames, depth * sizeof *frames);
     *bucket = stack;
     stacks_newest = stack;
-    if (depth == 0 && site == NULL && thread == 0) {
-        stacks_rest = stack;
-    }
     return stack;
 }
 
@@ -333,12 +161,34 @@ static struct stack *stack_find(const struct site *site, uint32_t thread, const 
     return stack_add(bucket, site, thread, frames, depth, hash);
 }
 
-struct stack *hak__stack_of(const struct site *site, uint32_t thread, const uintptr_t *frames,
+/* The entry for stacks without room. It comes first, so that it always has room. */
+static bool stacks_have_rest(void)
+{
+    uintptr_t cut = STACK_CUT;
+    if (stacks_rest == NULL && stacks_have_buckets()) {
+        stacks_rest = stack_find(NULL, 0, &cut, 1);
+    }
+    return stacks_rest != NULL;
+}
+
+/* Frames that a new stack may have: the fuller the table, the fewer. */
+static uint32_t stacks_depth_max(void)
+{
+    return stacks_bytes < STACKS_BYTES_MAX / 2       ? STACK_DEPTH_MAX
+           : stacks_bytes < STACKS_BYTES_MAX / 4 * 3 ? STACK_DEPTH_MAX / 8
+                                                     : STACK_DEPTH_MAX / 32;
+}
+
+struct stack *hak__stack_of(const struct site *site, uint32_t thread, uintptr_t *frames,
                             uint32_t depth)
 {
-    /* The entry for stacks without room comes first, so that it always has room. */
-    if (!stacks_have_buckets() || (stacks_rest == NULL && stack_find(NULL, 0, frames, 0) == NULL)) {
+    if (!stacks_have_rest()) {
         return NULL;
+    }
+    uint32_t depth_max = stacks_depth_max();
+    if (depth > depth_max) {
+        frames[depth_max - 1] = STACK_CUT;
+        depth = depth_max;
     }
     return stack_find(site, stacks_bytes < STACKS_BYTES_MAX / 2 ? thread : 0, frames, depth);
 }

@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* stacks.h: the call stacks of samples, each stored once, with what was allocated and freed there.
  *
- * The stack of the calling thread comes from the unwinder of the compiler's runtime
- * (_Unwind_Backtrace in libgcc_s), which reads the tables that every C++ program has and needs no
- * frame pointers. With glibc 2.35 or later it takes no lock and allocates nothing: it finds tables
- * by _dl_find_object. So it may run inside malloc. In a static program it takes a mutex and
- * allocates at its first run, which hak__stacks_start does; an allocation in it gets no stack.
- * Where the unwinder comes to code without tables, the rest of the stack is read by frame pointers
- * (observe/frame_pointers.c).
+ * The stack of the calling thread comes from unwind.h, which may run inside malloc.
  *
  * Bounds: STACK_DEPTH_MAX frames a stack; further frames, those of main, are cut, and STACK_CUT
- * stands at their place. The table takes
- * STACKS_BYTES_MAX; when it is full, new stacks share one entry without frames. Stacks are never
- * removed: a profile wants the sums of all time.
+ * stands at their place. The table takes STACKS_BYTES_MAX. When half of it is full, new stacks get
+ * an eighth of the frames, and when three quarters are, a quarter of these. When it is full, new
+ * stacks share one entry, of which all frames are cut. Stacks are never removed: a profile wants
+ * the sums of all time.
  *
  * Lock: the caller holds SAMPLES, except for hak__stacks_start and hak__stack_capture. */
 #ifndef HAK_OBSERVE_STACKS_H
@@ -20,10 +15,10 @@
 
 #include "observe/sites.h"
 
-/* Return addresses of one stack. Twice as many: twice the time to unwind deep stacks. Half: the
- * roots of deep stacks are cut, and flame graphs of recursive programs fall apart. */
-#define STACK_DEPTH_MAX 64u
-/* The last frame of a stack whose outer frames are cut. */
+/* Return addresses of one stack. Twice as many: twice the time to unwind deep stacks, 2 KiB more
+ * for each. Half: the roots of interpreters' and compilers' stacks are cut. */
+#define STACK_DEPTH_MAX 256u
+/* The last frame of a stack whose outer frames are cut; the only one of the stacks without room. */
 #define STACK_CUT ((uintptr_t)0)
 /* Memory of all stacks, bytes. A stack of 20 frames takes 384 bytes, so 64 MiB hold 170,000; a
  * large program has some 10,000. Half: programs with many more share one entry sooner. */
@@ -74,29 +69,17 @@ struct stack {
     uintptr_t frames[]; /* return addresses with numbers (loaded.h), innermost first */
 };
 
-/* What layer observe keeps for each thread, in one word: a library that is loaded late has little
- * room for such variables. */
-struct observe_own {
-    uint32_t is_walking : 1; /* the unwinder of the compiler's runtime runs */
-    uint32_t number : 31;    /* from 1, as threads first allocate or free a sample; 0: none yet */
-};
-HAK_HIDDEN extern HAK_TLS struct observe_own hak__observe_own;
+/* Looks for unwind tables. False: there are none, and all stacks are empty. Not inside malloc. */
+HAK_HIDDEN bool hak__stacks_start(void);
 
-/* Looks for the unwinder. False: the program has none, or a static program has not announced its
- * code to it yet (its own constructors do), and all stacks are empty. With `load` it opens libgcc_s
- * if the program has not, so it must run where dlopen may: not inside malloc, and not in a
- * constructor. (hakmem's run first. A library that is opened then makes the loader initialise the C
- * library before its time, without the environment.) */
-HAK_HIDDEN bool hak__stacks_start(bool load);
-
-/* Stores the calling thread's return addresses, at most STACK_DEPTH_MAX, innermost first. Of a
- * frame that a signal interrupted it stores the address of the next instruction plus 1: so the byte
- * before each stored address belongs to what the frame runs. Returns their number; 0: there is no
- * unwinder, or it runs in this thread already. No lock. */
-HAK_HIDDEN uint32_t hak__stack_capture(uintptr_t *frames);
-/* True: with an older C library the unwinder takes the loader's lock (dl_iterate_phdr). In fork's
- * child nobody releases it if another thread held it, so the child of a process with threads takes
- * no stacks then: hak__stacks_fork_child (control/life.h). */
+/* Stores the calling thread's return addresses, innermost first, at most `depth_max`; the last one
+ * is STACK_CUT if there are more. Of a frame that a signal interrupted it stores the address of the
+ * next instruction plus 1: so the byte before each stored address belongs to what the frame runs.
+ * Returns their number. No lock. */
+HAK_HIDDEN uint32_t hak__stack_capture(uintptr_t *frames, uint32_t depth_max);
+/* True: with an older C library a walk takes the loader's lock (dl_iterate_phdr). In fork's child
+ * nobody releases it if another thread held it, so the child of a process with threads takes no
+ * stacks then: hak__stacks_fork_child (control/life.h). */
 HAK_HIDDEN extern bool hak__stacks_lock_loader;
 
 /* Number of innermost frames that are hakmem's own. The next one is the site of the allocation. No
@@ -104,10 +87,10 @@ HAK_HIDDEN extern bool hak__stacks_lock_loader;
 HAK_HIDDEN uint32_t hak__stack_own(const uintptr_t *frames, uint32_t depth);
 
 /* The stored stack with these frames, that site, which may be NULL, and that thread, which may be
- * 0; makes it if there is none. When half of the table is full, new stacks are no longer kept apart
- * by thread. NULL: no memory at all. */
-HAK_HIDDEN struct stack *hak__stack_of(const struct site *site, uint32_t thread,
-                                       const uintptr_t *frames, uint32_t depth);
+ * 0; makes it if there is none. `frames` may be cut. When half of the table is full, new stacks are
+ * no longer kept apart by thread. NULL: no memory at all. */
+HAK_HIDDEN struct stack *hak__stack_of(const struct site *site, uint32_t thread, uintptr_t *frames,
+                                       uint32_t depth);
 
 /* Notes the live bytes of all stacks if the next moment has come. `now_ms` is a clock that does not
  * wrap. Takes some nanoseconds for each stack, and then twice as long nothing. */
@@ -117,15 +100,5 @@ HAK_HIDDEN uint32_t hak__stacks_history(uint64_t times_ms[HISTORY_MAX]);
 
 /* The first of all stacks, newest first; follow `older`. */
 HAK_HIDDEN struct stack *hak__stack_first(void);
-
-/* True: the code at the address has unwind tables. */
-typedef bool frame_table(uintptr_t address);
-
-/* Appends to the `depth` return addresses, innermost first, of which the last one is in code
- * without tables, the callers of that code, until there are `depth_max`. The two pointers are the
- * registers of that code. Returns the number of addresses. */
-HAK_HIDDEN uint32_t hak__frame_pointers_follow(uintptr_t *frames, uint32_t depth,
-                                               uint32_t depth_max, uintptr_t stack_pointer,
-                                               uintptr_t frame_pointer, frame_table *has_table);
 
 #endif

@@ -336,6 +336,8 @@ HAK_HIDDEN struct os_kept hak__os_keep_append(const char *path);
 HAK_HIDDEN bool hak__os_is_kept(const struct os_kept *kept);
 /* Reads the first `size` bytes of a file at most. Returns the bytes read, or -errno. */
 HAK_HIDDEN long hak__os_read_file(const char *path, char *buffer, size_t size);
+/* The same from `offset` on. */
+HAK_HIDDEN long hak__os_read_part(const char *path, uint64_t offset, char *buffer, size_t size);
 /* Reads the start of a file as a string in `text`, which has `size` bytes. "": it cannot be read.
  * True: that is all of it. */
 HAK_HIDDEN bool hak__os_read_text(const char *path, char *text, size_t size);

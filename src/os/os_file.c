@@ -274,22 +274,29 @@ int hak__os_write(int descriptor, const char *text, size_t size)
     return error;
 }
 
-long hak__os_read_file(const char *path, char *buffer, size_t size)
+long hak__os_read_part(const char *path, uint64_t offset, char *buffer, size_t size)
 {
     HAK_KEEP_ERRNO;
     /* A pipe without a writer must not block. */
     long descriptor = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    long got, length = 0;
+    long length = 0;
     if (descriptor < 0) {
         return -errno;
     }
-    do { /* files of /proc come in pieces */
+    /* a pipe has no offset */
+    long got = offset == 0 ? 1 : syscall(SYS_lseek, descriptor, offset, SEEK_SET);
+    while (got > 0 && (size_t)length < size) { /* files of /proc come in pieces */
         got = syscall(SYS_read, descriptor, buffer + length, size - (size_t)length);
         length += got > 0 ? got : 0;
-    } while (got > 0 && (size_t)length < size);
+    }
     length = got < 0 ? -errno : length;
     syscall(SYS_close, descriptor);
     return length;
+}
+
+long hak__os_read_file(const char *path, char *buffer, size_t size)
+{
+    return hak__os_read_part(path, 0, buffer, size);
 }
 
 bool hak__os_read_text(const char *path, char *text, size_t size)

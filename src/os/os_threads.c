@@ -120,14 +120,14 @@ void hak__os_let_ending_signals(uint64_t blocked, bool come)
     }
 }
 
-/* A futex wait without duration makes the kernel read the word, and changes nothing. Every sandbox
- * allows it, and valgrind hands it on to the kernel. */
+/* Moving no waiters from a futex to itself makes the kernel compare the word with a number, and
+ * changes nothing. It never sleeps, as a wait without duration does for a timer's slack. Every
+ * sandbox allows it, and valgrind hands it on to the kernel. */
 bool hak__os_is_readable(uintptr_t address)
 {
-    static const struct timespec none = {0, 0};
     HAK_KEEP_ERRNO;
-    return syscall(SYS_futex, address, FUTEX_WAIT_PRIVATE, 0, &none, NULL, 0) == 0 ||
-           errno == EAGAIN || errno == ETIMEDOUT || errno == EINTR;
+    return syscall(SYS_futex, address, FUTEX_CMP_REQUEUE_PRIVATE, 0, 0, address, 0) >= 0 ||
+           errno == EAGAIN;
 }
 
 bool hak__os_signals_are_blocked(void)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* test_generated_code.c: stacks through code without unwind tables. With a frame pointer its
- * callers are in the profile. With any other value in that register nothing crashes. On the first
- * thread, on another, and on stacks of makecontext.
+ * callers are in the profile, also theirs, which have tables and no frame pointer. With any other
+ * value in that register nothing crashes, nor with wrong tables that the program registers. On the
+ * first thread, on another, and on stacks of makecontext.
  *
  * ctest: no-tsan
  */
@@ -96,7 +97,7 @@ static bool has_frame(const char *frames, uintptr_t address)
 static uint64_t samples_with(size_t count, uintptr_t wanted)
 {
     static const char key[] = "\"frames\": \"", samples_key[] = "\"samples\": ";
-    static char frames[4096];
+    static char frames[16384];
     uint64_t samples = 0;
     taken.length = 0;
     hak_profile_write(collect, &taken);
@@ -202,6 +203,90 @@ static void run_in_thread(void (*body)(size_t size))
 TEST(thread)
 {
     run_in_thread(check_callers);
+}
+
+/* --- callers without a frame pointer --- */
+
+static uintptr_t outer_address;
+
+static __attribute__((noinline)) int call_inner(int value)
+{
+    generated(WITH_FRAME_POINTER)(allocate_and_note, 0);
+    return value + (int)hide_size(1);
+}
+
+static __attribute__((noinline)) int call_outer(int value)
+{
+    outer_address = (uintptr_t)__builtin_return_address(0);
+    return call_inner(value + 1) + (int)hide_size(1);
+}
+
+static void check_tables_go_on(size_t size)
+{
+    block_size = size;
+    REQUIRE(call_outer(1) == 4);
+    REQUIRE_SIZE(samples_with(1, caller_address), >=, 1);
+    REQUIRE_SIZE(samples_with(1, outer_address), >=, 1);
+}
+
+TEST(tables_go_on)
+{
+    check_tables_go_on(1150);
+    run_in_thread(check_tables_go_on);
+}
+
+/* --- registered tables --- */
+
+void __register_frame(void *tables);
+void __deregister_frame(void *tables);
+
+#if defined(__x86_64__)
+enum { BACK = 16 }; /* the return address's number */
+#else
+enum { BACK = 30 };
+#endif
+/* Entries of .eh_frame for the generated code: a common one, one of the function, and an end. */
+struct registered {
+    uint32_t size, id;
+    unsigned char common[16]; /* version, letters, factors, register, encoding, operations */
+    uint32_t own_size, back;
+    uintptr_t start, length;
+    unsigned char own[8]; /* size of what follows, operations */
+    uint32_t end;
+} __attribute__((packed));
+
+/* An operation that there is none of, a frame by a register that there is none of, a frame
+ * nowhere, and a letter that there is none of. */
+static void check_registered(size_t size)
+{
+    static const unsigned char operations[][8] = {
+        {0, 0x3f, 0x3f, 0x3f, 0x3f, 0x3f, 0x3f, 0x3f},
+        {0, 0x0c, 0xff, 0x7f, 0x08, 0x00, 0x00, 0x00},
+        {0, 0x0e, 0xff, 0xff, 0xff, 0xff, 0x7f, 0x00},
+        {0, 0x0b, 0x0b, 0x0b, 0x0b, 0x0b, 0x0b, 0x0b},
+    };
+    static struct registered tables; /* some unwinders keep the address */
+    block_size = size;
+    for (size_t i = 0; i < COUNT_OF(operations); i++) {
+        tables = (struct registered){
+            .size = 20,
+            .common = {1, 'z', 'R', 0, 1, 0x78, BACK, 1, 0, 0x0c, 7, 8, 0x80 | (BACK & 0x3f), 1},
+            .own_size = 28,
+            .back = offsetof(struct registered, back),
+            .start = (uintptr_t)code,
+            .length = sizeof machine_code};
+        memcpy(tables.own, operations[i], sizeof tables.own);
+        uint64_t samples = samples_with(1, caller_address);
+        __register_frame(&tables);
+        call(WITH_FRAME_POINTER, allocate_and_note, 0);
+        __deregister_frame(&tables);
+        REQUIRE_SIZE(samples_with(1, caller_address), >, i == 0 ? 0 : samples);
+    }
+}
+
+TEST(registered_tables)
+{
+    check_registered(1170);
 }
 
 /* --- other values in the register --- */

@@ -58,14 +58,14 @@ sampled="$launcher profile --period 8k"
 
 # writes FILE COMMAND...: the process itself writes its profile, with addresses alone.
 writes() {
-    HAKMEM_PROFILE_FILE=$1 HAKMEM_SAMPLE_BYTES=8k LD_PRELOAD="$library libgcc_s.so.1" "${@:2}" >/dev/null || fail "profile of $2"
+    HAKMEM_PROFILE_FILE=$1 HAKMEM_SAMPLE_BYTES=8k LD_PRELOAD="$library" "${@:2}" >/dev/null || fail "profile of $2"
 }
 
 # --- the file of a profile, read after a rebuild ---
 cp own run/prog
 writes kept.profile run/prog
 $profile --period 1 -o named.profile -- run/prog >/dev/null || fail "profile of run/prog"
-HAKMEM_SAMPLE_BYTES=8k LD_PRELOAD=libgcc_s.so.1 "$launcher" run --quiet --heap-map kept.map run/prog >/dev/null || fail "heap map of run/prog"
+HAKMEM_SAMPLE_BYTES=8k "$launcher" run --quiet --heap-map kept.map run/prog >/dev/null || fail "heap map of run/prog"
 shows 'own_function \(.*program\.c:7\)' $profile kept.profile
 cp --remove-destination other run/prog
 shows 'blocks  prog\+0x[0-9a-f]+ \(prog\)' $profile kept.profile
@@ -151,10 +151,9 @@ names() {
     wait "$pid" 2>/dev/null
 }
 
-preload="$library libgcc_s.so.1"
 for form in own bare; do
     cp --remove-destination $form run/prog
-    living env "LD_PRELOAD=$preload" run/prog wait
+    living env "LD_PRELOAD=$library" run/prog wait
     cp --remove-destination other run/prog
     if [[ $form == own ]]; then # one place names the sites of reports and of maps
         shows 'own_function \(program\.c:7\)' "$launcher" top --once "$pid"
@@ -165,7 +164,7 @@ for form in own bare; do
 done
 if unshare -m true 2>/dev/null; then
     cp own root/prog
-    living unshare -m sh -c "mount --bind root run; LD_PRELOAD='$preload' exec run/prog wait"
+    living unshare -m sh -c "mount --bind root run; LD_PRELOAD='$library' exec run/prog wait"
     names
 else
     echo "other mount name spaces were not tried: no rights"

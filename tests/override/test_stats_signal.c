@@ -256,7 +256,7 @@ static void test_each_signal_is_a_profile(const char *what, size_t signals)
 
 static void test_child(void)
 {
-    char text[1000] = ""; /* hakmem complains that there are no stacks, and the child says its id */
+    char text[1000] = ""; /* the child says its id */
     size_t length = 0;
     struct again program = start_profiling("child", "10", profile);
     for (const char *at = NULL; at == NULL || strchr(at, '.') == NULL;) {

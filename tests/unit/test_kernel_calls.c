@@ -17,8 +17,7 @@ static const char harmless[] =
     "pthread_key_create pthread_setspecific pthread_atfork pthread_setcancelstate "
     "at_quick_exit "                         /* needs no memory for the first 32 functions */
     "sigaction sigemptyset sigaddset raise " /* override/stats_signal runs them */
-    "dlopen dlsym dl_iterate_phdr _Unwind_Backtrace _Unwind_GetIPInfo _Unwind_GetCFA "
-    "_Unwind_GetGR _Unwind_Find_FDE " /* the profiler's, outside malloc */
+    "dlopen dlsym dl_iterate_phdr "          /* outside malloc */
     "pthread_attr_destroy pthread_attr_init pthread_attr_setstacksize pthread_create "
     "pthread_detach pthread_self pthread_sigmask sigfillset "; /* override/scavenger runs them */
 static const char wrapped[] = " mmap munmap mremap madvise mincore open close syscall ";

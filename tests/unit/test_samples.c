@@ -370,19 +370,19 @@ TEST(stacks_after_fork)
     uintptr_t frames[STACK_DEPTH_MAX];
     hak__stacks_lock_loader = false;
     hak__stacks_fork_child(true);
-    assert_true(hak__stack_capture(frames) != 0);
+    assert_true(hak__stack_capture(frames, STACK_DEPTH_MAX) != 0);
     hak__stacks_lock_loader = true;
     hak__stacks_fork_child(false);
-    assert_true(hak__stack_capture(frames) != 0);
+    assert_true(hak__stack_capture(frames, STACK_DEPTH_MAX) != 0);
     hak__stacks_fork_child(true);
-    assert_int_equal(hak__stack_capture(frames), 0);
-    assert_false(hak__stacks_start(true));
-    assert_int_equal(hak__stack_capture(frames), 0);
+    assert_int_equal(hak__stack_capture(frames, STACK_DEPTH_MAX), 0);
+    assert_false(hak__stacks_start());
+    assert_int_equal(hak__stack_capture(frames, STACK_DEPTH_MAX), 0);
 }
 
 static int group_start(void **state)
 {
-    return hak__stacks_start(true) ? unit_start(state) : -1;
+    return hak__stacks_start() ? unit_start(state) : -1;
 }
 
 TESTS(group_start)

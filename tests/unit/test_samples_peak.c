@@ -105,7 +105,7 @@ TEST(the_peak)
 
 static int group_start(void **state)
 {
-    return hak__stacks_start(true) ? unit_start(state) : -1;
+    return hak__stacks_start() ? unit_start(state) : -1;
 }
 
 TESTS(group_start)

@@ -14,7 +14,8 @@ from pathlib import Path
 from .files import check_writable, keep_inputs, refusing, written
 from .owners import SCRIPT, is_of_interpreter, own_frame
 from .processes import Refusal, STATUS_CANNOT, STATUS_USAGE, is_number, parse_pid, source
-from .profile_data import SITE_MODULE, keep_documents, parse_profiles, read_documents, read_profiles, split_documents, thread_frame
+from .profile_data import (
+    SITE_MODULE, WHY_NO_STACK, keep_documents, parse_profiles, read_documents, read_profiles, split_documents, thread_frame)
 from .profile_compare import compared_remarks, folded_lines, print_changes, render_changes
 from .profile_living import profile_process
 from .profile_run import run_watched
@@ -219,8 +220,9 @@ def print_table(profile, arguments):
           f"{counted(profile.total(count), 'block')}; estimated from {counted(samples, 'sample')}")
     if arguments.peak and 0 < samples < PEAK_SAMPLES and profile.period != 1:
         print("With so few samples the peak is a rough estimate; with --period 1 it is exact.")
-    if not any(stack.frames for stack in profile.stacks) and profile.stacks:
-        print("The profile has no stacks: the program did not load libgcc_s.so.1 (docs/observability/profile.md).")
+    without = sum(stack.sums["samples"] for stack in profile.stacks if not stack.frames)
+    if without:
+        print(f"{counted(without, 'sample')} without a stack: {WHY_NO_STACK}")
     sites = sites_of(profile, measure)
     for site in sites[:arguments.sites]:
         print_site(site, measure, count, total, arguments.stacks)
@@ -355,12 +357,10 @@ def run_program(words, arguments, path):
         command += ["--set", f"sample_bytes={period}"]
     if arguments.threads:
         command += ["--set", "profile_threads=1"]
-    preload = os.environ.get("LD_PRELOAD", "")
     environment = {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES}
     environment["HAKMEM_PROFILE_FILE"] = path
     if "HAKMEM_CALLER_PATH" in os.environ:
         environment["PATH"] = os.environ["HAKMEM_CALLER_PATH"]
-    environment["LD_PRELOAD"] = f"{preload} libgcc_s.so.1".strip()  # the unwinder, for C programs
     if os.access("/dev/shm", os.W_OK):
         environment.setdefault("HAKMEM_OBSERVE", "1")
     return run_watched(command + ["--"] + words, environment)

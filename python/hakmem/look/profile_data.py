@@ -20,6 +20,8 @@ VERSION = 1
 CUT_FRAME = Frame("outer frames cut", "", 0, "", 0)  # stands for the outermost frames of a stack that is too deep
 NO_STACK = "unknown (no stack)"
 UNKNOWN_FRAME = Frame(NO_STACK, "", 0, "", 0)  # the only one of a stack that could not be walked
+WHY_NO_STACK = "the program has no unwind tables, or is the child of a fork of threads with glibc before 2.35"
+FULL_FRAME = Frame("unknown (the table of stacks is full)", "", 0, "", 0)  # the only one of all stacks without room
 SUMS = ("samples", "samples_live", "allocated_count", "allocated_bytes", "usable_bytes", "freed_count", "freed_bytes",
         "freed_remote_count", "lifetime_ms", "live_count", "live_bytes", "live_age_ms")
 LIVE_SUMS = ("samples_live", "live_count", "live_bytes", "live_age_ms")
@@ -166,6 +168,8 @@ def name_stacks(profile, stacks, symbols, known):
         while frames and is_of_allocator(frames[0]):
             del frames[0]
         is_cut = bool(stack.get("cut"))
+        if is_cut and not stack["addresses"]:
+            frames, is_cut = [FULL_FRAME], False
         thread = stack.get("thread")
         key = (stack["site"], is_cut, thread, *frames)
         merged = named.setdefault(key, Stack(tuple(frames), dict.fromkeys(SUMS + PEAK_SUMS, 0), [0] * len(stack["history"]),
