@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* callers.h: whose an allocation is. Call sites in the standard libraries of C++ and Rust, which are
- * compiled into the program, say nothing of it: the first caller outside them is the site. */
+/* callers.h: whose an allocation is. Call sites in the standard libraries of C++ and Rust, which
+ * are compiled into the program, say nothing of it: the first caller outside them is the site. */
 #ifndef TRACE_CALLERS_H
 #define TRACE_CALLERS_H
 

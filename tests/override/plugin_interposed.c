@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* plugin_interposed.c: a library that puts its own functions before the C library's, as memory hooks
- * and registration caches do. They count their calls and call the next function of their name; on
- * demand they allocate first. Its _exit and _Exit add the number of calls to the status. */
+/* plugin_interposed.c: a library that puts its own functions before the C library's, as memory
+ * hooks and registration caches do. They count their calls and call the next function of their
+ * name; on demand they allocate first. Its _exit and _Exit add the number of calls to the status.
+ * */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* test_interposed.c: a library that puts its own functions before the C library's gets each call of
- * the program once, whether the loader finds it before hakmem or after it. Functions that hakmem has,
- * too, call the next one of their name. Its madvise, which hakmem calls, may allocate.
+ * the program once, whether the loader finds it before hakmem or after it. Functions that hakmem
+ * has, too, call the next one of their name. Its madvise, which hakmem calls, may allocate.
  *
  * ctest: secure-too no-qemu
  */

@@ -13,7 +13,7 @@ static const char harmless[] =
     "hak__secure_kinds hak__secure_kinds_mix "          /* weak: there are no functions of C++ */
     "hak__family_allocate hak__family_free hak__start_refuse " /* weak: nor of the C library */
     "__sanitizer_set_report_path __lsan_init __msan_init __tsan_init " /* weak: does it exist? */
-    "_DYNAMIC __ehdr_start __start_hakmem_text __stop_hakmem_text " /* the linker's */
+    "_DYNAMIC __ehdr_start __start_hakmem_text __stop_hakmem_text "    /* the linker's */
     "pthread_key_create pthread_setspecific pthread_atfork pthread_setcancelstate "
     "at_quick_exit "                         /* needs no memory for the first 32 functions */
     "sigaction sigemptyset sigaddset raise " /* override/stats_signal runs them */
