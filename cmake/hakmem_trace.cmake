@@ -14,7 +14,7 @@ set(TRACE_TESTED encode.c decode.c stamps.c walk.c) # by tests/trace/test_format
 set(trace_directory "${PROJECT_SOURCE_DIR}/trace")
 add_library(hakmem_trace_flags INTERFACE)
 target_link_libraries(hakmem_trace_flags INTERFACE hakmem_warnings hakmem_no_builtin)
-target_include_directories(hakmem_trace_flags INTERFACE "${PROJECT_SOURCE_DIR}/src")
+target_include_directories(hakmem_trace_flags INTERFACE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/include")
 target_compile_options(hakmem_trace_flags INTERFACE -fvisibility=hidden)
 if(ZSTD_INCLUDE AND ZSTD_LIBRARY AND NOT CMAKE_CROSSCOMPILING)
     target_include_directories(hakmem_trace_flags SYSTEM INTERFACE "${ZSTD_INCLUDE}")
@@ -24,10 +24,11 @@ else()
     target_compile_definitions(hakmem_trace_flags INTERFACE TRACE_ZSTD=0)
 endif()
 
-set(recorder_sources caller_names.c callers.c encode.c large.c modules.c output.c recorder.c wrappers.c
+set(recorder_sources caller_names.c callers.c encode.c large.c modules.c output.c recorder.c unwinding.c wrappers.c
     wrappers_cxx.c)
 list(TRANSFORM recorder_sources PREPEND "${trace_directory}/")
-list(APPEND recorder_sources "${PROJECT_SOURCE_DIR}/src/base/mapped.c")
+file(GLOB unwinder_sources "${PROJECT_SOURCE_DIR}/src/observe/unwind*.c")
+list(APPEND recorder_sources "${PROJECT_SOURCE_DIR}/src/base/mapped.c" ${unwinder_sources})
 add_library(hakmem_recorder SHARED ${recorder_sources})
 set_target_properties(hakmem_recorder PROPERTIES OUTPUT_NAME hakmem-recorder LINKER_LANGUAGE C)
 target_link_libraries(hakmem_recorder PRIVATE hakmem_trace_flags Threads::Threads ${CMAKE_DL_LIBS})

@@ -2,16 +2,15 @@
 /* callers.c: see callers.h.
  *
  * Symbols tell which functions these are (caller_names.h). The symbols of a module are read when it
- * calls for the first time, out of its file, with system calls alone. A stack is walked by libgcc's
- * unwinder, and only from such a function to its first caller that is none: generated code is not
- * reached.
+ * calls for the first time, out of its file, with system calls alone. Stacks are walked by hakmem's
+ * own unwinder (unwinding.c).
  *
  * Locks: `shared_reading`, by the thread that adds a module. Entries are constant once they are
- * counted. _dl_find_object takes no lock; without it (before glibc 2.35) each caller is a site. */
+ * counted. _dl_find_object takes no lock; without it (before glibc 2.35) each caller is a
+ * site. */
 #define _GNU_SOURCE
 #include "callers.h"
 
-#include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,16 +19,19 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-#include <unwind.h>
 
 #include "caller_names.h"
 #include "lock.h"
+#include "observe/loaded.h"
+#include "observe/unwind.h"
 
 #define CALLERS_MODULES_MAX 256u
 /* Bytes of a module's symbols and their names. Twice: a large browser's first call waits for
  * seconds. */
 #define CALLERS_TABLE_MAX (UINT64_C(128) << 20)
-/* Frames in the libraries on one stack. Half: those of maps of strings, not optimised, are more. */
+/* Frames that are looked at, first and at most. Half: those of maps of strings, not optimised, are
+ * more. */
+#define CALLERS_FRAMES_FIRST 16u
 #define CALLERS_FRAMES_MAX 64u
 
 struct range {
@@ -43,30 +45,15 @@ struct module {
     bool is_library; /* all are */
 };
 
-/* What _dl_find_object tells: glibc's struct dl_find_object, which older headers lack. */
-struct loader_answer {
-    unsigned long long flags;
-    void *start, *end;
-    struct link_map *link_map;
-    void *tables;
-    unsigned long long reserved[8];
-};
-
 static struct module modules[CALLERS_MODULES_MAX];
 static _Atomic uint32_t shared_modules;
 static _Atomic uint32_t shared_reading;
-/* NULL: missing. Written before the process has a second thread. */
-static int (*find_object)(void *address, struct loader_answer *answer);
-static _Unwind_Reason_Code (*backtrace)(_Unwind_Trace_Fn step, void *argument);
-static _Unwind_Ptr (*address_of)(struct _Unwind_Context *context);
+static bool can_walk; /* written before the process has a second thread */
 
 void callers_start(void)
 {
-    *(void **)&address_of = dlsym(RTLD_DEFAULT, "_Unwind_GetIP");
-    *(void **)&backtrace = dlsym(RTLD_DEFAULT, "_Unwind_Backtrace");
-    if (address_of != NULL && backtrace != NULL) {
-        *(void **)&find_object = dlsym(RTLD_DEFAULT, "_dl_find_object");
-    }
+    bool locks;
+    can_walk = hak__loaded_start() && hak__unwind_start(&locks);
 }
 
 void callers_forked(void)
@@ -230,7 +217,7 @@ static bool is_passing(uint64_t caller)
 {
     struct loader_answer answer;
     const struct module *module;
-    if (find_object((void *)(uintptr_t)caller, &answer) != 0) { /* NOLINT */
+    if (!hak__loaded_ask((uintptr_t)caller, &answer)) {
         return false;
     }
     module = find_module(&answer);
@@ -256,42 +243,45 @@ static bool is_passing(uint64_t caller)
     return low != 0 && caller <= module->passing[low - 1].end;
 }
 
-struct walk {
-    struct lane *lane;
-    uint64_t caller, site;
-    uint32_t frames;
-    bool begun; /* the caller's frame was seen */
-};
-
 static bool is_known(struct lane *lane, uint64_t caller)
 {
     return lane->callers[(caller ^ caller >> 10) % LANE_CALLERS] == caller;
 }
 
-static _Unwind_Reason_Code step(struct _Unwind_Context *context, void *argument)
+/* The first of the callers outside the libraries, from the one with this address on; 0: none. */
+static uint64_t first_outside(struct lane *lane, uint64_t caller, const uintptr_t *frames,
+                              uint32_t depth)
 {
-    struct walk *walk = argument;
-    uint64_t address = address_of(context);
-    walk->begun = walk->begun || address == walk->caller;
-    if (walk->begun && address != 0 && (is_known(walk->lane, address) || !is_passing(address))) {
-        walk->site = address;
-        return _URC_END_OF_STACK;
+    uint32_t i = 0;
+    while (i < depth && frames[i] != caller) {
+        i++;
     }
-    return ++walk->frames < CALLERS_FRAMES_MAX ? _URC_NO_REASON : _URC_END_OF_STACK;
+    while (i < depth && !is_known(lane, frames[i]) && is_passing(frames[i])) {
+        i++;
+    }
+    return i < depth ? frames[i] : 0;
 }
 
 uint64_t callers_find(struct lane *lane, uint64_t caller)
 {
-    struct walk walk = {lane, caller, caller, 0, false};
+    uintptr_t frames[CALLERS_FRAMES_MAX];
     int error = errno;
-    if (find_object == NULL) {
+    uint64_t site = caller;
+    if (!can_walk) {
         return caller;
     }
     if (is_passing(caller)) {
-        backtrace(step, &walk);
+        bool more;
+        uint32_t depth = hak__unwind(frames, CALLERS_FRAMES_FIRST, &more);
+        site = first_outside(lane, caller, frames, depth);
+        if (site == 0 && more) {
+            depth = hak__unwind(frames, CALLERS_FRAMES_MAX, &more);
+            site = first_outside(lane, caller, frames, depth);
+        }
+        site = site != 0 ? site : caller;
     } else {
         lane->callers[(caller ^ caller >> 10) % LANE_CALLERS] = caller;
     }
     errno = error;
-    return walk.site;
+    return site;
 }
