@@ -45,12 +45,6 @@ void refuse(int status, const char *format, ...)
     exit(status);
 }
 
-void sleep_us(long duration_us)
-{
-    struct timespec duration = {duration_us / 1000000, duration_us % 1000000 * 1000};
-    nanosleep(&duration, NULL);
-}
-
 /* One tool at a time works on a process: two calls would share a stack. The lock is on a file that
  * only those who may attach can open. It goes with the last process that has it. */
 static void lock_target(pid_t pid)
@@ -118,7 +112,7 @@ static void try_thread(const struct target *target, const struct symbols *symbol
     }
     tracee_release(tid);
     uint64_t stopped_us = clock_us() - began_us;
-    tracee_finish();
+    alarm_end();
     urgent_end(&result->urgency);
     result->urgency.known = false;
     if (stop == STOP_STOPPED) {
@@ -207,7 +201,7 @@ static void try_apart(const struct target *target, const struct symbols *symbols
             exit(STATUS_FAILED);
         }
         urgent_begin(0, &mine);
-        tracee_prepare();
+        alarm_begin();
         try_thread(target, symbols, tid, state, result);
         exit(0);
     }

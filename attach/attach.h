@@ -5,6 +5,7 @@
  *   symbols.c   where in the process hakmem's functions are
  *   seccomp.c   whether its system call filter lets it start a thread
  *   tracee.c    one thread of it under ptrace: stopped, called, put back
+ *   clock.c     time, and the signals that end this program
  *   urgent.c    lets it run soon on a busy machine
  *   moment.c    whether a stopped thread is at a good moment
  *   attach.c    chooses the thread
@@ -113,9 +114,6 @@ struct urgency;
 enum stop { STOP_DONE, STOP_ENDED, STOP_STOPPED, STOP_LATE };
 struct state; /* of a stopped thread */
 
-/* Before the first of them, and after the last. */
-void tracee_prepare(void);
-void tracee_finish(void);
 /* Begins to trace the thread. Returns 0 or an errno value. */
 int tracee_seize(pid_t tid);
 /* Stops it. STOP_DONE: it is stopped. STOP_STOPPED: as all of its process, by a signal. */
@@ -139,8 +137,6 @@ bool tracee_is_in_sequence(pid_t tid);
  * thread is gone. */
 int tracee_call(pid_t tid, const struct symbols *symbols, const struct urgency *urgency,
                 struct state *before);
-/* True: this process, which blocks all signals, has got one that ends it. */
-bool is_told_to_end(void);
 /* Lets it run on, untraced. */
 void tracee_release(pid_t tid);
 
@@ -187,7 +183,14 @@ struct pattern {
 extern const struct pattern tracee_patterns[];
 extern const size_t tracee_patterns_count;
 
+/* --- clock.c --- */
+
 uint64_t clock_us(void);
 void sleep_us(long duration_us);
+/* Rings all the time, from before the first wait for a thread until after the last. */
+void alarm_begin(void);
+void alarm_end(void);
+/* True: this process, which blocks all signals, has got one that ends it. */
+bool is_told_to_end(void);
 
 #endif

@@ -64,6 +64,7 @@ static const struct call calls[] = {
     {SYS_getpid, 0, 0, 0, 0},
     {SYS_gettid, 0, 0, 0, 0},
     {SYS_tgkill, 0, SIGTRAP, 0, 0},
+    {SYS_tgkill, 0, SIGWINCH, 0, 0},
     /* the observer */
     {SYS_prctl, 0, 0, 0, PR_SET_NAME},
     {SYS_close_range, ~0u, 2, 0, 0},

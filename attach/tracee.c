@@ -4,7 +4,7 @@
  * The call. The thread is stopped on its way back to the program, where the kernel looks for
  * signals. Its registers, vector registers and signal mask are saved. Then it runs
  * hak_observe_enter on a stack that hakmem has for this, so that nothing of the thread's own stack
- * is touched. That function ends by sending a marked SIGTRAP to its own thread. The kernel stops
+ * is touched. That function ends by sending a marked signal to its own thread. The kernel stops
  * the thread for us again on its way back to the program, and the signal is dropped. The thread
  * gets back what was saved. If it was in a system call, the kernel sees the registers of an
  * interrupted call, as after any stop, and restarts it.
@@ -22,7 +22,9 @@
  * call in the same way, but lets it come back first if it does so in a second.
  *
  * If this process is killed during the call, the kernel lets the thread run on. It then comes to
- * the end of hak_observe_enter, and the SIGTRAP ends the process. */
+ * the end of hak_observe_enter. On x86-64 it finds there, on the stack, what it needs to go back by
+ * itself; else the SIGTRAP ends the process. So the registers are the first that the call needs and
+ * the last that is put back. */
 #include "attach.h"
 
 #include "hakmem/observe.h"
@@ -34,7 +36,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/user.h>
 #include <sys/wait.h>
@@ -57,22 +58,18 @@
 #define CALL_URGENT_US 200000u
 /* How long a wait goes on after a signal to this process, and for the thread that is put back. */
 #define END_WAIT_US 1000000u
-/* How often a wait looks at the clock and at signals. Doubled: a thread that does not stop is let
- * go later. */
-#define ALARM_US 5000
 /* Bytes of vector registers, with room for all extensions there are. */
 #define VECTOR_SIZE 65536u
 #define KERNEL_SIGSET_SIZE 8u
 #ifndef ERESTARTNOHAND /* the kernel's own */
+#define ERESTARTSYS 512
 #define ERESTARTNOHAND 514
+#define ERESTART_RESTARTBLOCK 516
 #endif
-
-uint64_t clock_us(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
-}
+/* The parts of vector registers that are in use, in the area's header; tiles (AMX) are behind the
+ * room that there is for others. */
+#define VECTOR_HEADER 512u
+#define VECTOR_TILES (UINT64_C(3) << 17)
 
 /* --- the machine --- */
 
@@ -117,6 +114,19 @@ static void registers_restart(pid_t tid, registers *now)
                 now->orig_rax == SYS_rt_sigtimedwait;
     if (ends && now->rax == (unsigned long long)-EINTR) {
         now->rax = (unsigned long long)-ERESTARTNOHAND;
+    }
+}
+
+/* The same for a thread that goes back by itself, without the kernel: the call is made again. */
+static void registers_restart_alone(registers *now)
+{
+    long error = (long)now->orig_rax >= 0 ? -(long)now->rax : 0;
+    if (error >= ERESTARTSYS && error <= ERESTARTNOHAND) {
+        now->rax = now->orig_rax;
+        now->rip -= 2; /* the instruction `syscall` */
+    } else if (error == ERESTART_RESTARTBLOCK) {
+        now->rax = SYS_restart_syscall;
+        now->rip -= 2;
     }
 }
 #else
@@ -247,42 +257,6 @@ int tracee_seize(pid_t tid)
     return request(PTRACE_SEIZE, tid, 0, 0) == 0 ? 0 : errno;
 }
 
-static void alarm_rings(int signal)
-{
-    (void)signal; /* ends the wait */
-}
-
-/* It rings again and again, also before a wait: a single time may come just before the wait. */
-static void set_alarm(suseconds_t every_us)
-{
-    struct itimerval alarm = {{0, every_us}, {0, every_us}};
-    setitimer(ITIMER_REAL, &alarm, NULL);
-}
-
-void tracee_prepare(void)
-{
-    struct sigaction action = {.sa_handler = alarm_rings};
-    sigset_t alarm;
-    sigemptyset(&alarm);
-    sigaddset(&alarm, SIGALRM);
-    sigaction(SIGALRM, &action, NULL);
-    sigprocmask(SIG_UNBLOCK, &alarm, NULL);
-    set_alarm(ALARM_US);
-}
-
-void tracee_finish(void)
-{
-    set_alarm(0);
-}
-
-bool is_told_to_end(void)
-{
-    sigset_t pending;
-    return sigpending(&pending) == 0 &&
-           (sigismember(&pending, SIGINT) == 1 || sigismember(&pending, SIGTERM) == 1 ||
-            sigismember(&pending, SIGHUP) == 1 || sigismember(&pending, SIGQUIT) == 1);
-}
-
 /* True from then on, and from a second after a signal on. */
 static bool is_late(uint64_t until_us)
 {
@@ -376,6 +350,38 @@ bool tracee_is_in_sequence(pid_t tid)
            current != 0;
 }
 
+/* Writes to the process what the thread needs to go back by itself. Not on a machine where it
+ * cannot, or for more vector registers than there is room for. */
+static void leave_saved(pid_t tid, const struct symbols *symbols, const struct urgency *urgency,
+                        const struct state *before)
+{
+#if defined(__x86_64__)
+    static struct hak_observe_saved saved;
+    registers now = before->now;
+    uint64_t used;
+    size_t size =
+        before->vector_size < sizeof saved.vector ? before->vector_size : sizeof saved.vector;
+    memcpy(&used, before->vector + VECTOR_HEADER, sizeof used);
+    if (before->vector_kind != NT_X86_XSTATE || symbols->stack_size < HAK_OBSERVE_STACK_SIZE ||
+        symbols->stack % 64 != 0 || (size < before->vector_size && (used & VECTOR_TILES) != 0)) {
+        return;
+    }
+    registers_restart(tid, &now);
+    registers_restart_alone(&now);
+    saved = (struct hak_observe_saved){.mark = HAK_OBSERVE_MARK, .signals = before->signals};
+    _Static_assert(sizeof now == sizeof saved.registers, "the kernel's");
+    memcpy(saved.registers, &now, sizeof now);
+    memcpy(saved.vector, before->vector, size);
+    saved.has_schedule = urgency->known;
+    memcpy(saved.schedule, urgency->bytes, sizeof saved.schedule);
+    struct iovec here = {&saved, sizeof saved};
+    struct iovec there = {(void *)(symbols->stack + HAK_OBSERVE_SAVED_AT), sizeof saved};
+    (void)process_vm_writev(tid, &here, 1, &there, 1, 0);
+#else
+    (void)tid, (void)symbols, (void)urgency, (void)before;
+#endif
+}
+
 enum run { RUN_MARKED, RUN_ENDED, RUN_LATE };
 
 /* The signal of the thread's last stop: it gets that when it is let go. */
@@ -425,7 +431,8 @@ static enum run run_to_mark(pid_t tid, const struct urgency *urgency, long *erro
         }
         /* Stops of the whole process wait until we are gone. */
         kept_signal = status >> 16 == 0 ? WSTOPSIG(status) : 0;
-        if (kept_signal == SIGTRAP && get_registers(tid, &now) && registers_mark(&now, error)) {
+        if ((kept_signal == SIGTRAP || kept_signal == SIGWINCH) && get_registers(tid, &now) &&
+            registers_mark(&now, error)) {
             kept_signal = 0;
             return RUN_MARKED;
         }
@@ -440,13 +447,17 @@ int tracee_call(pid_t tid, const struct symbols *symbols, const struct urgency *
 {
     registers now = before->now;
     long error = 0;
-    /* All but the marked one and those by which the C library changes the user: 33 of glibc, 34 of
+    /* All but the marked ones and those by which the C library changes the user: 33 of glibc, 34 of
      * musl. In the kernel's set, bit 0 is signal 1. */
-    uint64_t most = ~((UINT64_C(1) << (SIGTRAP - 1)) | (UINT64_C(1) << 32) | (UINT64_C(1) << 33));
+    uint64_t most = ~((UINT64_C(1) << (SIGTRAP - 1)) | (UINT64_C(1) << (SIGWINCH - 1)) |
+                      (UINT64_C(1) << 32) | (UINT64_C(1) << 33));
     registers_call_function(&now, symbols->enter, symbols->stack + symbols->stack_size);
-    if (!save(tid, before) ||
-        request(PTRACE_SETSIGMASK, tid, KERNEL_SIGSET_SIZE, (uintptr_t)&most) != 0 ||
-        !put_registers(tid, &now)) {
+    if (!save(tid, before)) {
+        return -1;
+    }
+    leave_saved(tid, symbols, urgency, before);
+    if (!put_registers(tid, &now) ||
+        request(PTRACE_SETSIGMASK, tid, KERNEL_SIGSET_SIZE, (uintptr_t)&most) != 0) {
         return -1;
     }
     enum run run = run_to_mark(tid, urgency, &error);
@@ -455,9 +466,9 @@ int tracee_call(pid_t tid, const struct symbols *symbols, const struct urgency *
     }
     now = before->now;
     registers_restart(tid, &now);
-    if (!put_set(tid, before->vector_kind, before->vector, before->vector_size) ||
-        !put_registers(tid, &now) ||
-        request(PTRACE_SETSIGMASK, tid, KERNEL_SIGSET_SIZE, (uintptr_t)&before->signals) != 0) {
+    if (request(PTRACE_SETSIGMASK, tid, KERNEL_SIGSET_SIZE, (uintptr_t)&before->signals) != 0 ||
+        !put_set(tid, before->vector_kind, before->vector, before->vector_size) ||
+        !put_registers(tid, &now)) {
         return -1;
     }
     return run == RUN_LATE ? ETIMEDOUT : (int)error;

@@ -15,6 +15,7 @@
 #include "os/os_discard.c"
 #include "os/os_file.c"
 #include "os/os_filter.c"
+#include "os/os_go_back.c"
 #include "os/os_guard.c"
 #include "os/os_machine.c"
 #include "os/os_map.c"

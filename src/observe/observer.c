@@ -375,6 +375,9 @@ void hak__observer_end(void)
 /* --- from outside --- */
 
 char hak_observe_stack[HAK_OBSERVE_STACK_SIZE] __attribute__((aligned(64)));
+HAK_STATIC_ASSERT(HAK_OBSERVE_SAVED_AT + sizeof(struct hak_observe_saved) <=
+                      HAK_OBSERVE_STACK_SIZE / 2,
+                  "half of the stack is for the call");
 
 /* The tool stops a thread wherever it is, perhaps between two instructions of malloc's fast path in
  * a function that called it. So the allocations of pthread_create do not touch this thread's bins
@@ -399,9 +402,16 @@ static int observer_start_beside(void)
 
 void hak_observe_enter(void)
 {
-    int saved = errno;
+    char *place = hak_observe_stack + HAK_OBSERVE_SAVED_AT;
+    struct hak_observe_saved *saved = (struct hak_observe_saved *)(void *)place;
+    bool returns = saved->mark == HAK_OBSERVE_MARK;
+    int error_before = errno;
+    saved->mark = 0; /* for this call only */
     int error = observer_start_beside();
-    errno = saved;
-    hak__os_tell_tracer(HAK_OBSERVE_MARK, (uint64_t)error);
+    errno = error_before;
+    hak__os_tell_tracer(HAK_OBSERVE_MARK, (uint64_t)error, returns);
+    if (returns) { /* the tool was killed */
+        hak__os_go_back(saved);
+    }
     hak__diagnose_foreign("the tool that attached to the process was killed", NULL);
 }

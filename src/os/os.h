@@ -368,10 +368,14 @@ HAK_HIDDEN uint32_t hak__os_process_id(void);
 /* The name space in which that number counts: its inode number. 0: the machine's own, or unknown.
  */
 HAK_HIDDEN uint64_t hak__os_process_space(void);
-/* Stops for a tracer: sends SIGTRAP to the calling thread with these two arguments more, which the
- * kernel ignores and the tracer sees. Without a tracer the signal's default is to end the process.
- */
-HAK_HIDDEN void hak__os_tell_tracer(uint64_t first, uint64_t second);
+/* Stops for a tracer: sends a signal to the calling thread with these two arguments more, which the
+ * kernel ignores and the tracer sees. Without a tracer the signal's default is to end the process,
+ * or, if it is a `quiet` one, nothing. */
+HAK_HIDDEN void hak__os_tell_tracer(uint64_t first, uint64_t second, bool quiet);
+struct hak_observe_saved;
+/* Puts the calling thread back to where the tool has found it, and does not return. Returns on a
+ * machine that cannot do this. */
+HAK_HIDDEN void hak__os_go_back(struct hak_observe_saved *saved);
 /* The effective user, who owns the files that this process makes. */
 HAK_HIDDEN uint32_t hak__os_user_id(void);
 

@@ -127,10 +127,10 @@ int hak__os_link(const char *from, const char *to)
     return syscall(SYS_linkat, AT_FDCWD, from, AT_FDCWD, to, 0) != 0 ? -errno : 0;
 }
 
-void hak__os_tell_tracer(uint64_t first, uint64_t second)
+void hak__os_tell_tracer(uint64_t first, uint64_t second, bool quiet)
 {
-    syscall(SYS_tgkill, (long)syscall(SYS_getpid), (long)syscall(SYS_gettid), SIGTRAP, first,
-            second);
+    syscall(SYS_tgkill, (long)syscall(SYS_getpid), (long)syscall(SYS_gettid),
+            quiet ? SIGWINCH : SIGTRAP, first, second);
 }
 
 uint32_t hak__os_user_id(void)
