@@ -361,11 +361,15 @@ static enum doing task_doing(const struct target *target, pid_t tid)
     }
     snprintf(name, sizeof name, "task/%d/syscall", (int)tid);
     if (!target_file(pid, name, text, sizeof text)) {
-        if (errno == EACCES || errno == EPERM) {
-            target_refused(pid, errno);
+        int error = errno;
+        if (target_task_ends(pid, tid)) { /* which is only root's to look at */
+            return DOING_NOTHING_GOOD;
+        }
+        if (error == EACCES || error == EPERM) {
+            target_refused(pid, error);
         }
         /* This kernel has no such file: any thread may be in any call. */
-        return errno == ENOENT ? DOING_RUN : DOING_NOTHING_GOOD;
+        return error == ENOENT ? DOING_RUN : DOING_NOTHING_GOOD;
     }
     if (isdigit((unsigned char)text[0])) {
         unsigned long second = 0, pc = 0; /* of: number, six arguments, stack, pc */
