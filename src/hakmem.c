@@ -35,6 +35,7 @@
 #include "core/own_stack.c"
 #include "core/seal.c"
 #include "core/size_class.c"
+#include "core/watched.c"
 
 #include "region/huge.c"
 #include "region/object.c"

@@ -217,18 +217,21 @@ bool hak__gate_let_pass(void)
     return hak__gate_enter();
 }
 
+static void gate_let_ending_signals(bool come)
+{
+    if ((hak__inside & INSIDE_GATE) != 0 && gate_signals != OS_SIGNALS_UNCHANGED) {
+        hak__os_let_ending_signals(gate_signals, come);
+    }
+}
+
 void hak__gate_begin_call(void)
 {
-    if ((hak__inside & INSIDE_GATE) != 0) {
-        hak__os_let_ending_signals(gate_signals, true);
-    }
+    gate_let_ending_signals(true);
 }
 
 void hak__gate_end_call(void)
 {
-    if ((hak__inside & INSIDE_GATE) != 0) {
-        hak__os_let_ending_signals(gate_signals, false);
-    }
+    gate_let_ending_signals(false);
 }
 
 void hak__gate_close(void)

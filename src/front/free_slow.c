@@ -25,6 +25,7 @@
  *   if refused     span or whale         -> a list of blocks to free later (large/emergency.h) */
 #include "core/diagnose.h"
 #include "core/knobs.h"
+#include "core/watched.h"
 #include "front/fast.h"
 #include "front/slow.h"
 #include "large/emergency.h"
@@ -312,6 +313,9 @@ static HAK_NOINLINE void free_span(size_t slice)
 {
     int saved = errno;     /* free must keep errno (POSIX 2024) */
     hak__span_take(slice); /* before the thread may be refused: the span has one owner at a time */
+    if (!HAK_SECURE && watched()) {
+        hak__span_renew(slice);
+    }
     if (sample_has_blocks()) {
         hak__sample_forget(hak__span_pointer(slice));
     }

@@ -5,6 +5,7 @@
 #include "heap/heap.h"
 
 #include "core/knobs.h"
+#include "core/watched.h"
 #include "large/emergency.h"
 #include "large/whale.h"
 #include "os/os.h"
@@ -272,6 +273,12 @@ void hak__heap_tick(struct thread *thread)
         return;
     }
     bool due = collect_is_due(now, delay);
+    if (due) {
+        watched_forget();
+    }
+    if (HAK_UNLIKELY(watched())) { /* maybe by this thread, which would wait for itself */
+        return;
+    }
     if (due) {
         collect_for_purge(delay);
     }

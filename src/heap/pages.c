@@ -14,6 +14,7 @@
 #include "base/bits.h"
 #include "core/gate.h"
 #include "core/knobs.h"
+#include "core/watched.h"
 #include "region/superslab.h"
 
 /* The superslab at which the pass goes on; SIZE_MAX: no pass is under way. */
@@ -119,7 +120,7 @@ void hak__heap_pages_part(bool begin, size_t bytes)
 void hak__heap_pages_grew(void)
 {
     pages_set_growth(); /* first: other threads need not come as well */
-    if (atomic_load_relaxed(&hak__knobs.purge_delay_ms) != UINT32_MAX) {
+    if (atomic_load_relaxed(&hak__knobs.purge_delay_ms) != UINT32_MAX && !watched()) {
         pages_begin(PAGES_RESTS_GROWING);
         pages_part(PURGE_BYTES_AT_ONCE);
     }

@@ -122,6 +122,8 @@ HAK_HIDDEN uint32_t hak__span_cache_trim(struct span_cache *cache, bool everythi
 HAK_HIDDEN void hak__span_give(size_t slice, uint32_t slices);
 /* Secure form: closes a freed span, if the heap may close one more. False: it did not. */
 HAK_HIDDEN bool hak__span_rest(struct span_rests *rests, size_t slice, uint32_t slices);
+/* Gives a span that was taken new memory, which no thread watches (core/watched.h). */
+HAK_HIDDEN void hak__span_renew(size_t slice);
 /* Ends all rests. Returns the number of slices. */
 HAK_HIDDEN uint32_t hak__span_end_rests(struct span_rests *rests);
 

@@ -56,3 +56,12 @@ uint32_t hak__span_end_rests(struct span_rests *rests)
     }
     return slices;
 }
+
+void hak__span_renew(size_t slice)
+{
+    void *start = window_slice_address(slice);
+    size_t bytes = hak__span_slices(slice) * SLICE_SIZE;
+    if (SLICE_SIZE % hak__os_page_size() == 0 && hak__os_replace(start, bytes)) {
+        hak__os_small(start, bytes); /* as most of its neighbours, so that the kernel joins them */
+    }
+}

@@ -4,6 +4,7 @@
 
 #include "core/gate.h"
 #include "core/knobs.h"
+#include "core/watched.h"
 #include "large/whale_ranges.h"
 #include "large/whale_registry.h"
 #include "os/os.h"
@@ -228,7 +229,7 @@ void hak__whale_cache_take(struct whale_parts *taken, size_t size, size_t alignm
 {
     taken->count = 0;
     taken->whole = false;
-    if (atomic_load_relaxed(&hak__ranges.count) == 0) {
+    if (atomic_load_relaxed(&hak__ranges.count) == 0 || watched()) {
         return;
     }
     const struct range_wish wish = {size, alignment, want_zero};
@@ -245,6 +246,9 @@ void hak__whale_cache_take(struct whale_parts *taken, size_t size, size_t alignm
 
 size_t hak__whale_cache_take_next(struct whale whale, size_t size)
 {
+    if (watched()) {
+        return 0;
+    }
     lock_acquire(&hak__whale_lock);
     uint32_t next = hak__ranges_starting_at(whale_end(whale), whale.origin);
     size_t bytes = next != 0 ? hak__ranges.entries[next].whale.size : 0;
@@ -260,7 +264,7 @@ size_t hak__whale_cache_take_next(struct whale whale, size_t size)
 
 size_t hak__whale_cache_room(void)
 {
-    if (HAK_SECURE) {
+    if (HAK_SECURE || watched()) {
         return 0; /* freed whales are unmapped */
     }
     lock_acquire(&hak__whale_lock);
@@ -408,6 +412,9 @@ size_t hak__whale_cache_trim(uint32_t age_ms)
         if (age_ms == 0) {
             whale_end_rests();
         }
+        return 0;
+    }
+    if (age_ms != 0 && watched()) {
         return 0;
     }
     size_t bytes = 0;

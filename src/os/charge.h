@@ -17,10 +17,6 @@ HAK_HIDDEN void hak__os_uncharge(size_t size);
 /* After a call that has mapped memory: notes a new peak of mapped bytes. Any thread. */
 HAK_HIDDEN void hak__os_note_peak(void);
 
-/* Puts new memory in place of mapped pages: it is zero and open, whatever they were. It may cost
- * two mappings. Any thread. */
-HAK_HIDDEN bool hak__os_replace(void *address, size_t size);
-
 /* For hak__os_init: the clock, the filter, and what descriptor 2 is. */
 HAK_HIDDEN void hak__os_init_clock(void);
 HAK_HIDDEN void hak__os_init_filter(void);

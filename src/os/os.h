@@ -139,6 +139,9 @@ HAK_HIDDEN size_t hak__os_discard_again(void);
 HAK_HIDDEN bool hak__os_is_discarding(void);
 /* Bytes that wait to be unmapped. */
 HAK_HIDDEN size_t hak__os_discarded_bytes(void);
+/* Puts new memory in place of mapped pages: it is zero and open, whatever they were. It may cost
+ * two mappings. Any thread. */
+HAK_HIDDEN bool hak__os_replace(void *address, size_t size);
 /* Adds bytes to these that may belong to another thread now, and are therefore never unmapped. */
 HAK_HIDDEN void hak__os_leave(size_t size);
 /* Grows or shrinks a mapping, keeps its contents, and sets *moved to its address. New bytes are
@@ -234,13 +237,15 @@ HAK_HIDDEN uint64_t hak__os_block_signals(void);
  * once refused to block them. For assertions. */
 HAK_HIDDEN bool hak__os_signals_are_blocked(void);
 HAK_HIDDEN void hak__os_restore_signals(uint64_t blocked);
-/* Between the two: lets the signals come by which a process is usually ended, or blocks them again,
- * but for those that the thread itself blocks. */
+/* Between the two, if signals are blocked: lets those come by which a process is usually ended, or
+ * blocks them again, but for those that the thread itself blocks. */
 HAK_HIDDEN void hak__os_let_ending_signals(uint64_t blocked, bool come);
 
 /* True: the 8 bytes at a multiple of 8 can be read. They are not touched. Other threads may unmap
  * them at any time, so the caller must know that nobody does. */
 HAK_HIDDEN bool hak__os_is_readable(uintptr_t address);
+/* True: one of the process's first files is a userfaultfd. */
+HAK_HIDDEN bool hak__os_has_userfaultfd(void);
 /* True: the calling thread is the process's first. */
 HAK_HIDDEN bool hak__os_is_main_thread(void);
 

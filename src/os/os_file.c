@@ -17,6 +17,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "os/quiet.h"
 
 /* Seconds that a write waits for the reader of a pipe. Twice: a process whose report nobody reads
@@ -344,4 +345,28 @@ int hak__os_update_file(const char *path, const char *data, size_t size)
         syscall(SYS_close, descriptor);
     }
     return error;
+}
+
+/* Files that are looked at, and how many missing ones in a row end the look. Twice: a watching
+ * program with many files is noticed, and a look takes twice as long. */
+#define WATCH_FILES 256u
+#define WATCH_GAP 16u
+
+bool hak__os_has_userfaultfd(void)
+{
+    static const char kind[] = "anon_inode:[userfaultfd]";
+    char path[32], target[sizeof kind];
+    bool found = false;
+    HAK_KEEP_ERRNO;
+    if (!hak__os_may_ask()) {
+        return false;
+    }
+    for (uint32_t file = 0, missing = 0; !found && file < WATCH_FILES && missing < WATCH_GAP;
+         file++) {
+        hak__text_make(path, sizeof path, "/proc/self/fd/%u", file);
+        long length = syscall(SYS_readlinkat, AT_FDCWD, path, target, sizeof target);
+        missing = length < 0 ? missing + 1 : 0;
+        found = length == sizeof kind - 1 && memcmp(target, kind, sizeof kind - 1) == 0;
+    }
+    return found;
 }

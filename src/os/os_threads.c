@@ -115,9 +115,7 @@ void hak__os_let_ending_signals(uint64_t blocked, bool come)
     uint64_t ending = OS_SIGNAL(SIGHUP) | OS_SIGNAL(SIGINT) | OS_SIGNAL(SIGQUIT) |
                       OS_SIGNAL(SIGALRM) | OS_SIGNAL(SIGTERM);
     ending &= ~blocked;
-    if (blocked != OS_SIGNALS_UNCHANGED) {
-        syscall(SYS_rt_sigprocmask, come ? SIG_UNBLOCK : SIG_BLOCK, &ending, NULL, sizeof ending);
-    }
+    syscall(SYS_rt_sigprocmask, come ? SIG_UNBLOCK : SIG_BLOCK, &ending, NULL, sizeof ending);
 }
 
 /* Moving no waiters from a futex to itself makes the kernel compare the word with a number, and

@@ -2,7 +2,8 @@
 /* test_userfaultfd.c: a program watches some of its blocks by a userfaultfd. munmap, mremap and
  * madvise on such a block wait until the watching thread has read what happened. That thread may
  * allocate, free and trim before it reads: malloc must not need what the waiting thread holds. And
- * a signal must end the process while such a call waits.
+ * a signal must end the process while such a call waits. Nor may its own malloc purge, unmap or
+ * hand out what others have freed: it would wait for itself.
  *
  * Needs userfaultfd with its events (root, or vm.unprivileged_userfaultfd); skipped without.
  * ctest: secure-too no-qemu
@@ -24,8 +25,9 @@
 #define PAGE ((uintptr_t)4096)
 
 static int watch = -1;
-static uint32_t shared_steps; /* of the watching thread: it is ready, then it has seen an event */
-static bool signals_itself;
+static uint32_t shared_steps;  /* of the watching thread: it is ready, then it has seen an event */
+static uint32_t shared_rounds; /* of the watching thread, while nothing happens */
+static bool signals_itself, works_meanwhile;
 
 /* --- the watching thread --- */
 
@@ -75,9 +77,12 @@ static void *watch_blocks(void *what)
     for (bool first = true;; first = false) {
         struct pollfd ready = {.fd = watch, .events = POLLIN};
         struct uffd_msg event;
-        CHECK(poll(&ready, 1, -1) == 1);
+        while (poll(&ready, 1, works_meanwhile ? 1 : -1) == 0) {
+            allocate_all();
+            __atomic_add_fetch(&shared_rounds, 1u, __ATOMIC_RELAXED);
+        }
         CHECK((ready.revents & POLLIN) != 0);
-        if (first) {
+        if (first && !works_meanwhile) {
             __atomic_store_n(&shared_steps, 2u, __ATOMIC_RELEASE);
             on_first_event(what);
         }
@@ -162,6 +167,18 @@ static void call_fail(void)
     CHECK(get_memory((size_t)4 << 30) == NULL);
 }
 
+/* Purge passes are due in the watching thread, the only one that allocates. */
+static void call_nothing(void)
+{
+    for (size_t size = 64 * KIB; size <= 16 * MIB; size *= 2) {
+        give_back(watched_block(2 * size));
+    }
+    while (__atomic_load_n(&shared_rounds, __ATOMIC_RELAXED) < 10) {
+        usleep(10000);
+    }
+    __atomic_store_n(&shared_steps, 2u, __ATOMIC_RELEASE);
+}
+
 static const struct call {
     const char *name;
     void (*run)(void);
@@ -169,7 +186,7 @@ static const struct call {
 } calls[] = {{"free", call_free, true}, {"trim", call_trim, false},
              {"grow", call_grow, true}, {"shrink", call_shrink, true},
              {"span", call_span, true}, {"pages", call_pages, false},
-             {"fail", call_fail, true}};
+             {"fail", call_fail, true}, {"nothing", call_nothing, false}};
 
 /* --- the process --- */
 
@@ -187,6 +204,7 @@ static int run(const char *name)
     const struct call *call = calls;
     pthread_t thread;
     signals_itself = getenv("TEST_SIGNAL") != NULL;
+    works_meanwhile = strcmp(name, "nothing") == 0;
     while (strcmp(call->name, name) != 0) {
         call++;
     }
@@ -227,17 +245,18 @@ int main(int argc, char **argv)
     }
     for (size_t i = 0; i < 2 * COUNT_OF(calls); i++) {
         const struct call *call = &calls[i / 2];
+        bool cache = strcmp(call->name, "trim") == 0, passes = call->run == call_nothing;
         /* No cache: free and realloc unmap at once. No purge but those asked for. */
         const char *const variables[] = {"HAKMEM_PURGE_DELAY_MS",
-                                         "never",
+                                         passes ? "10" : "never",
                                          "HAKMEM_LIMIT_HARD",
                                          "2g",
                                          "HAKMEM_WHALE_CACHE_BYTES",
-                                         strcmp(call->name, "trim") == 0 ? "1g" : "0",
+                                         cache || passes ? "1g" : "0",
                                          i % 2 == 0 ? NULL : "TEST_SIGNAL",
                                          "1",
                                          NULL};
-        if (is_secure() && !call->secure) {
+        if ((is_secure() && !call->secure) || (passes && i % 2 != 0)) {
             continue;
         }
         int status = await(start_again(call->name, 0, variables).process, call->name);
