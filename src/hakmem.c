@@ -92,6 +92,7 @@
 #include "zone/zone_cache.c"
 #include "zone/zone_calls.c"
 #include "zone/zone_runs.c"
+#include "zone/zone_tables.c"
 #include "zone/zone_secure.c"
 #include "zone/zone_slab.c"
 #include "zone/zone_views.c"

@@ -17,6 +17,7 @@ static const char secure_behind[] = "overflow: access beyond the end of a block"
 static const char secure_front[] = "underflow: access before the start of a block";
 static const char secure_tagged[] = "memory tag: use after free, or access beyond a block";
 static const char secure_freed[] = "use after free: access to a freed block";
+static const char secure_heap[] = "underflow: access before the first object of a heap";
 
 /* An address in the window, in `slice`. */
 static void secure_fault_inside(uintptr_t address, size_t slice)
@@ -32,7 +33,10 @@ static void secure_fault_inside(uintptr_t address, size_t slice)
     for (size_t at = slice; at + 1 > first; at--) {
         uint32_t word = window_owner(at);
         if (word == OWNER_SPAN && at + hak__span_slices(at) > slice) {
-            hak__diagnose_report(secure_behind, hak__span_pointer(at), hak__span_bytes(at), 0);
+            const char *block = hak__span_pointer(at);
+            size_t bytes = hak__span_bytes(at);
+            bool inside = address - (uintptr_t)block < bytes; /* only heaps close such pages */
+            hak__diagnose_report(inside ? secure_heap : secure_behind, block, bytes, 0);
             return;
         }
         if (word != OWNER_NOBODY) {
@@ -64,6 +68,10 @@ void hak__secure_fault(const struct os_fault *fault)
     struct whale before = hak__whale_containing((const void *)(page - 1));
     if (before.address != 0 && before.address + before.size == page) {
         hak__diagnose_report(secure_behind, (const void *)before.address, whale_usable(&before), 0);
+        return;
+    }
+    if (before.address != 0) {
+        hak__diagnose_report(secure_heap, (const void *)before.address, whale_usable(&before), 0);
         return;
     }
     uintptr_t next = page + hak__os_page_size();

@@ -59,6 +59,9 @@ static void zone_settle(struct hak_heap *zone)
     struct object *object = atomic_exchange_acquire(&zone->shared_late, NULL);
     while (object != NULL) {
         struct object *next = object->next;
+        if (HAK_UNLIKELY(!zone_object_is_marked(object, hak__window.mark))) {
+            hak__object_is_wrong(object);
+        }
         hak__zone_return(zone, object);
         object = next;
     }
@@ -82,11 +85,14 @@ bool hak__zone_enter(struct hak_heap *zone)
 static void zone_unmap(const struct hak_heap *zone, struct zone_chunk *chunk)
 {
     while (chunk != NULL) {
+        zone_check_chunk(zone, chunk);
         struct zone_chunk *next = chunk->next;
         size_t size = chunk->size;
         chunk->cookie = 0;
         chunk->zone = NULL;
-        if (zone->pages.unmap != NULL) {
+        bool opened = !zone_closes_pages(zone) ||
+                      hak__os_open_pages((char *)chunk + ZONE_PAGE_SIZE, ZONE_PAGE_SIZE);
+        if (zone->pages.unmap != NULL && opened) { /* else it is lost */
             zone->pages.unmap(zone->pages.argument, chunk, size);
         }
         chunk = next;
@@ -192,6 +198,8 @@ static void zone_settle_in(struct hak_heap *zone, void *memory, size_t size)
     zone->mask = 0;
     zone->base = start;
     zone->mapped = zone->mapped_peak = end - start;
+    zone->tables_size = ((zone->mapped >> ZONE_PAGE_SHIFT) + 1) * sizeof(struct zone_page);
+    zone->head_pages = zone_pages_for(zone->tables_size);
     hak__zone_chunk_init(zone, (void *)start, end - start, false);
     hak__zone_chunk_add(zone, (struct zone_chunk *)start, false);
 }
@@ -219,6 +227,8 @@ hak_heap *hak_heap_create(const struct hak_heap_options *options)
     zone->lock.rank = LOCK_RANK_ZONE;
     zone->mask = ~(ZONE_CHUNK_SIZE - 1);
     zone->own_pages = options->pages == NULL && options->memory == NULL;
+    zone->tables_size = ZONE_PAGE_SIZE;
+    zone->head_pages = zone_closes_pages(zone) ? 2 : 1;
     zone->pages = options->pages != NULL ? *options->pages : zone_own_pages;
     zone->event = options->event;
     zone->event_argument = options->event_argument;

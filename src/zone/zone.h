@@ -102,19 +102,32 @@ struct zone_page {
 HAK_STATIC_ASSERT(sizeof(struct zone_page) == 32, "a 128th of a page");
 
 /* The entries follow the header, but page 0, which holds it, has none: the second half of the
- * header lies there. The top byte of a word is 0, so that what looks like the entry has class 0. */
+ * header lies there. The top byte of a word is 0, so that what looks like the entry has class 0.
+ *
+ * A stray write of the program can reach header and entries. So zone_tables.c checks them before
+ * they are used, but for the fast path of free, which at worst takes an object for one of another
+ * class. */
 struct zone_chunk {
     struct hak_heap *zone;
     struct zone_chunk *next;
     struct zone_chunk *previous;
-    size_t size;        /* bytes of the provider's memory */
-    size_t pages_count; /* the header's included */
-    size_t first_page;  /* address of page 0 / 4 KiB */
-    size_t head_pages;  /* pages that hold header and entries */
-    uintptr_t cookie; /* zone_cookie of the address, while it is a chunk of the default provider */
+    size_t size; /* bytes of the provider's memory */
+    union {
+        struct {
+            uint32_t pages_count; /* that have entries, the header's included */
+            uint32_t huge;        /* 1: it holds one huge block and nothing else */
+        };
+        uint64_t counts;
+    };
+    uint64_t size_check; /* these two: the words above, changed by zone_chunk_secret */
+    uint64_t counts_check;
+    uintptr_t cookie; /* of the address, while it is a chunk of the default provider */
 };
 HAK_STATIC_ASSERT(sizeof(struct zone_chunk) == 2 * sizeof(struct zone_page),
                   "the entry of page 1 follows");
+
+/* The most objects of a slab: those of 16 bytes in ZONE_SLAB_BYTES. */
+#define ZONE_SLAB_OBJECTS (ZONE_SLAB_BYTES / OBJECT_ALIGNMENT)
 
 struct zone_class {
     struct zone_page *first; /* slabs with room */
@@ -138,6 +151,8 @@ struct hak_heap {
     struct lock lock;
     uint32_t bin_bytes;  /* the largest limit of a bin */
     uint32_t slab_bytes; /* the least size of a slab */
+    size_t head_pages;   /* pages of each chunk before those of objects; the closed one included */
+    size_t tables_size;  /* bytes of header and entries of a chunk, at most */
     bool fixed;          /* it lives in the program's memory */
     bool own_pages;      /* its chunks come from hak_aligned_alloc */
     struct hak_heap_pages pages;
@@ -265,29 +280,78 @@ HAK_INLINE size_t zone_page_index(const struct zone_chunk *chunk, const struct z
 HAK_INLINE unsigned char *zone_page_start(const struct zone_chunk *chunk,
                                           const struct zone_page *page)
 {
-    return (unsigned char *)((chunk->first_page + zone_page_index(chunk, page)) << ZONE_PAGE_SHIFT);
+    return (unsigned char *)(uintptr_t)chunk + (zone_page_index(chunk, page) << ZONE_PAGE_SHIFT);
 }
 
 /* The page of `pointer` in the chunk; NULL: it lies outside of the zone's memory. */
 HAK_INLINE struct zone_page *zone_page_of(const struct hak_heap *zone, struct zone_chunk *chunk,
                                           const void *pointer)
 {
-    size_t index = ((uintptr_t)pointer >> ZONE_PAGE_SHIFT) - chunk->first_page;
+    size_t index = ((uintptr_t)pointer - (uintptr_t)chunk) >> ZONE_PAGE_SHIFT;
     if (HAK_UNLIKELY(chunk->zone != zone || index >= chunk->pages_count)) {
         return NULL;
     }
     return zone_page_at(chunk, index);
 }
 
-/* The first page of the slab or block that this page is part of, by what it says. */
-HAK_INLINE struct zone_page *zone_page_first(struct zone_page *page)
-{
-    return page->kind == PAGE_INSIDE && page->class_index != 0 ? page - page->back : page;
-}
-
 HAK_INLINE size_t zone_pages_for(size_t bytes)
 {
     return (bytes + ZONE_PAGE_SIZE - 1) >> ZONE_PAGE_SHIFT;
+}
+
+/* True: the page before a chunk's first object is closed, so that no linear write reaches the
+ * tables. A provider may have memory that cannot be closed. */
+HAK_INLINE bool zone_closes_pages(const struct hak_heap *zone)
+{
+    return HAK_SECURE && zone->own_pages && hak__os_page_size() == ZONE_PAGE_SIZE;
+}
+
+/* --- zone_tables.c: what the tables say is checked. All under the zone's lock. --- */
+
+/* Ends the process. `place`: in the tables. */
+HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__zone_corrupt(const struct hak_heap *zone,
+                                                                     const void *place);
+/* Who does not know it cannot change the header's words so that they fit their checks. */
+HAK_INLINE uint64_t zone_chunk_secret(const struct zone_chunk *chunk)
+{
+    return hak__window.mark ^ (uintptr_t)chunk;
+}
+/* Ends it unless the chunk's header is as it was written; the links may not be. */
+HAK_INLINE void zone_check_chunk(const struct hak_heap *zone, const struct zone_chunk *chunk)
+{
+    uint64_t secret = zone_chunk_secret(chunk);
+    if (HAK_UNLIKELY(((chunk->size ^ chunk->size_check ^ secret) |
+                      (chunk->counts ^ chunk->counts_check ^ secret)) != 0 ||
+                     chunk->zone != zone)) {
+        hak__zone_corrupt(zone, chunk);
+    }
+}
+/* Ends it unless both neighbours of a page or chunk in its list, of which `list` is the first item,
+ * are entries or chunks of the zone with links to it. */
+HAK_HIDDEN void hak__zone_check_links(const struct hak_heap *zone, const struct zone_page *list,
+                                      const struct zone_page *page);
+HAK_HIDDEN void hak__zone_check_chunk_links(const struct hak_heap *zone,
+                                            const struct zone_chunk *chunk);
+/* The next one of the list, so checked. */
+HAK_HIDDEN struct zone_page *hak__zone_next(const struct hak_heap *zone,
+                                            const struct zone_page *page);
+HAK_HIDDEN struct zone_chunk *hak__zone_chunk_next(const struct hak_heap *zone,
+                                                   const struct zone_chunk *chunk);
+/* Pages of the run, slab or block that begins at `first`. Ends the process unless they, and what
+ * else a slab says, are possible. The chunk's header is right. */
+HAK_HIDDEN size_t hak__zone_pages(const struct hak_heap *zone, const struct zone_chunk *chunk,
+                                  const struct zone_page *first);
+/* The first page of the slab or block that this page is part of, by what it says. */
+HAK_INLINE struct zone_page *zone_page_first(const struct hak_heap *zone,
+                                             const struct zone_chunk *chunk, struct zone_page *page)
+{
+    if (page->kind != PAGE_INSIDE || page->class_index == 0) {
+        return page;
+    }
+    if (HAK_UNLIKELY(page->back > zone_page_index(chunk, page))) {
+        hak__zone_corrupt(zone, page);
+    }
+    return page - page->back;
 }
 
 /* --- zone_runs.c: free runs of pages, and chunks. All under the zone's lock. --- */
@@ -302,11 +366,6 @@ HAK_HIDDEN void hak__zone_run_give(struct hak_heap *zone, struct zone_page *firs
 HAK_HIDDEN void hak__zone_chunk_init(struct hak_heap *zone, void *memory, size_t size, bool huge);
 /* Adds a chunk; its pages are free, unless it is for one huge block. */
 HAK_HIDDEN void hak__zone_chunk_add(struct hak_heap *zone, struct zone_chunk *chunk, bool huge);
-/* True: the chunk holds one huge block and nothing else. */
-HAK_INLINE bool zone_chunk_is_huge(const struct hak_heap *zone, const struct zone_chunk *chunk)
-{
-    return !zone->fixed && chunk->pages_count > ZONE_CHUNK_PAGES;
-}
 /* True: `chunk`, which can be read, was made by hak__zone_chunk_init for the default provider, and
  * was not given back. */
 HAK_HIDDEN bool hak__zone_chunk_has_cookie(const struct zone_chunk *chunk);

@@ -14,6 +14,7 @@
 #include "core/diagnose.h"
 #include "large/span.h"
 #include "large/whale.h"
+#include "os/os.h"
 
 #include <errno.h>
 
@@ -26,16 +27,22 @@ struct request {
     struct zone_cache *cache; /* NULL: this thread has none */
 };
 
-static bool request_is_huge(const struct request *request)
+/* Pages from a chunk's start to a huge block in it. */
+static size_t request_ahead(const struct hak_heap *zone, const struct request *request)
 {
-    return request->pages + request->alignment > ZONE_CHUNK_PAGES;
+    return request->alignment > zone->head_pages ? request->alignment : zone->head_pages;
+}
+
+static bool request_is_huge(const struct hak_heap *zone, const struct request *request)
+{
+    return request->pages + request->alignment - 1 + zone->head_pages > ZONE_CHUNK_PAGES;
 }
 
 /* Makes `first` a block. Under the zone's lock. */
 static void *block_begin(struct hak_heap *zone, struct zone_page *first, size_t pages)
 {
     struct zone_chunk *chunk = zone_chunk_of(zone, first);
-    if (pages > 1 && !zone_chunk_is_huge(zone, chunk)) { /* a huge one's last page has no entry */
+    if (pages > 1 && !chunk->huge) { /* a huge one's last page has no entry */
         first[pages - 1].kind = PAGE_INSIDE;
         first[pages - 1].class_index = 0;
     }
@@ -53,7 +60,7 @@ static void block_end(struct hak_heap *zone, struct zone_page *first)
     struct zone_chunk *chunk = zone_chunk_of(zone, first);
     zone->blocks_count--;
     zone->blocks_bytes -= first->pages << ZONE_PAGE_SHIFT;
-    if (zone_chunk_is_huge(zone, chunk)) {
+    if (chunk->huge) {
         first->kind = PAGE_INSIDE;
         hak__zone_chunk_release(zone, chunk);
     } else {
@@ -111,9 +118,10 @@ static void chunk_unreserve(struct hak_heap *zone, size_t size)
 static enum hak_heap_event chunk_get(struct hak_heap *zone, const struct request *request,
                                      void **block)
 {
-    bool huge = request_is_huge(request);
-    size_t ahead = request->alignment; /* pages from the chunk's start to a huge block */
-    size_t least = (request->pages + ahead) << ZONE_PAGE_SHIFT;
+    bool huge = request_is_huge(zone, request);
+    size_t ahead = request_ahead(zone, request);
+    size_t least = (request->pages + request->alignment - 1 + zone->head_pages) << ZONE_PAGE_SHIFT;
+    least = huge ? (request->pages + ahead) << ZONE_PAGE_SHIFT : least;
     if (zone->fixed || !hak__zone_enter(zone)) {
         return HAK_HEAP_OUT_OF_MEMORY;
     }
@@ -131,6 +139,9 @@ static enum hak_heap_event chunk_get(struct hak_heap *zone, const struct request
         hak__diagnose_foreign("a heap's page provider returned memory that is not aligned", memory);
     }
     hak__zone_chunk_init(zone, memory, size, huge);
+    if (zone_closes_pages(zone)) {
+        (void)hak__os_close_pages((char *)memory + ZONE_PAGE_SIZE, ZONE_PAGE_SIZE);
+    }
     if (!hak__zone_enter(zone)) { /* cannot happen: this thread was outside a moment ago */
         return HAK_HEAP_OUT_OF_MEMORY;
     }
@@ -175,7 +186,7 @@ static void *allocate(struct hak_heap *zone, const struct request *request,
     void *object = NULL;
     bool again = true; /* the bins have not gone back yet */
     while (object == NULL) {
-        if (request->class_index != 0 || !request_is_huge(request) || zone->fixed) {
+        if (request->class_index != 0 || !request_is_huge(zone, request) || zone->fixed) {
             if (!hak__zone_enter(zone)) {
                 return allocate_failed(zone);
             }
@@ -221,15 +232,19 @@ struct zone_place hak__zone_locate(const struct hak_heap *zone, const void *poin
 {
     struct zone_place place = {zone_chunk_of(zone, pointer), NULL, 0};
     struct zone_page *page = zone_page_of(zone, place.chunk, pointer);
-    if (page == NULL || zone_page_index(place.chunk, page) < place.chunk->head_pages) {
+    if (page == NULL || zone_page_index(place.chunk, page) < zone->head_pages) {
         return place;
     }
-    page = zone_page_first(page);
+    zone_check_chunk(zone, place.chunk);
+    page = zone_page_first(zone, place.chunk, page);
     size_t offset = (size_t)((const unsigned char *)pointer - zone_page_start(place.chunk, page));
     if (page->kind == PAGE_BLOCK && offset == 0) {
         place.page = page;
-        place.bytes = page->pages << ZONE_PAGE_SHIFT;
-    } else if (page->kind == PAGE_SLAB) {
+        place.bytes = hak__zone_pages(zone, place.chunk, page) << ZONE_PAGE_SHIFT;
+    } else if (page->kind == PAGE_SLAB) { /* who changes the slab looks at the rest of it */
+        if (HAK_UNLIKELY(page->class_index - 1u >= CLASS_COUNT - 1)) {
+            hak__zone_corrupt(zone, page);
+        }
         size_t bytes = size_class_bytes(page->class_index);
         if (offset < page->capacity * bytes && offset % bytes == 0) {
             place.page = page;
@@ -262,6 +277,7 @@ void hak__zone_return(struct hak_heap *zone, void *pointer)
     if (page->kind == PAGE_BLOCK) {
         block_end(zone, page);
     } else {
+        (void)hak__zone_pages(zone, zone_chunk_of(zone, page), page);
         zone_object_set_free(pointer, NULL, hak__window.mark);
         hak__zone_slab_return(zone, page, (struct object_list){pointer, 1}, pointer);
     }

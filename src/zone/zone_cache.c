@@ -86,11 +86,16 @@ struct object *hak__zone_bin_pop(const struct zone_cache *cache, struct bin *bin
 static struct zone_page *bin_slab_of(const struct hak_heap *zone, const struct object *object,
                                      uint32_t class_index)
 {
-    struct zone_page *page = zone_page_of(zone, zone_chunk_of(zone, object), object);
-    page = page != NULL ? zone_page_first(page) : NULL;
+    struct zone_chunk *chunk = zone_chunk_of(zone, object);
+    struct zone_page *page = zone_page_of(zone, chunk, object);
+    if (page != NULL) {
+        zone_check_chunk(zone, chunk);
+        page = zone_page_first(zone, chunk, page);
+    }
     if (HAK_UNLIKELY(page == NULL || page->kind != PAGE_SLAB || page->class_index != class_index)) {
         hak__object_is_wrong(object);
     }
+    (void)hak__zone_pages(zone, chunk, page);
     return page;
 }
 

@@ -130,8 +130,9 @@ HAK_INLINE bool call_free_into(struct hak_heap *zone, struct zone_cache *cache, 
 {
     struct zone_chunk *chunk = zone_chunk_of(zone, pointer);
     const struct zone_page *page = zone_page_of(zone, chunk, pointer);
-    uint32_t class_index = page != NULL ? page->class_index : 0;
-    return HAK_LIKELY(class_index != 0) && call_push(cache, bin_offset(class_index), pointer);
+    uint32_t class_index = page != NULL ? page->class_index : 0; /* whatever was written there */
+    return HAK_LIKELY(class_index - 1 < CLASS_COUNT - 1) &&
+           call_push(cache, bin_offset(class_index), pointer);
 }
 
 /* The thread's cache is in its table, or it has none: then the heap may be a destroyed one, without
@@ -262,7 +263,8 @@ bool hak_heap_owns(hak_heap *zone, const void *pointer)
 {
     bool found = false;
     if (hak__zone_enter(zone)) {
-        for (const struct zone_chunk *chunk = zone->chunks; chunk != NULL; chunk = chunk->next) {
+        for (const struct zone_chunk *chunk = zone->chunks; chunk != NULL;
+             chunk = hak__zone_chunk_next(zone, chunk)) {
             found = found || (uintptr_t)pointer - (uintptr_t)chunk < chunk->size;
         }
         hak__zone_leave(zone);

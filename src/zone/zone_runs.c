@@ -48,14 +48,24 @@ static void zone_run_insert(struct hak_heap *zone, struct zone_page *first, size
     zone->free_pages += pages;
 }
 
-static void zone_run_remove(struct hak_heap *zone, struct zone_page *first)
+/* Returns the run's pages. */
+static size_t zone_run_remove(struct hak_heap *zone, struct zone_page *first)
 {
-    uint32_t list = zone_run_list_of(first->pages);
+    const struct zone_chunk *chunk = zone_chunk_of(zone, first);
+    zone_check_chunk(zone, chunk);
+    size_t pages = hak__zone_pages(zone, chunk, first);
+    const struct zone_page *last = first + pages - 1;
+    if (HAK_UNLIKELY(first->kind != PAGE_FREE || last->kind != PAGE_FREE || last->pages != pages)) {
+        hak__zone_corrupt(zone, first);
+    }
+    uint32_t list = zone_run_list_of(pages);
+    hak__zone_check_links(zone, zone->runs[list], first);
     LIST_REMOVE(zone->runs[list], first);
     if (zone->runs[list] == NULL) {
         zone->run_map[list / 64] &= ~(UINT64_C(1) << list % 64);
     }
-    zone->free_pages -= first->pages;
+    zone->free_pages -= pages;
+    return pages;
 }
 
 /* The first list from `list` on that has a run; ZONE_RUN_LISTS: none has. */
@@ -75,7 +85,7 @@ static uint32_t zone_run_list_from(const struct hak_heap *zone, uint32_t list)
 static struct zone_page *zone_run_find(const struct hak_heap *zone, size_t pages)
 {
     uint32_t list = zone_run_list_of(pages);
-    for (struct zone_page *run = zone->runs[list]; run != NULL; run = run->next) {
+    for (struct zone_page *run = zone->runs[list]; run != NULL; run = hak__zone_next(zone, run)) {
         if (run->pages >= pages) {
             return run;
         }
@@ -91,9 +101,12 @@ struct zone_page *hak__zone_run_take(struct hak_heap *zone, size_t pages, size_t
     if (run == NULL) {
         return NULL;
     }
-    zone_run_remove(zone, run);
-    struct zone_chunk *chunk = zone_chunk_of(zone, run);
-    size_t length = run->pages, number = chunk->first_page + zone_page_index(chunk, run);
+    size_t length = zone_run_remove(zone, run);
+    if (HAK_UNLIKELY(length < pages + alignment - 1)) { /* it was in the list of longer ones */
+        hak__zone_corrupt(zone, run);
+    }
+    const struct zone_chunk *chunk = zone_chunk_of(zone, run);
+    size_t number = (uintptr_t)zone_page_start(chunk, run) >> ZONE_PAGE_SHIFT;
     size_t before = bits_align_up(number, alignment) - number;
     size_t behind = length - before - pages;
     if (before != 0) {
@@ -112,16 +125,18 @@ void hak__zone_run_give(struct hak_heap *zone, struct zone_page *first, size_t p
     first->kind = PAGE_FREE; /* inside a longer run it stays so, and is no slab or block */
     first->class_index = 0;
     if (index + pages < chunk->pages_count && first[pages].kind == PAGE_FREE) {
-        zone_run_remove(zone, first + pages);
-        pages += first[pages].pages;
+        pages += zone_run_remove(zone, first + pages);
     }
-    if (index > chunk->head_pages && first[-1].kind == PAGE_FREE) {
+    if (index > zone->head_pages && first[-1].kind == PAGE_FREE) {
         size_t before = first[-1].pages;
+        if (HAK_UNLIKELY(before > index - zone->head_pages ||
+                         zone_run_remove(zone, first - before) != before)) {
+            hak__zone_corrupt(zone, first - 1);
+        }
         first -= before;
-        zone_run_remove(zone, first);
         pages += before;
     }
-    if (pages == chunk->pages_count - chunk->head_pages && !zone->fixed) {
+    if (pages == chunk->pages_count - zone->head_pages && !zone->fixed) {
         hak__zone_chunk_release(zone, chunk);
     } else {
         zone_run_insert(zone, first, pages);
@@ -129,9 +144,10 @@ void hak__zone_run_give(struct hak_heap *zone, struct zone_page *first, size_t p
 }
 
 /* A value that a block of the program does not have at this place by chance. */
-static uintptr_t chunk_cookie(const void *chunk)
+static uintptr_t chunk_cookie(const struct zone_chunk *chunk)
 {
-    return (uintptr_t)bits_mix((uintptr_t)chunk ^ hak__window.mark) >> 16 | 1;
+    uint64_t seed = zone_chunk_secret(chunk) ^ (uintptr_t)chunk->zone << 16;
+    return (uintptr_t)(bits_mix(seed) >> 16 | 1);
 }
 
 bool hak__zone_chunk_has_cookie(const struct zone_chunk *chunk)
@@ -143,17 +159,14 @@ void hak__zone_chunk_init(struct hak_heap *zone, void *memory, size_t size, bool
 {
     struct zone_chunk *chunk = memory;
     size_t pages = size >> ZONE_PAGE_SHIFT;
-    if (pages > ZONE_CHUNK_PAGES && !zone->fixed && !huge) {
-        pages = ZONE_CHUNK_PAGES;
-    }
-    size_t entries = zone->fixed || pages < ZONE_CHUNK_PAGES ? pages : ZONE_CHUNK_PAGES;
-    size_t head = (entries + 1) * sizeof(struct zone_page);
-    memset(memory, 0, head);
+    pages = zone->fixed || pages < ZONE_CHUNK_PAGES ? pages : ZONE_CHUNK_PAGES;
+    memset(memory, 0, (pages + 1) * sizeof(struct zone_page));
     chunk->zone = zone;
     chunk->size = size;
-    chunk->pages_count = pages;
-    chunk->first_page = (uintptr_t)memory >> ZONE_PAGE_SHIFT;
-    chunk->head_pages = zone_pages_for(head);
+    chunk->pages_count = (uint32_t)pages;
+    chunk->huge = huge;
+    chunk->size_check = size ^ zone_chunk_secret(chunk);
+    chunk->counts_check = chunk->counts ^ zone_chunk_secret(chunk);
     chunk->cookie = zone->own_pages ? chunk_cookie(chunk) : 0;
 }
 
@@ -162,13 +175,14 @@ void hak__zone_chunk_add(struct hak_heap *zone, struct zone_chunk *chunk, bool h
     LIST_PUSH(zone->chunks, chunk);
     zone->chunks_count++;
     if (!huge) {
-        size_t head = chunk->head_pages;
+        size_t head = zone->head_pages;
         zone_run_insert(zone, zone_page_at(chunk, head), chunk->pages_count - head);
     }
 }
 
 void hak__zone_chunk_release(struct hak_heap *zone, struct zone_chunk *chunk)
 {
+    hak__zone_check_chunk_links(zone, chunk);
     LIST_REMOVE(zone->chunks, chunk);
     zone->chunks_count--;
     zone->mapped -= chunk->size;
@@ -182,8 +196,8 @@ struct zone_page *hak__zone_runs_detach(struct hak_heap *zone)
     for (uint32_t list = zone_run_list_from(zone, 0); list < ZONE_RUN_LISTS;
          list = zone_run_list_from(zone, list)) {
         struct zone_page *run = zone->runs[list];
-        zone_run_remove(zone, run);
-        run[run->pages - 1].kind = PAGE_INSIDE;
+        size_t pages = zone_run_remove(zone, run);
+        run[pages - 1].kind = PAGE_INSIDE;
         run->kind = PAGE_INSIDE; /* no object starts there */
         run->next = runs;
         runs = run;
@@ -195,19 +209,11 @@ void hak__zone_runs_attach(struct hak_heap *zone, struct zone_page *runs)
 {
     while (runs != NULL) {
         struct zone_page *next = runs->next;
-        hak__zone_run_give(zone, runs, runs->pages);
+        const struct zone_chunk *chunk = zone_chunk_of(zone, runs);
+        zone_check_chunk(zone, chunk);
+        hak__zone_run_give(zone, runs, hak__zone_pages(zone, chunk, runs));
         runs = next;
     }
-}
-
-/* Pages of the run that begins at `first`. */
-static size_t zone_run_pages(const struct zone_page *first)
-{
-    if (first->kind != PAGE_SLAB) {
-        HAK_ASSERT(first->kind == PAGE_FREE || first->kind == PAGE_BLOCK);
-        return first->pages;
-    }
-    return zone_pages_for((size_t)first->capacity * size_class_bytes(first->class_index));
 }
 
 static void check_slab(const struct hak_heap *zone, struct zone_page *slab)
@@ -219,7 +225,6 @@ static void check_slab(const struct hak_heap *zone, struct zone_page *slab)
         count++;
     }
     HAK_ASSERT(count + slab->used_count == slab->carved_count);
-    HAK_ASSERT(slab->carved_count <= slab->capacity);
 }
 
 void hak__zone_check(struct hak_heap *zone)
@@ -227,18 +232,17 @@ void hak__zone_check(struct hak_heap *zone)
     size_t free_pages = 0, slabs = 0, slabs_expected = 0, blocks = 0, out = 0, out_expected = 0;
     for (struct zone_chunk *chunk = zone->chunks; chunk != NULL; chunk = chunk->next) {
         bool before_free = false;
-        for (size_t index = chunk->head_pages; index < chunk->pages_count;) {
+        for (size_t index = zone->head_pages; index < chunk->pages_count;) {
             struct zone_page *page = zone_page_at(chunk, index);
-            if (zone_chunk_is_huge(zone, chunk)) {
+            if (chunk->huge) {
                 blocks++;
                 break;
             }
             if (page->kind == PAGE_INSIDE) {
                 return; /* runs are detached: nothing can be counted now */
             }
-            size_t pages = zone_run_pages(page);
+            size_t pages = hak__zone_pages(zone, chunk, page);
             bool is_free = page->kind == PAGE_FREE;
-            HAK_ASSERT(pages != 0 && index + pages <= chunk->pages_count);
             HAK_ASSERT(!(is_free && before_free)); /* neighbours would be one run */
             if (is_free) {
                 HAK_ASSERT(page[pages - 1].pages == pages);

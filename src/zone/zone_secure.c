@@ -70,6 +70,9 @@ void *hak__zone_guard(const struct hak_heap *zone, void *object, size_t alignmen
 {
     char *start = object;
     struct zone_place place = hak__zone_locate(zone, object);
+    if (HAK_UNLIKELY(place.page == NULL)) {
+        hak__zone_corrupt(zone, object);
+    }
     size_t lead = ZONE_LEAD;
     if (alignment > ZONE_LEAD) {
         lead = bits_align_up((uintptr_t)object + ZONE_LEAD, alignment) - (uintptr_t)object;
@@ -102,7 +105,8 @@ static void guarded_check(const char *object, size_t bytes, const struct zone_gu
 /* What the head before `pointer`, which is whole, says of an object of `bytes` bytes there. */
 static struct zone_guarded guarded_of(const char *pointer, void *object, size_t lead, size_t bytes)
 {
-    return (struct zone_guarded){object, lead, head_of(pointer)->code >> CODE_SHIFT, bytes - lead};
+    size_t size = head_of(pointer)->code >> CODE_SHIFT;
+    return (struct zone_guarded){object, lead, size, bytes - lead, false};
 }
 
 static size_t lead_of(const char *pointer)
@@ -123,14 +127,18 @@ static struct zone_place place_around(const struct hak_heap *zone, struct zone_c
     struct zone_page *page = zone_page_of(zone, chunk, pointer);
     size_t left = HAK_HEAP_ALIGNMENT_MAX / ZONE_PAGE_SIZE;
     for (; page->kind == PAGE_INSIDE && page->class_index == 0 && left != 0; left--) {
-        if (zone_page_index(chunk, page) <= chunk->head_pages) {
+        if (zone_page_index(chunk, page) <= zone->head_pages) {
             break;
         }
         page--;
     }
-    page = zone_page_first(page);
+    page = zone_page_first(zone, chunk, page);
     char *start = (char *)zone_page_start(chunk, page);
-    size_t bytes = page->kind == PAGE_SLAB ? size_class_bytes(page->class_index) : SIZE_MAX;
+    size_t bytes = SIZE_MAX;
+    if (page->kind == PAGE_SLAB) {
+        (void)hak__zone_pages(zone, chunk, page);
+        bytes = size_class_bytes(page->class_index);
+    }
     *object = start + ((size_t)((const char *)pointer - start) / bytes) * bytes;
     return hak__zone_locate(zone, *object);
 }
@@ -160,7 +168,7 @@ struct zone_guarded hak__zone_guarded(struct hak_heap *zone, const void *pointer
     hak__zone_check_alive(zone);
     struct zone_chunk *chunk = zone_chunk_of(zone, pointer);
     const struct zone_page *page = zone_page_of(zone, chunk, pointer);
-    if (HAK_UNLIKELY(page == NULL || zone_page_index(chunk, page) < chunk->head_pages ||
+    if (HAK_UNLIKELY(page == NULL || zone_page_index(chunk, page) < zone->head_pages ||
                      (uintptr_t)pointer % OBJECT_ALIGNMENT != 0)) {
         hak__zone_no_object(zone, pointer);
         return none;
@@ -178,6 +186,7 @@ struct zone_guarded hak__zone_guarded(struct hak_heap *zone, const void *pointer
         return none;
     }
     struct zone_guarded guarded = guarded_of(start, object, lead, place.bytes);
+    guarded.in_slab = place.page->kind == PAGE_SLAB;
     guarded_check(object, place.bytes, &guarded);
     return guarded;
 }
@@ -187,7 +196,7 @@ struct zone_guarded hak__zone_guarded_object(void *object, size_t bytes, bool lo
     const char *first = (const char *)object + ZONE_LEAD;
     if (!head_is_whole(first)) {
         if (lost || object_is_listed(object)) {
-            return (struct zone_guarded){NULL, 0, 0, 0};
+            return (struct zone_guarded){NULL, 0, 0, 0, false};
         }
         hak__secure_underflow(first, bytes - ZONE_LEAD - ZONE_CANARY);
     }
@@ -208,7 +217,7 @@ void hak__zone_guard_resize(const struct zone_guarded *guarded, size_t size)
 void hak__zone_unguard(const struct hak_heap *zone, const struct zone_guarded *guarded)
 {
     size_t bytes = guarded->lead + guarded->room;
-    if (hak__zone_locate(zone, guarded->object).page->kind == PAGE_SLAB) {
+    if (guarded->in_slab) {
         memset(guarded->object, 0, bytes);
         *zone_last_word(guarded->object, bytes) = clear_mark(guarded->object);
     } else if (zone->own_pages) {

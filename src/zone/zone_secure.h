@@ -29,6 +29,7 @@ struct zone_guarded {
     size_t lead;
     size_t size;
     size_t room; /* bytes from the pointer to the object's end */
+    bool in_slab;
 };
 
 /* The size of the object for a request; a request that is too large stays so. */

@@ -8,9 +8,23 @@
 #include "base/bits.h"
 #include "base/list.h"
 
-static size_t zone_slab_pages(const struct zone_page *slab)
+/* Ends the process unless the slab, an item of its class's list, is one. Returns its pages. */
+static size_t zone_slab_check(const struct hak_heap *zone, const struct zone_page *slab)
 {
-    return zone_pages_for((size_t)slab->capacity * size_class_bytes(slab->class_index));
+    const struct zone_chunk *chunk = zone_chunk_of(zone, slab);
+    zone_check_chunk(zone, chunk);
+    size_t pages = hak__zone_pages(zone, chunk, slab);
+    if (HAK_UNLIKELY(slab->kind != PAGE_SLAB)) {
+        hak__zone_corrupt(zone, slab);
+    }
+    return pages;
+}
+
+static void zone_slab_unlist(struct hak_heap *zone, struct zone_page *slab)
+{
+    struct zone_class *zone_class = &zone->classes[slab->class_index];
+    hak__zone_check_links(zone, zone_class->first, slab);
+    LIST_REMOVE(zone_class->first, slab);
 }
 
 /* Objects that a new slab should hold. */
@@ -57,12 +71,12 @@ static struct zone_page *zone_slab_make(struct hak_heap *zone, uint32_t class_in
 /* Makes an empty slab's pages free. */
 static void zone_slab_release(struct hak_heap *zone, struct zone_page *slab)
 {
+    size_t pages = zone_slab_check(zone, slab);
     struct zone_class *zone_class = &zone->classes[slab->class_index];
-    size_t pages = zone_slab_pages(slab);
+    zone_slab_unlist(zone, slab);
     for (size_t i = 1; i < pages; i++) {
         slab[i].class_index = 0;
     }
-    LIST_REMOVE(zone_class->first, slab);
     zone_class->slabs_count--;
     zone_class->slab_bytes -= pages << ZONE_PAGE_SHIFT;
     hak__zone_run_give(zone, slab, pages);
@@ -70,13 +84,16 @@ static void zone_slab_release(struct hak_heap *zone, struct zone_page *slab)
 
 /* Takes up to `most` free objects of the slab's list, before those of `list`, and gives them
  * `mark`. */
-static void zone_slab_cut(struct zone_page *slab, uint32_t most, struct object_list *list,
-                          uintptr_t mark)
+static void zone_slab_cut(const struct hak_heap *zone, struct zone_page *slab, uint32_t most,
+                          struct object_list *list, uintptr_t mark)
 {
     struct object *first = slab->free_list, *last = NULL, *object = first;
+    uintptr_t start = (uintptr_t)zone_page_start(zone_chunk_of(zone, slab), slab);
+    size_t length = slab->carved_count * size_class_bytes(slab->class_index);
     uint32_t count = 0;
     for (; object != NULL && count < most; count++) {
-        if (HAK_UNLIKELY(!zone_object_is_marked(object, hak__window.mark))) {
+        if (HAK_UNLIKELY((uintptr_t)object - start >= length ||
+                         !zone_object_is_marked(object, hak__window.mark))) {
             hak__object_is_wrong(object);
         }
         zone_object_set_free(object, object->next, mark);
@@ -120,14 +137,16 @@ static void zone_slab_pop(struct hak_heap *zone, struct zone_page *slab, uint32_
     struct zone_class *zone_class = &zone->classes[slab->class_index];
     uint32_t before = list->count;
     if (slab->free_list != NULL) {
-        zone_slab_cut(slab, most, list, mark);
+        zone_slab_cut(zone, slab, most, list, mark);
+    } else if (HAK_UNLIKELY(slab->carved_count == slab->capacity)) { /* it has no room */
+        hak__zone_corrupt(zone, slab);
     } else {
         zone_slab_carve(zone, slab, most, list, mark);
     }
     zone_class->out_count += list->count - before;
     slab->used_count = (uint16_t)(slab->used_count + list->count - before);
     if (slab->used_count == slab->capacity) {
-        LIST_REMOVE(zone_class->first, slab);
+        zone_slab_unlist(zone, slab);
     }
 }
 
@@ -140,7 +159,12 @@ struct object_list hak__zone_slab_take(struct hak_heap *zone, uint32_t class_ind
         (void)zone_slab_make(zone, class_index);
     }
     while (zone_class->first != NULL && list.count < most) {
-        zone_slab_pop(zone, zone_class->first, most - list.count, &list, mark);
+        struct zone_page *slab = zone_class->first;
+        (void)zone_slab_check(zone, slab);
+        if (HAK_UNLIKELY(slab->class_index != class_index)) {
+            hak__zone_corrupt(zone, slab);
+        }
+        zone_slab_pop(zone, slab, most - list.count, &list, mark);
     }
     return list;
 }
@@ -167,7 +191,7 @@ void hak__zone_slab_gather(struct hak_heap *zone)
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         struct zone_page *slab = zone->classes[class_index].first;
         while (slab != NULL) {
-            struct zone_page *next = slab->next;
+            struct zone_page *next = hak__zone_next(zone, slab);
             if (slab->used_count == 0) {
                 zone_slab_release(zone, slab);
             }
@@ -185,13 +209,17 @@ struct object *hak__zone_slab_take_fuller(struct hak_heap *zone, struct zone_pag
         if (fuller && (best == NULL || other->used_count > best->used_count)) {
             best = other;
         }
-        other = other->next;
+        other = hak__zone_next(zone, other);
     }
     if (best == NULL) {
         return NULL;
     }
     struct object_list list = {NULL, 0};
     if (really) {
+        (void)zone_slab_check(zone, best);
+        if (HAK_UNLIKELY(best->class_index != slab->class_index)) {
+            hak__zone_corrupt(zone, best);
+        }
         zone_slab_pop(zone, best, 1, &list, hak__window.mark);
     }
     return really ? list.head : (struct object *)(void *)best;

@@ -22,8 +22,11 @@ void hak_heap_trim(hak_heap *zone)
     struct zone_page *runs = zone->pages.purge != NULL ? hak__zone_runs_detach(zone) : NULL;
     hak__zone_leave(zone);
     for (struct zone_page *run = runs; run != NULL; run = run->next) {
-        zone->pages.purge(zone->pages.argument, zone_page_start(zone_chunk_of(zone, run), run),
-                          run->pages << ZONE_PAGE_SHIFT);
+        const struct zone_chunk *chunk = zone_chunk_of(zone, run);
+        zone_check_chunk(zone, chunk);
+        size_t pages = hak__zone_pages(zone, chunk, run);
+        zone->pages.purge(zone->pages.argument, zone_page_start(chunk, run),
+                          pages << ZONE_PAGE_SHIFT);
     }
     if (runs != NULL && hak__zone_enter(zone)) {
         hak__zone_runs_attach(zone, runs);
@@ -33,9 +36,6 @@ void hak_heap_trim(hak_heap *zone)
 }
 
 /* --- the walk --- */
-
-/* The most objects of a slab: those of 16 bytes in ZONE_SLAB_BYTES. */
-#define WALK_OBJECTS (ZONE_SLAB_BYTES / OBJECT_ALIGNMENT)
 
 struct walk {
     hak_heap_visitor *visitor; /* NULL: in the secure form each object is looked at, that is all */
@@ -59,7 +59,7 @@ static bool walk_visit(const struct walk *walk, void *object, size_t bytes)
 static bool walk_slab(const struct walk *walk, const struct zone_chunk *chunk,
                       const struct zone_page *slab)
 {
-    uint64_t is_free[WALK_OBJECTS / 64] = {0};
+    uint64_t is_free[ZONE_SLAB_OBJECTS / 64] = {0};
     unsigned char *start = zone_page_start(chunk, slab);
     size_t bytes = size_class_bytes(slab->class_index);
     uint64_t reciprocal = hak__size_reciprocals[slab->class_index];
@@ -82,30 +82,29 @@ static bool walk_slab(const struct walk *walk, const struct zone_chunk *chunk,
 }
 
 /* Visits what begins at `page`, and stores its length in pages. False: the visitor has ended it. */
-static bool walk_run(const struct walk *walk, const struct zone_chunk *chunk,
-                     const struct zone_page *page, size_t *pages)
+static bool walk_run(const struct walk *walk, const struct hak_heap *zone,
+                     const struct zone_chunk *chunk, const struct zone_page *page, size_t *pages)
 {
+    *pages = hak__zone_pages(zone, chunk, page);
     if (page->kind == PAGE_SLAB) {
-        *pages = zone_pages_for((size_t)page->capacity * size_class_bytes(page->class_index));
         return walk_slab(walk, chunk, page);
     }
-    *pages = page->pages;
     return page->kind != PAGE_BLOCK ||
-           walk_visit(walk, zone_page_start(chunk, page), page->pages << ZONE_PAGE_SHIFT);
+           walk_visit(walk, zone_page_start(chunk, page), *pages << ZONE_PAGE_SHIFT);
 }
 
 static bool walk_chunk(const struct walk *walk, const struct hak_heap *zone,
                        struct zone_chunk *chunk)
 {
-    size_t index = chunk->head_pages;
-    if (zone_chunk_is_huge(zone, chunk)) { /* pages before the block are of no use to anybody */
-        while (zone_page_at(chunk, index)->kind != PAGE_BLOCK) {
-            index++;
-        }
+    zone_check_chunk(zone, chunk);
+    size_t index = zone->head_pages;
+    while (chunk->huge && index < chunk->pages_count &&
+           zone_page_at(chunk, index)->kind != PAGE_BLOCK) {
+        index++; /* pages before the block are of no use to anybody */
     }
     size_t pages;
     for (; index < chunk->pages_count; index += pages) {
-        if (!walk_run(walk, chunk, zone_page_at(chunk, index), &pages)) {
+        if (!walk_run(walk, zone, chunk, zone_page_at(chunk, index), &pages)) {
             return false;
         }
     }
@@ -141,7 +140,8 @@ bool hak_heap_walk(hak_heap *zone, hak_heap_visitor *visitor, void *argument)
     if (!walk_gather(zone, &walk.lost)) {
         return false;
     }
-    for (struct zone_chunk *chunk = zone->chunks; chunk != NULL; chunk = chunk->next) {
+    for (struct zone_chunk *chunk = zone->chunks; chunk != NULL;
+         chunk = hak__zone_chunk_next(zone, chunk)) {
         if (!walk_chunk(&walk, zone, chunk)) {
             return false;
         }
@@ -154,7 +154,7 @@ bool hak_heap_walk(hak_heap *zone, hak_heap_visitor *visitor, void *argument)
 /* What a move takes; object NULL: it stays, such as an aligned one of the secure form. */
 static struct zone_guarded move_begin(struct hak_heap *zone, const void *pointer)
 {
-    struct zone_guarded guarded = {(void *)(uintptr_t)pointer, 0, 0, 0};
+    struct zone_guarded guarded = {(void *)(uintptr_t)pointer, 0, 0, 0, false};
     if (HAK_SECURE && pointer != NULL) {
         guarded = hak__zone_guarded(zone, pointer);
         guarded.object = guarded.lead == ZONE_LEAD ? guarded.object : NULL;
@@ -200,6 +200,7 @@ void *hak_heap_move(hak_heap *zone, void *pointer)
         if (HAK_SECURE) {
             move_end(zone, &from, object);
         }
+        (void)hak__zone_pages(zone, place.chunk, place.page);
         zone_object_set_free(from.object, NULL, hak__window.mark);
         hak__zone_slab_return(zone, place.page, (struct object_list){from.object, 1}, from.object);
     }
