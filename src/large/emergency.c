@@ -3,6 +3,7 @@
 #include "large/emergency.h"
 
 #include "base/bits.h"
+#include "core/diagnose.h"
 #include "core/gate.h"
 #include "large/sampled.h"
 #include "large/span.h"
@@ -42,6 +43,20 @@ static uint32_t emergency_bucket(uintptr_t address)
 {
     uint64_t hash = (uint64_t)(address >> 12) * UINT64_C(0x9e3779b97f4a7c15); /* Knuth 6.4 */
     return (uint32_t)((hash >> 32) * EMERGENCY_BUCKETS >> 32);
+}
+
+/* The next entry of a list. The block's own bytes lie before the entry, so a write past its end
+ * reaches the entry: one that is not as it was written ends the process. */
+static struct unregistered *unregistered_next(const struct unregistered *at)
+{
+    struct unregistered *next = at->next;
+    size_t page = hak__os_page_size();
+    if (HAK_UNLIKELY(at->whale.address + at->whale.size != (uintptr_t)(at + 1) ||
+                     at->whale.address % page != 0 || (uintptr_t)(at + 1) % page != 0 ||
+                     (next != NULL && (uintptr_t)(next + 1) % page != 0))) {
+        hak__diagnose_fatal("overflow: the bytes behind the allocation were written", at, 0, 0);
+    }
+    return next;
 }
 
 static void emergency_note(void)
@@ -143,17 +158,19 @@ static bool emergency_unlink(uintptr_t address, struct whale *whale)
     /* acquire: pairs with the release in hak__emergency_allocate */
     struct unregistered *first = atomic_load_acquire(list);
     while (first != NULL && first->whale.address == address) {
-        if (atomic_cas_acquire(list, &first, first->next)) {
+        if (atomic_cas_acquire(list, &first, unregistered_next(first))) {
             *whale = first->whale;
             return true;
         }
         first = atomic_load_acquire(list); /* a failed exchange orders nothing */
     }
-    for (struct unregistered *at = first; at != NULL && at->next != NULL; at = at->next) {
-        struct unregistered *next = at->next;
-        if (next->whale.address == address) {
+    struct unregistered *next;
+    for (struct unregistered *at = first; at != NULL; at = next) {
+        next = unregistered_next(at);
+        if (next != NULL && next->whale.address == address) {
+            struct unregistered *behind = unregistered_next(next);
             *whale = next->whale;
-            atomic_store_relaxed(&at->next, next->next); /* whole in the child of a fork */
+            atomic_store_relaxed(&at->next, behind); /* whole in the child of a fork */
             return true;
         }
     }
@@ -192,7 +209,7 @@ static struct whale emergency_find_in(uint32_t bucket, uintptr_t address)
 {
     /* acquire: pairs with the release in hak__emergency_allocate */
     const struct unregistered *at = atomic_load_acquire(&shared_unregistered[bucket]);
-    for (; at != NULL; at = at->next) {
+    for (; at != NULL; at = unregistered_next(at)) {
         size_t usable = at->whale.size - sizeof *at;
         if (address - at->whale.address < usable) {
             return (struct whale)WHALE_OF(at->whale.address, usable, at->whale.origin);
@@ -227,7 +244,7 @@ static bool emergency_register(uint32_t bucket)
     /* acquire: pairs with the release in hak__emergency_allocate. Only the holder of WHALES takes
      * entries off, so there is no ABA: an equal first entry still has the same `next`. */
     struct unregistered *first = atomic_load_acquire(list);
-    while (first != NULL && !atomic_cas_acquire(list, &first, first->next)) {
+    while (first != NULL && !atomic_cas_acquire(list, &first, unregistered_next(first))) {
         first = atomic_load_acquire(list); /* a failed exchange orders nothing */
     }
     if (first != NULL) {

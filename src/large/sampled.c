@@ -4,6 +4,7 @@
 
 #include "base/atomics.h"
 #include "base/list.h"
+#include "core/diagnose.h"
 #include "core/lock.h"
 #include "region/numa.h"
 #include "region/secure.h"
@@ -125,6 +126,15 @@ static struct sampled_slice *sampled_add_slice(uint32_t class_index)
     return slice;
 }
 
+static void sampled_unlist(struct sampled_slice *slice)
+{
+    if (HAK_UNLIKELY(!LIST_HOLDS(sampled_partial[slice->class_index], slice))) {
+        hak__diagnose_fatal("the tables of slices were overwritten (by a write outside of a block)",
+                            slice, 0, 0);
+    }
+    LIST_REMOVE(sampled_partial[slice->class_index], slice);
+}
+
 /* Under SAMPLED. The slice is not full. */
 static void *sampled_pop(struct sampled_slice *slice)
 {
@@ -137,7 +147,7 @@ static void *sampled_pop(struct sampled_slice *slice)
         object = (struct sampled_object *)(void *)(start + slice->carved_count++ * bytes);
     }
     if (++slice->used_count == slice->capacity) {
-        LIST_REMOVE(sampled_partial[slice->class_index], slice);
+        sampled_unlist(slice);
     }
     sampled_account(1, bytes, 0);
     return object;
@@ -180,7 +190,7 @@ void hak__sampled_free(void *pointer)
     sampled_account(UINT64_MAX, 0 - (uint64_t)bytes, 0); /* subtracts */
     if (slice->used_count == 0) {
         uint32_t slices = sampled_slices(bytes);
-        LIST_REMOVE(sampled_partial[slice->class_index], slice);
+        sampled_unlist(slice);
         sampled_account(0, 0, 0 - (uint64_t)slices);
         window_set_owner(number, OWNER_NOBODY);
         if (HAK_SECURE) {

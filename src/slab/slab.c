@@ -182,6 +182,12 @@ void hak__slab_put_if_idle(struct slab_set *set, struct slab *slab)
     }
 }
 
+void hak__slab_list_is_wrong(const struct slab *slab)
+{
+    hak__diagnose_fatal("the tables of slabs were overwritten (by a write outside of a block)",
+                        slab, 0, 0);
+}
+
 void hak__slab_freed_too_often(const struct slab_set *set, uint32_t class_index,
                                const struct object *object)
 {

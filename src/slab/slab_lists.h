@@ -4,6 +4,7 @@
 #ifndef HAK_SLAB_SLAB_LISTS_H
 #define HAK_SLAB_SLAB_LISTS_H
 
+#include "base/list.h"
 #include "slab/slab.h"
 
 HAK_INLINE struct slab_totals *slab_totals(struct slab_set *set, const struct slab *slab)
@@ -29,8 +30,14 @@ HAK_INLINE void slab_list(struct slab_set *set, struct slab *slab)
     slab->listed = true;
 }
 
+/* Reports a list whose links were overwritten, and aborts. In slab.c. */
+HAK_HIDDEN HAK_COLD void hak__slab_list_is_wrong(const struct slab *slab);
+
 HAK_INLINE void slab_unlist(struct slab_set *set, struct slab *slab)
 {
+    if (HAK_UNLIKELY(!LIST_HOLDS(set->partial[slab->class_index], slab))) {
+        hak__slab_list_is_wrong(slab);
+    }
     if (slab->previous != NULL) {
         slab->previous->next = slab->next;
     } else {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* zone_tables.c: checks what the tables of a chunk say, before it is used as an address or a length.
+/* zone_tables.c: checks what the tables of a chunk say, before it is used as an address or a
+ * length.
  *
  * The tables lie before the objects of their chunk, where a program's stray write can reach them.
- * Each function ends the process if the tables cannot be as hakmem has written them. Then at worst an
- * object has the wrong size or a second owner; nothing is written outside of the heap. Sources: the
- * checks of both neighbours are those of glibc ("corrupted double-linked list"). */
+ * Each function ends the process if the tables cannot be as hakmem has written them. Then at worst
+ * an object has the wrong size or a second owner; nothing is written outside of the heap. The check
+ * of both neighbours is as glibc's ("corrupted double-linked list"). */
 #include "zone/zone.h"
 
 #include "base/bits.h"
