@@ -7,6 +7,8 @@
 #include "../child.h"
 #include "unit.h"
 
+#include "slab/slab_lists.h"
+
 enum { OBJECTS_MAX = 8192 };
 
 static void *objects[OBJECTS_MAX];
@@ -160,6 +162,22 @@ TEST(what_callers_break)
     if (HAK_LEVEL >= 2) {
         REQUIRE_DEATH(corrupt_a_free_object, NULL, "corrupted free list.*64 bytes");
     }
+}
+
+/* A slab in the middle of a list leaves it after its links were overwritten. */
+static void unlink_overwritten(void *argument)
+{
+    static struct slab_set set;
+    static struct slab elsewhere, slab = {.class_index = 3};
+    (void)argument;
+    slab_list(&set, &slab);
+    slab.next = slab.previous = &elsewhere;
+    slab_unlist(&set, &slab);
+}
+
+TEST(links_that_were_overwritten)
+{
+    REQUIRE_DEATH(unlink_overwritten, NULL, "^hakmem: fatal: the tables of slabs were overwritten");
 }
 
 TESTS(setup)
