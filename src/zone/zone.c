@@ -200,7 +200,7 @@ static void zone_settle_in(struct hak_heap *zone, void *memory, size_t size)
     zone->mapped = zone->mapped_peak = end - start;
     zone->tables_size = ((zone->mapped >> ZONE_PAGE_SHIFT) + 1) * sizeof(struct zone_page);
     zone->head_pages = zone_pages_for(zone->tables_size);
-    hak__zone_chunk_init(zone, (void *)start, end - start, false);
+    hak__zone_chunk_init(zone, (void *)start, end - start);
     hak__zone_chunk_add(zone, (struct zone_chunk *)start, false);
 }
 

@@ -111,16 +111,10 @@ struct zone_chunk {
     struct hak_heap *zone;
     struct zone_chunk *next;
     struct zone_chunk *previous;
-    size_t size; /* bytes of the provider's memory */
-    union {
-        struct {
-            uint32_t pages_count; /* that have entries, the header's included */
-            uint32_t huge;        /* 1: it holds one huge block and nothing else */
-        };
-        uint64_t counts;
-    };
+    size_t size;         /* bytes of the provider's memory */
+    size_t pages_count;  /* that have entries, the header's included */
     uint64_t size_check; /* these two: the words above, changed by zone_chunk_secret */
-    uint64_t counts_check;
+    uint64_t pages_check;
     uintptr_t cookie; /* of the address, while it is a chunk of the default provider */
 };
 HAK_STATIC_ASSERT(sizeof(struct zone_chunk) == 2 * sizeof(struct zone_page),
@@ -294,6 +288,12 @@ HAK_INLINE struct zone_page *zone_page_of(const struct hak_heap *zone, struct zo
     return zone_page_at(chunk, index);
 }
 
+/* True: the chunk holds one huge block and nothing else. */
+HAK_INLINE bool zone_chunk_is_huge(const struct hak_heap *zone, const struct zone_chunk *chunk)
+{
+    return !zone->fixed && chunk->size > ZONE_CHUNK_SIZE;
+}
+
 HAK_INLINE size_t zone_pages_for(size_t bytes)
 {
     return (bytes + ZONE_PAGE_SIZE - 1) >> ZONE_PAGE_SHIFT;
@@ -321,7 +321,7 @@ HAK_INLINE void zone_check_chunk(const struct hak_heap *zone, const struct zone_
 {
     uint64_t secret = zone_chunk_secret(chunk);
     if (HAK_UNLIKELY(((chunk->size ^ chunk->size_check ^ secret) |
-                      (chunk->counts ^ chunk->counts_check ^ secret)) != 0 ||
+                      (chunk->pages_count ^ chunk->pages_check ^ secret)) != 0 ||
                      chunk->zone != zone)) {
         hak__zone_corrupt(zone, chunk);
     }
@@ -362,8 +362,8 @@ HAK_HIDDEN struct zone_page *hak__zone_run_take(struct hak_heap *zone, size_t pa
                                                 size_t alignment);
 /* Makes a run free. If its chunk is then empty, and not the program's memory, it is released. */
 HAK_HIDDEN void hak__zone_run_give(struct hak_heap *zone, struct zone_page *first, size_t pages);
-/* Writes the header of a chunk in `size` bytes; `huge`: for one huge block. No lock. */
-HAK_HIDDEN void hak__zone_chunk_init(struct hak_heap *zone, void *memory, size_t size, bool huge);
+/* Writes the header of a chunk in `size` bytes. No lock. */
+HAK_HIDDEN void hak__zone_chunk_init(struct hak_heap *zone, void *memory, size_t size);
 /* Adds a chunk; its pages are free, unless it is for one huge block. */
 HAK_HIDDEN void hak__zone_chunk_add(struct hak_heap *zone, struct zone_chunk *chunk, bool huge);
 /* True: `chunk`, which can be read, was made by hak__zone_chunk_init for the default provider, and

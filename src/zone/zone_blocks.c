@@ -42,7 +42,7 @@ static bool request_is_huge(const struct hak_heap *zone, const struct request *r
 static void *block_begin(struct hak_heap *zone, struct zone_page *first, size_t pages)
 {
     struct zone_chunk *chunk = zone_chunk_of(zone, first);
-    if (pages > 1 && !chunk->huge) { /* a huge one's last page has no entry */
+    if (pages > 1 && !zone_chunk_is_huge(zone, chunk)) { /* a huge one's last page has no entry */
         first[pages - 1].kind = PAGE_INSIDE;
         first[pages - 1].class_index = 0;
     }
@@ -60,7 +60,7 @@ static void block_end(struct hak_heap *zone, struct zone_page *first)
     struct zone_chunk *chunk = zone_chunk_of(zone, first);
     zone->blocks_count--;
     zone->blocks_bytes -= first->pages << ZONE_PAGE_SHIFT;
-    if (chunk->huge) {
+    if (zone_chunk_is_huge(zone, chunk)) {
         first->kind = PAGE_INSIDE;
         hak__zone_chunk_release(zone, chunk);
     } else {
@@ -121,7 +121,10 @@ static enum hak_heap_event chunk_get(struct hak_heap *zone, const struct request
     bool huge = request_is_huge(zone, request);
     size_t ahead = request_ahead(zone, request);
     size_t least = (request->pages + request->alignment - 1 + zone->head_pages) << ZONE_PAGE_SHIFT;
-    least = huge ? (request->pages + ahead) << ZONE_PAGE_SHIFT : least;
+    if (huge) { /* longer than other chunks */
+        least = (request->pages + ahead) << ZONE_PAGE_SHIFT;
+        least = least > ZONE_CHUNK_SIZE ? least : ZONE_CHUNK_SIZE + ZONE_PAGE_SIZE;
+    }
     if (zone->fixed || !hak__zone_enter(zone)) {
         return HAK_HEAP_OUT_OF_MEMORY;
     }
@@ -138,7 +141,7 @@ static enum hak_heap_event chunk_get(struct hak_heap *zone, const struct request
     if (HAK_UNLIKELY(((uintptr_t)memory & (ZONE_CHUNK_SIZE - 1)) != 0)) {
         hak__diagnose_foreign("a heap's page provider returned memory that is not aligned", memory);
     }
-    hak__zone_chunk_init(zone, memory, size, huge);
+    hak__zone_chunk_init(zone, memory, size);
     if (zone_closes_pages(zone)) {
         (void)hak__os_close_pages((char *)memory + ZONE_PAGE_SIZE, ZONE_PAGE_SIZE);
     }

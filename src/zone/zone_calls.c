@@ -131,8 +131,9 @@ HAK_INLINE bool call_free_into(struct hak_heap *zone, struct zone_cache *cache, 
     struct zone_chunk *chunk = zone_chunk_of(zone, pointer);
     const struct zone_page *page = zone_page_of(zone, chunk, pointer);
     uint32_t class_index = page != NULL ? page->class_index : 0; /* whatever was written there */
-    return HAK_LIKELY(class_index - 1 < CLASS_COUNT - 1) &&
-           call_push(cache, bin_offset(class_index), pointer);
+    size_t offset = bin_offset(class_index);
+    return HAK_LIKELY(offset - bin_offset(1) < bin_offset(CLASS_COUNT - 1)) &&
+           call_push(cache, offset, pointer);
 }
 
 /* The thread's cache is in its table, or it has none: then the heap may be a destroyed one, without

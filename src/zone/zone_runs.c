@@ -155,7 +155,7 @@ bool hak__zone_chunk_has_cookie(const struct zone_chunk *chunk)
     return chunk->cookie == chunk_cookie(chunk);
 }
 
-void hak__zone_chunk_init(struct hak_heap *zone, void *memory, size_t size, bool huge)
+void hak__zone_chunk_init(struct hak_heap *zone, void *memory, size_t size)
 {
     struct zone_chunk *chunk = memory;
     size_t pages = size >> ZONE_PAGE_SHIFT;
@@ -163,10 +163,9 @@ void hak__zone_chunk_init(struct hak_heap *zone, void *memory, size_t size, bool
     memset(memory, 0, (pages + 1) * sizeof(struct zone_page));
     chunk->zone = zone;
     chunk->size = size;
-    chunk->pages_count = (uint32_t)pages;
-    chunk->huge = huge;
+    chunk->pages_count = pages;
     chunk->size_check = size ^ zone_chunk_secret(chunk);
-    chunk->counts_check = chunk->counts ^ zone_chunk_secret(chunk);
+    chunk->pages_check = pages ^ zone_chunk_secret(chunk);
     chunk->cookie = zone->own_pages ? chunk_cookie(chunk) : 0;
 }
 
@@ -232,9 +231,10 @@ void hak__zone_check(struct hak_heap *zone)
     size_t free_pages = 0, slabs = 0, slabs_expected = 0, blocks = 0, out = 0, out_expected = 0;
     for (struct zone_chunk *chunk = zone->chunks; chunk != NULL; chunk = chunk->next) {
         bool before_free = false;
+        zone_check_chunk(zone, chunk);
         for (size_t index = zone->head_pages; index < chunk->pages_count;) {
             struct zone_page *page = zone_page_at(chunk, index);
-            if (chunk->huge) {
+            if (zone_chunk_is_huge(zone, chunk)) {
                 blocks++;
                 break;
             }

@@ -92,7 +92,8 @@ size_t hak__zone_pages(const struct hak_heap *zone, const struct zone_chunk *chu
                        const struct zone_page *first)
 {
     size_t index = zone_page_index(chunk, first), pages = first->pages;
-    size_t end = chunk->huge ? chunk->size >> ZONE_PAGE_SHIFT : chunk->pages_count;
+    size_t end =
+        zone_chunk_is_huge(zone, chunk) ? chunk->size >> ZONE_PAGE_SHIFT : chunk->pages_count;
     bool whole = index >= zone->head_pages && index < chunk->pages_count;
     if (first->kind == PAGE_SLAB) {
         uint32_t class_index = first->class_index;

@@ -98,7 +98,7 @@ static bool walk_chunk(const struct walk *walk, const struct hak_heap *zone,
 {
     zone_check_chunk(zone, chunk);
     size_t index = zone->head_pages;
-    while (chunk->huge && index < chunk->pages_count &&
+    while (zone_chunk_is_huge(zone, chunk) && index < chunk->pages_count &&
            zone_page_at(chunk, index)->kind != PAGE_BLOCK) {
         index++; /* pages before the block are of no use to anybody */
     }
