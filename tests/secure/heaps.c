@@ -151,7 +151,7 @@ static void attack(const void *argument)
     attack_and_say((enum attack)numbers[0], (enum attack_memory)numbers[1]);
 }
 
-/* A linear write meets the closed page; in other memory than the default provider's there is none. */
+/* A linear write meets the closed page; there is none but in the default provider's memory. */
 static void check_attacks(void)
 {
     for (int i = 0; i < ATTACKS * ATTACK_MEMORIES; i++) {
