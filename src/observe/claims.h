@@ -22,8 +22,7 @@
 
 /* Begins or renews a claim. `argument`: "NUMBER PERIOD", both decimal, PERIOD in bytes, 0: the
  * default; behind it " threads" if samples shall belong to their threads. Returns when the claim
- * began, on the clock of hak__samples_clock_ms; 0: there is no room for it, or no number. May open
- * libgcc_s. */
+ * began, on the clock of hak__samples_clock_ms; 0: there is no room for it, or no number. */
 HAK_HIDDEN uint64_t hak__claim(const char *argument);
 /* `argument`: "NUMBER". */
 HAK_HIDDEN void hak__claim_end(const char *argument);
