@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "base/bits.h"
+#include "core/gate.h"
 #include "core/knobs.h"
 #include "core/lock.h"
 #include "os/os.h"

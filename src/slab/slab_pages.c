@@ -18,6 +18,7 @@
  *
  * Locks: all of it is under the lock of the set's heap. */
 #include "core/diagnose.h"
+#include "core/gate.h"
 #include "os/os.h"
 #include "region/superslab.h"
 #include "slab/slab_lists.h"
