@@ -23,7 +23,7 @@ strangers=$(readelf --dyn-syms -W -- "$library" |
 # What it refers to, and when it is called. src/override/direct.c binds functions of the C library to the C library, so a
 # program's own functions of these names are not called, ready or not; a new name belongs to one of these lists.
 start='__cxa_at_quick_exit __register_atfork dl_iterate_phdr dlsym getauxval pthread_key_create' # the constructors
-allocate='__errno_location madvise memcmp memcpy memmove memset mincore mmap mremap munmap pthread_setspecific syscall'
+allocate='__errno_location bcmp madvise memcmp memcpy memmove memset mincore mmap mremap munmap pthread_setspecific syscall'
 options='memchr open close sigaction sigaddset sigemptyset sigfillset strchr strchrnul strlen strncmp strrchr strstr'
 threads='pthread_attr_destroy pthread_attr_init pthread_attr_setstacksize pthread_create pthread_detach pthread_self
     pthread_sigmask'                                                     # background threads, if an option asks for one
@@ -38,9 +38,10 @@ known="$start $allocate $options $threads $end $asked $variables $sanitizers $co
 unknown=$(readelf --dyn-syms -W -- "$library" | awk '$7 == "UND" && $8 != "" {sub(/@.*/, "", $8); print $8}' |
     grep -vxE "$(xargs <<<"$known" | tr ' ' '|')" | tr '\n' ' ')
 [[ -z $unknown ]] || fail "refers to names that this file does not know: $unknown"
-# A stub would be bound at its first call. These are in static parts of the C library and the compiler.
+# A stub would be bound at its first call. These are in static parts of the C library and the compiler, or of the C++
+# library, for which clang makes stubs in cxx.cc: direct.c binds the C library's functions alone.
 stubs=$(readelf -r -W -- "$library" | awk '$3 ~ /JUMP_SLOT/ {sub(/@.*/, "", $5); print $5}' |
-    grep -vxE '__cxa_at_quick_exit|__register_atfork|__cxa_finalize|__getauxval|__gmon_start__' | tr '\n' ' ')
+    grep -vxE '__cxa_at_quick_exit|__register_atfork|__cxa_finalize|__getauxval|__gmon_start__'"|$(xargs <<<"$cxx _ZdlPv" | tr ' ' '|')" | tr '\n' ' ')
 [[ -z $stubs ]] || fail "calls by stubs, which src/override/direct.c does not bind: $stubs"
 # The resolver of src/override/early.c runs there, and must find the other relocations done.
 last=$(readelf -r -W -- "$library" | awk '$3 ~ /^R_/ && $3 !~ /JUMP_SLOT/ {last = $3} END {print last}')

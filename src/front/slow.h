@@ -48,8 +48,9 @@ HAK_HIDDEN struct location hak__locate_allocation(const void *pointer, const cha
 /* Secure form and debug builds: aborts if the block does not lie at a multiple of `alignment`. */
 HAK_HIDDEN void hak__free_check_alignment(const void *pointer, size_t alignment);
 
-/* The process's own malloc and free, if these are not hakmem's (override/family.h): weak, because
- * not every form of the library has the C library's names. False: nothing was done. */
+/* The process's own malloc and free, if these are not hakmem's (override/family.c): weak, because
+ * not every form of the library has the C library's names. False: nothing was done: the functions
+ * are hakmem's, or lack one for this alignment. *result is NULL if they have no memory. */
 HAK_HIDDEN __attribute__((weak)) bool hak__family_allocate(size_t alignment, size_t size,
                                                            void **result);
 HAK_HIDDEN __attribute__((weak)) bool hak__family_free(void *pointer);

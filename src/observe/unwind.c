@@ -125,7 +125,7 @@ static enum step walk_by_tables(struct unwind_walk *walk)
 /* The end of a signal handler: the kernel has put the registers on the stack. */
 static enum step walk_by_signal(struct unwind_walk *walk)
 {
-    static const uint8_t order[] = ARCH_SIGNAL_ORDER;
+    static const uint8_t order[] = ARCH_SIGNAL_ORDER; /* of words */
     static const char code[] = ARCH_SIGNAL_RETURN;
     uintptr_t at = walk_next_instruction(walk), first;
     uintptr_t saved = walk->registers[ARCH_STACK_POINTER] + ARCH_SIGNAL_OFFSET;
@@ -133,7 +133,7 @@ static enum step walk_by_signal(struct unwind_walk *walk)
         !walk_can_read_code(walk, at + sizeof code - 2) ||
         memcmp((const void *)at, code, sizeof code - 1) != 0 ||
         !hak__unwind_read(walk, saved, sizeof first, &first) ||
-        !hak__unwind_can_read(walk, saved, sizeof order * sizeof(uintptr_t))) {
+        !hak__unwind_can_read(walk, saved, sizeof(uintptr_t[sizeof order]))) {
         return STEP_FAILED;
     }
     for (uint32_t i = 0; i < sizeof order; i++) {

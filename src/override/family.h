@@ -4,17 +4,10 @@
 #ifndef HAK_OVERRIDE_FAMILY_H
 #define HAK_OVERRIDE_FAMILY_H
 
-#include "base/compiler.h"
+#include "front/slow.h" /* hak__family_allocate, hak__family_free */
 
 /* The process's malloc or free is not hakmem's. */
 HAK_HIDDEN bool hak__family_is_other(void);
-
-/* Allocates by the process's own functions. False: they are hakmem's, or lack one for this
- * alignment; *result is unchanged. It is NULL if they have no memory. */
-HAK_HIDDEN bool hak__family_allocate(size_t alignment, size_t size, void **result);
-
-/* Frees a block that is not hakmem's by the process's free. False: that is hakmem's. */
-HAK_HIDDEN bool hak__family_free(void *pointer);
 
 /* The process's realloc and free. */
 HAK_HIDDEN void *hak__family_realloc(void *pointer, size_t size);

@@ -360,6 +360,7 @@ static const struct {
     {SYS_prctl, FAULT_NAME},
     {SYS_fstat, FAULT_FSTAT},
     {SYS_rt_sigprocmask, FAULT_SIGMASK},
+    {SYS_sched_setattr, FAULT_SIGMASK}, /* os_go_back.c, in no program of tests/fault */
     {SYS_rt_sigpending,
      FAULT_SIGMASK}, /* of a write that failed: it ends the process at the worst */
     {SYS_rt_sigtimedwait, FAULT_SIGMASK},
