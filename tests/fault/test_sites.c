@@ -235,8 +235,8 @@ static bool kernel_marks(void)
     int saved = errno;
     void *page = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     REQUIRE(page != MAP_FAILED);
-    bool marks =
-        madvise(page, 4096, FAULT_GUARD_INSTALL) == 0 && !hak__os_is_readable((uintptr_t)page);
+    bool marks = __real_madvise(page, 4096, FAULT_GUARD_INSTALL) == 0 &&
+                 !hak__os_is_readable((uintptr_t)page);
     munmap(page, 4096);
     errno = saved;
     return marks;
