@@ -125,6 +125,7 @@ def source():
     for line in settings:
         body = body.replace(line, "", 1)
     body = re.sub(r"^#ifndef _GNU_SOURCE\n#define _GNU_SOURCE\n#endif\n", "", body, flags=re.M)
+    body = body.replace(".pushsection .text\\n", '.pushsection hakmem_text,\\"ax\\",%progbits\\n')
     body = re.sub(r"\n{3,}", "\n\n", body)
     headers = "".join(f"#include <{name}>\n" for name in sorted(unit.system))
     guard = "#ifndef _GNU_SOURCE\n#define _GNU_SOURCE 1\n#endif\n"

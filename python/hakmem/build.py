@@ -57,9 +57,9 @@ def is_fresh(stamp, *folders):
     return all(file.stat().st_mtime_ns <= stamp.stat().st_mtime_ns for file in files if file.exists())
 
 
-def build_parts(stamps, targets, what="hakmem", seconds=15, looks_again=False, quiet=False):
+def build_parts(stamps, targets, made, what="hakmem", seconds=15, looks_again=False, quiet=False):
     """Parts that a command needs, where they can be built; the folder of builds. `stamps`: {name: folders of the sources}.
-    `looks_again`: for what may have been installed meanwhile."""
+    `made`: the last of what is made. `looks_again`: for what may have been installed meanwhile."""
     build = place("build")
     directory = build / "release"
     stamps = {build / name: folders for name, folders in stamps.items()}
@@ -73,8 +73,7 @@ def build_parts(stamps, targets, what="hakmem", seconds=15, looks_again=False, q
 
     with locked(build / ".lock"):  # of two first commands at once the second waits
         if not all(is_fresh(stamp, *folders) for stamp, folders in stamps.items()):
-            is_first = not all(stamp.exists() for stamp in stamps)
-            build_or_refuse(directory, steps, stamps, what, is_first, seconds, quiet)
+            build_or_refuse(directory, steps, stamps, what, not (directory / made).exists(), seconds, quiet)
     return build
 
 
@@ -88,19 +87,22 @@ def build_for_run(form, traces, quiet=""):
     if traces:
         stamps[".trace-stamp"] = ("trace",)
         targets.append("hakmem_tracing")
-    return build_parts(stamps, targets, looks_again=bool(traces), quiet=bool(quiet))  # cmake looks for what makes traces smaller
+    # cmake looks for what makes traces smaller
+    return build_parts(stamps, targets, "hakmem-run", looks_again=bool(traces), quiet=bool(quiet))
 
 
 def build_tool():
     """The path of the program that attaches to processes: those who look into one need nothing else."""
     need("to build hakmem", *TOOLS)
-    return build_parts({".attach-stamp": ("attach", "include")}, ["hakmem_attach"], "hakmem-attach", 3) / "release/hakmem-attach"
+    build = build_parts({".attach-stamp": ("attach", "include")}, ["hakmem_attach"], "hakmem-attach", "hakmem-attach", 3)
+    return build / "release/hakmem-attach"
 
 
 def build_reader():
     """The path of the program that reads traces."""
     need_for_run("yes")
-    return build_parts({".reader-stamp": ("trace", "src")}, ["hakmem_trace"], "hakmem-trace", 5, looks_again=True) / "release/hakmem-trace"
+    build = build_parts({".reader-stamp": ("trace", "src")}, ["hakmem_trace"], "hakmem-trace", "hakmem-trace", 5, looks_again=True)
+    return build / "release/hakmem-trace"
 
 
 def build_lab(build):

@@ -93,7 +93,7 @@ grep -q own_function page.html || fail "the heap page has no name from --symfs"
 rm run/prog
 shows 'blocks  prog\+0x' $profile kept.profile
 says 'its file is gone'
-expect 2 "" '^hakmem: --symfs: .nowhere. is no folder$' $profile --symfs nowhere kept.profile
+expect 2 "" '^hakmem: --symfs: .nowhere. is not a folder$' $profile --symfs nowhere kept.profile
 
 # A folder with only the debug file, by its build id; then the answer of a server.
 id=$(readelf -n own | sed -n 's/.*Build ID: //p')

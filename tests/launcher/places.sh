@@ -15,7 +15,7 @@ checkout() {
     build_quickly "$1"
     cp -R "$TEST_ROOT/trace" "$1"
     local file
-    for file in "$1"/src/override/{dlopen.c,early.c,*.cc}; do
+    for file in "$1"/src/override/{dlopen.c,direct.c,early.c,*.cc}; do
         : >"$file"
     done
     cat >"$1/src/hakmem.c" <<'END'
