@@ -21,6 +21,7 @@
 #include "core/options.h"
 #include "hakmem/hakmem.h"
 #include "os/os.h"
+#include "override/family.h"
 
 /* Names that a library must share with the program, each with its end. One string, because a table
  * of pointers would cost each start of a process its relocation. */
@@ -54,17 +55,15 @@ struct sharing {
     bool failed;
 };
 
-/* Looks up who serves the program. False: hakmem serves it nothing. A recorder of traces, which
- * passes calls on to hakmem, says where it begins and ends (trace/wrappers.c). */
+/* Looks up who serves the program. False: hakmem serves it nothing. */
 static bool sharing_look_up(struct sharing *sharing)
 {
     const char *name = shared_names;
-    const uintptr_t *recorder = dlsym(RTLD_DEFAULT, "hakmem_recorder_range");
     bool any = false;
     for (uint32_t i = 0; i < SHARED_NAMES; i++) {
         uintptr_t found = (uintptr_t)dlsym(RTLD_DEFAULT, name);
         bool own = found - (uintptr_t)&__ehdr_start < (uintptr_t)_end - (uintptr_t)&__ehdr_start;
-        own = own || (recorder != NULL && found - recorder[0] < recorder[1] - recorder[0]);
+        own = own || hak__family_is_recorded(found);
         sharing->wanted[i] = own ? found : 0;
         any = any || own;
         while (*name++ != '\0') {

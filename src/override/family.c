@@ -42,15 +42,29 @@ FAMILY_BOUND(memalign);
 FAMILY_BOUND(aligned_alloc);
 FAMILY_BOUND(posix_memalign);
 
+/* Where the functions of a recorder of traces begin and end (trace/wrappers.c). */
+extern const uintptr_t family_recorder[2] __asm__("hakmem_recorder_range")
+    __attribute__((weak, visibility("default")));
+
+bool hak__family_is_recorded(uintptr_t function)
+{
+    return family_recorder != NULL &&
+           function - family_recorder[0] < family_recorder[1] - family_recorder[0];
+}
+
 bool hak__family_is_other(void)
 {
     return HAK_UNLIKELY(family_malloc != hak__own_malloc || family_free != hak__own_free);
 }
 
-/* True: the process's functions are wrappers of hakmem's. A block of theirs tells, once. */
+/* True: the process's functions are wrappers of hakmem's. A block of theirs tells, once; a recorder
+ * of traces would record it. */
 static bool family_wraps(void)
 {
     static uint32_t shared_wraps; /* 1: no, 2: yes. Relaxed: found out twice without harm */
+    if (hak__family_is_recorded((uintptr_t)family_malloc)) {
+        return true;
+    }
     if (atomic_load_relaxed(&shared_wraps) == 0) {
         void *block = family_malloc(1);
         bool wraps = block != NULL && hak_owns(block);

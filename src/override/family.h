@@ -6,6 +6,8 @@
 
 #include "front/slow.h" /* hak__family_allocate, hak__family_free */
 
+/* The function belongs to a recorder of traces, which passes calls on to hakmem. */
+HAK_HIDDEN bool hak__family_is_recorded(uintptr_t function);
 /* The process's malloc or free is not hakmem's. */
 HAK_HIDDEN bool hak__family_is_other(void);
 
