@@ -122,6 +122,17 @@ static enum step walk_by_tables(struct unwind_walk *walk)
     return STEP_DONE;
 }
 
+/* Sanitizers do not know that all of it can be read. */
+static HAK_STACK_READER bool walk_has_bytes(uintptr_t address, const char *bytes, size_t size)
+{
+    const volatile char *there = (const volatile char *)address;
+    size_t i = 0;
+    while (i < size && there[i] == bytes[i]) {
+        i++;
+    }
+    return i == size;
+}
+
 /* The end of a signal handler: the kernel has put the registers on the stack. */
 static enum step walk_by_signal(struct unwind_walk *walk)
 {
@@ -131,7 +142,7 @@ static enum step walk_by_signal(struct unwind_walk *walk)
     uintptr_t saved = walk->registers[ARCH_STACK_POINTER] + ARCH_SIGNAL_OFFSET;
     if ((walk->known >> ARCH_STACK_POINTER & 1) == 0 || !walk_can_read_code(walk, at) ||
         !walk_can_read_code(walk, at + sizeof code - 2) ||
-        memcmp((const void *)at, code, sizeof code - 1) != 0 ||
+        !walk_has_bytes(at, code, sizeof code - 1) ||
         !hak__unwind_read(walk, saved, sizeof first, &first) ||
         !hak__unwind_can_read(walk, saved, sizeof(uintptr_t[sizeof order]))) {
         return STEP_FAILED;

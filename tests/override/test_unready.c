@@ -2,7 +2,7 @@
 /* test_unready.c: a program that has functions of its own under all names that hakmem refers to, as
  * sanitizers and profilers do. They work from the program's last constructor on; before that,
  * hakmem must not call them, though malloc is used. Those that map memory are called after it.
- * ctest: preload-only secure-too exports */
+ * ctest: preload-only secure-too exports no-qemu */
 #include "override.h"
 
 #include <sys/mman.h>
