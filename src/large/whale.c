@@ -84,10 +84,13 @@ static size_t whale_wanted_size(size_t size, bool huge)
     return huge_end || adds_little ? size + excess : size;
 }
 
+/* Without marks of the kernel this purges pages, which may wait as other purges. */
 static void whale_close_tail(uintptr_t end)
 {
     if (HAK_SECURE) {
+        hak__gate_begin_call();
         hak__os_close_pages((void *)end, WHALE_TAIL);
+        hak__gate_end_call();
     }
 }
 
