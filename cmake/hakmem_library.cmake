@@ -2,7 +2,7 @@
 # hakmem_library.cmake: libhakmem.so and libhakmem.a (with the C library's names), hakmem_api (without them).
 # The target hakmem_libraries builds the first two, or hakmem_api where a sanitizer is on.
 
-set(HAKMEM_LAYERS base os core region slab large cache heap zone control learn observe front)
+set(HAKMEM_LAYERS base os core region slab large cache arena heap control learn observe front)
 set(api_sources)
 foreach(layer IN LISTS HAKMEM_LAYERS)
     file(GLOB layer_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${layer}/*.c")

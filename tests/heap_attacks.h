@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* heap_attacks.h: writes of a program into the tables of a first-class heap, which lie before its
- * first object (src/zone/zone.h), and what the heap does next. The layout that an attacker knows is
+/* heap_attacks.h: writes of a program into the tables of a heap, which lie before its
+ * first object (src/heap/heap.h), and what the heap does next. The layout that an attacker knows is
  * written down here. Each must end by a report, and `attack_target` stays as it is.
  *
  * Whoever includes it defines hide(). */
@@ -25,7 +25,7 @@ enum { ATTACK_FREE_RUN = 1, ATTACK_SLAB, ATTACK_BLOCK };
 enum { ATTACK_ENTRIES = 126, ATTACK_MEMORY = 1 << 20 };
 
 /* Where the header of a chunk says what; words of 8 bytes. */
-enum { ATTACK_ZONE, ATTACK_NEXT, ATTACK_PREVIOUS, ATTACK_SIZE, ATTACK_COUNTS };
+enum { ATTACK_HEAP, ATTACK_NEXT, ATTACK_PREVIOUS, ATTACK_SIZE, ATTACK_COUNTS };
 
 enum attack {
     ATTACK_UNLINK_RUN,      /* 16 bytes: both links of a free run */

@@ -297,7 +297,7 @@ static inline void require_same_use(struct hak_stats before, struct hak_stats af
 }
 
 /* What hak_good_size promises of a block got for `size` bytes: exact for classes; a reused span or
- * whale may be longer. */
+ * huge block may be longer. */
 static inline bool usable_is_good(const void *block, size_t size)
 {
     size_t usable = hak_usable_size(block);

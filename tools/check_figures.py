@@ -63,7 +63,7 @@ FACTS = [  # page, pattern with a group for each figure, figures
      re.findall(r"costs one atomic operation, or (\w+) if", " ".join(read("src/cache/remote.c").replace("\n *", " ").split()))),
 ]
 FALSE = [
-    (r"owner word[^.|]* (?:holds|has) [^.|]*(?:heap|owner heap) and the\s+size class\b|owner word: a size class",
+    (r"owner word[^.|]* (?:holds|has) [^.|]*(?:arena|owner arena) and the\s+size class\b|owner word: a size class",
      "an owner word has twice the size class"),
     (r"(?:XOR key|, the result)\s+is the\s+size class", "the result is twice the size class"),
     (r"the\s+size class in the owner word", "an owner word has twice the size class"),
@@ -79,10 +79,10 @@ FALSE = [
     (r"includes only files that stand above it", "the drawing lacks files, and its groups use each other"),
     (r"every mechanism in `src/`", "the page has those of the allocator alone"),
     (r"It says that nobody will notice", "INCONCLUSIVE says that the runs could not tell"),
-    (r"[Tt]he other locks: [A-Z]+,", "overview.md has the list of locks"),
+    (r"[Tt]he other locks: [A-Z_]+,", "overview.md has the list of locks"),
     (r"\d+ of \d+ test files", "each new test changes it"),
     (r"\bL2\.5\b", "the code knows no such name"),
-    (r"one pool of memory for all threads", "docs/design/heap.md: a few heaps"),
+    (r"one pool of memory for all threads", "docs/design/arena.md: a few arenas"),
     (r"the only lock that allocation holds over the kernel", "overview.md: HUGE is held over mincore"),
     (r"less time than the fastest of seven others in each", "performance.md: a mean, and it names workloads behind"),
     (r"Each bound [^.]* and the test that fails", "some rows name no test"),
@@ -117,8 +117,8 @@ def check_false():
 
 def check_locks():
     page = read("docs/design/overview.md")
-    rows = re.findall(r"^\| (\d+) \| ([A-Z]+)\b[^|]*\|[^|]*\| ([^|]*) \|", page, re.M)
-    ranks = re.findall(r"^ +LOCK_RANK_([A-Z]+)\b", read("src/core/lock.h"), re.M)
+    rows = re.findall(r"^\| (\d+) \| ([A-Z_]+)\b[^|]*\|[^|]*\| ([^|]*) \|", page, re.M)
+    ranks = re.findall(r"^ +LOCK_RANK_([A-Z_]+)\b", read("src/core/lock.h"), re.M)
     if [(int(number), name) for number, name, _ in rows] != list(enumerate(ranks, 1)):
         yield f"docs/design/overview.md: the table of locks is not that of src/core/lock.h: {', '.join(ranks)}"
     held = [name for _, name, over in rows if over.startswith("yes")]

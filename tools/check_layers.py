@@ -15,7 +15,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-LAYERS = [["base"], ["os"], ["core"], ["region"], ["slab", "large"], ["cache"], ["heap"], ["zone"], ["control"], ["learn"], ["observe"],
+LAYERS = [["base"], ["os"], ["core"], ["region"], ["slab", "large"], ["cache"], ["arena"], ["heap"], ["control"], ["learn"], ["observe"],
           ["front"], ["override"]]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 IF_ALLOWED = re.compile(r"src/(base/(compiler|arch|tags)\.h|core/limits\.h|os/.*|override/.*)$")

@@ -59,7 +59,7 @@ def main(folder: str, library: str, compiler: str, golden: str) -> int:
     if shutil.which("valgrind") is None:
         print("skipped: no valgrind")
         return SKIPPED
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])  # heaps and locks are as many as processors
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])  # arenas and locks are as many as processors
     lines = re.findall(r"^([a-z]+-\d+) (\d+) (.+)$", Path(golden).read_text(), re.M)
     own = {workload: int(number) for who, number, workload in lines if who == compiler}
     limits = own or {workload: int(int(number) * OTHER_COMPILER) for who, number, workload in lines if who == "gcc-12"}

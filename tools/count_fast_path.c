@@ -121,7 +121,7 @@ static void count_size(size_t size)
     call(FREE, held, 0);
 }
 
-/* Objects of a first-class heap. Its first object stays, so that the bin holds a second one. */
+/* Objects of a heap. Its first object stays, so that the bin holds a second one. */
 static void count_heap(uintptr_t heap, size_t size)
 {
     uintptr_t held = (uintptr_t)call(HEAP_MALLOC, heap, size);

@@ -73,11 +73,11 @@ COUNTERS_PAGE = """\
 
 `tools/write_lists.py` writes this page from the table in `src/core/counters.h`.
 
-The counters say how often hakmem takes its slow paths, and which ones. Each heap and each thread counts for itself. The
-fast paths of malloc and free count nothing. `./hakmem run --stats=full -- PROGRAM` prints the sum of each counter, and
-the counters of each heap and thread that are not zero.
+The counters say how often hakmem takes its slow paths, and which ones. Each arena and each thread counts for itself.
+The fast paths of malloc and free count nothing. `./hakmem run --stats=full -- PROGRAM` prints the sum of each counter,
+and the counters of each arena and thread that are not zero.
 
-The [glossary](glossary.md) has the words; the code calls a huge allocation a whale.
+The [glossary](glossary.md) has the words.
 
 {table}
 """
@@ -134,7 +134,7 @@ Each number of the JSON report has a name: the keys that lead to it, with dots b
 | `totals.NAME` | the fields of `struct hak_stats` ([stats.h](../include/hakmem/stats.h)) |
 | `tiers.NAME` | slabs, spans, huge allocations and tables, in bytes |
 | `classes.BYTES.NAME` | objects of one size, such as `classes.64.in_use` |
-| `heaps.ID.NAME` | one heap, such as `heaps.1.threads` |
+| `arenas.ID.NAME` | one arena, such as `arenas.1.threads` |
 | `os_calls.NAME` | system calls so far |
 | `locks.lock_waits` | times that a thread found a lock taken |
 | `hakmem.process`, `hakmem.level` | the process id; the assertions that are compiled in, 0 to 2 |
@@ -171,7 +171,7 @@ Each argument is an unsigned number of 8 bytes. bpftrace calls them `arg0`, `arg
 |---|---|---|
 {table}
 
-- `heap` is the id of a heap in the report.
+- `arena` is the id of an arena in the report.
 - `object_bytes` is the object size of the class. The `objects` of a refill include the one that malloc returns.
 - `error` is an errno: 12 (ENOMEM), or 17 (EEXIST) if the addresses are taken and hakmem tries others.
 - `flags` are the flags of mremap. With bit 2 (`MREMAP_FIXED`), the new addresses were mapped already. With bit 4
@@ -232,11 +232,11 @@ def c_number(text):
     """The value of a knob's initializer, as without tiny limits."""
     text = re.sub(r"\b(\d+)u\b", r"\1", text)
     limits = (ROOT / "src/core/limits.h").read_text()
-    macros = {name: lambda size: size for name in ("DELAY_MS", "BIN_BYTES", "CACHE_BYTES", "WHALE_BYTES")}
+    macros = {name: lambda size: size for name in ("DELAY_MS", "BIN_BYTES", "CACHE_BYTES", "HUGE_BYTES")}
     macros |= {"KIB": lambda count: count << 10, "MIB": lambda count: count << 20}
     macros["BIN_BYTES_MAX"] = int(re.search(r"BIN_BYTES_MAX \(HAK_TINY_LIMITS \? \d+u : (\d+)u\)", limits).group(1))
     macros |= {"UINT32_MAX": NEVER, "UINT64_MAX": NEVER, "true": 1, "false": 0}
-    macros |= {"HEAPS_AUTOMATIC": 0, "CACHE_BYTES_AUTOMATIC": 0, "HAK_SECURE": 0}
+    macros |= {"ARENAS_AUTOMATIC": 0, "CACHE_BYTES_AUTOMATIC": 0, "HAK_SECURE": 0}
     return eval(text, {"__builtins__": {}}, macros)  # text of this project's own source
 
 def profiles():

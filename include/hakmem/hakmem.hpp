@@ -3,7 +3,7 @@
  *
  *   hakmem::memory_resource   a std::pmr::memory_resource on hak_aligned_alloc and hak_free
  *   hakmem::allocator<T>      an allocator for containers on the same functions; it has no state
- *   hakmem::heap              a first-class heap (hakmem/heap.h), which its destructor destroys;
+ *   hakmem::heap              a heap (hakmem/heap.h), which its destructor destroys;
  *                             a std::pmr::memory_resource, too
  *   hakmem::heap_allocator<T> an allocator for containers in a heap
  *
@@ -137,7 +137,7 @@ bool operator!=(const allocator<T> &, const allocator<U> &) noexcept
     return false;
 }
 
-/* A first-class heap. It is neither copied nor moved, because containers keep its address. */
+/* A heap. It is neither copied nor moved, because containers keep its address. */
 class heap : public std::pmr::memory_resource
 {
   public:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* heap.h: first-class heaps: objects that belong together, in memory of their own.
+/* heap.h: heaps: objects that belong together, in memory of their own.
  *
  * A heap is for objects that are freed together (a request, a document, a query), for memory with a
  * bound of its own, and for memory that the program supplies: a shared mapping, hugetlbfs, a static

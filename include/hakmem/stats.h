@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* stats.h: where the memory is: what the resident memory is used for, totals, size classes, heaps
+/* stats.h: where the memory is: what the resident memory is used for, totals, size classes, arenas
  * and counters, as structs, by name, as text, as JSON or for Prometheus.
  *
- * All functions are thread-safe and allocate nothing. They take one heap's lock at a time. So the
- * figures of a running program are from slightly different moments. The figures of heaps at rest
+ * All functions are thread-safe and allocate nothing. They take one arena's lock at a time. So the
+ * figures of a running program are from slightly different moments. The figures of arenas at rest
  * are exact. Sums are exact always. In a signal handler that interrupted the allocator, the figures
- * of heaps and threads are zero.
+ * of arenas and threads are zero.
  *
  * Counters only grow. A reader computes rates from the difference of two readings. In the child of
  * a fork they go on from the parent's values. */
@@ -30,26 +30,26 @@ extern "C" {
 struct hak_stats {
     uint32_t version; /* HAK_STATS_VERSION of the library */
     uint32_t size;    /* bytes that the library has filled */
-    /* Address space for user memory: superslabs, whales in use and kept, and free memory that the
-     * kernel would not unmap yet. */
+    /* Address space for user memory: superslabs, huge blocks in use and kept, and free memory that
+     * the kernel would not unmap yet. */
     size_t bytes_mapped;
-    size_t bytes_metadata;   /* address space for tables, heaps, threads and the whale registry */
+    size_t bytes_metadata;   /* address space for tables, arenas, threads and the huge registry */
     size_t bytes_in_use;     /* blocks handed out and not freed, at their usable size */
-    size_t bytes_cached;     /* free objects in thread caches, kept spans, kept whales */
+    size_t bytes_cached;     /* free objects in thread caches, kept spans, kept huge blocks */
     size_t bytes_free_dirty; /* free slices whose pages have not been returned to the OS */
     size_t objects_in_use_count; /* blocks handed out and not freed */
-    size_t heaps_count;          /* all heaps, also those without threads */
-    size_t heaps_parked_count;   /* heaps without threads */
+    size_t arenas_count;         /* all arenas, also those without threads */
+    size_t arenas_parked_count;  /* arenas without threads */
     size_t threads_count;        /* threads that have a cache */
     size_t superslabs_count;     /* of 2 MiB */
-    size_t whales_count;         /* blocks in use that have a mapping of their own: above 2 MiB, and
+    size_t huge_count;           /* blocks in use that have a mapping of their own: above 2 MiB, and
                                   * small ones with large alignments or from emergency memory */
     size_t bytes_free_in_slabs;  /* free objects in slabs, memory not carved, unused ends */
     size_t bytes_free_clean;     /* free slices without memory: untouched, or returned to the OS */
     size_t bytes_discarded;      /* free memory that the kernel would not unmap yet */
     /* The most bytes since the start, or since hak_stats_reset_peaks: mapped for user memory and
-     * tables together; in slabs, spans and whales together. The latter includes free objects in
-     * slabs and kept spans. */
+     * tables together; in slabs, spans and huge blocks together. The latter includes free objects
+     * in slabs and kept spans. */
     size_t peak_bytes_mapped;
     size_t peak_bytes_taken;
 };
@@ -74,11 +74,11 @@ struct hak_summary {
     uint64_t rounding;      /* of these, bytes beyond what was asked for: an estimate */
     uint64_t thread_caches; /* free objects in thread caches */
     uint64_t free_in_slabs; /* free objects and unused memory in slabs */
-    uint64_t kept;          /* free slices, kept spans and whales: hak_trim would return them */
-    uint64_t tables;        /* page map, slab metadata, heaps, threads, whale registry */
-    uint64_t not_hakmem;    /* the rest: code, stacks, the program's own mappings */
-    uint64_t peak_rss;      /* the most that was resident since exec; not reset */
-    uint64_t swapped;       /* in swap areas, and so not part of rss */
+    uint64_t kept;       /* free slices, kept spans and huge blocks: hak_trim would return them */
+    uint64_t tables;     /* page map, slab metadata, arenas, threads, huge registry */
+    uint64_t not_hakmem; /* the rest: code, stacks, the program's own mappings */
+    uint64_t peak_rss;   /* the most that was resident since exec; not reset */
+    uint64_t swapped;    /* in swap areas, and so not part of rss */
     uint64_t rounding_requests_count; /* that the estimate rests on; 0: rounding is unknown, and
                                          part of in_use */
     uint64_t fragmentation_permille;  /* free_in_slabs, as a part of it and in_use and rounding */
@@ -92,7 +92,7 @@ HAK_API bool hak_summary_read(struct hak_summary *summary, size_t size) HAK_NOEX
 
 /* The number of that name in the JSON report: the keys that lead to it, with dots between them,
  * such as "summary.in_use_bytes", "totals.bytes_mapped", "counters.malloc_slow", "os_calls.mmap",
- * "classes.64.in_use" (64: the size of the objects), "heaps.1.threads" (1: the heap's id). False:
+ * "classes.64.in_use" (64: the size of the objects), "arenas.1.threads" (1: the arena's id). False:
  * there is no such number, or it is unknown now; *value stays as it was. */
 HAK_API bool hak_stats_value(const char *name, uint64_t *value) HAK_NOEXCEPT;
 
@@ -111,13 +111,13 @@ enum hak_report_format {
 typedef void hak_report_sink(void *argument, const char *text, size_t size);
 
 /* Writes a report to `sink`, which gets `argument`: summary, totals, size classes, counters, OS
- * calls, heaps, threads, options. Waits for the end of a fork that is under way. */
+ * calls, arenas, threads, options. Waits for the end of a fork that is under way. */
 HAK_API void hak_report(enum hak_report_format format, hak_report_sink *sink,
                         void *argument) HAK_NOEXCEPT;
 
 /* Writes a map of the heap to `sink`: one JSON document that says what each 32 KiB slice of the
- * heap is and how much of it is resident, with sums for each size class and all blocks above 2 MiB.
- * `./hakmem heap` makes a page of it; docs/observability/formats.md describes the format. A
+ * heap is and how much of it is resident, with sums for each size class and all blocks above 2
+ * MiB. `./hakmem heap` makes a page of it; docs/observability/formats.md describes the format. A
  * heap of 1 GiB takes some 250 KB and milliseconds. The sink runs between the superslabs, so the
  * program may go on meanwhile; what the sink allocates may appear in the map. Waits for the end of
  * a fork that is under way. */

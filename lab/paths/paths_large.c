@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* paths_large.c: spans, whales, and what resizes or clears. See paths.h. */
+/* paths_large.c: spans, huge blocks, and what resizes or clears. See paths.h. */
 #include "paths.h"
 
 #include <stdlib.h>
 
-#define OPTION_NO_WHALES "HAKMEM_WHALE_CACHE_BYTES=0"
+#define OPTION_NO_HUGE "HAKMEM_HUGE_CACHE_BYTES=0"
 #define KIB(count) ((size_t)(count) << 10)
 #define MIB(count) ((size_t)(count) << 20)
 
@@ -70,7 +70,7 @@ static void halves_prepare(const struct path *path, unsigned round)
     paths_keep(path->size);
 }
 
-static void whale_start(const struct path *path, unsigned rounds)
+static void huge_start(const struct path *path, unsigned rounds)
 {
     paths_pointers[0] = paths_allocate(path->other);
 }
@@ -86,18 +86,17 @@ const struct path paths_large[] = {
      paths_finish_free},
     {"span_free_region", NULL, PATH_FREE, 1, SPAN_SIZE, 0, uncached_start,
      uncached_prepare_allocate, NULL},
-    {"whale_hit", NULL, PATH_MALLOC, 1, MIB(3), 0, cached_start, NULL, paths_finish_free},
-    {"whale_free_hit", NULL, PATH_FREE, 1, MIB(3), 0, cached_start, paths_prepare_allocate, NULL},
-    {"whale_map", OPTION_NO_WHALES, PATH_MALLOC, 1, MIB(3), 0, no_start, NULL, paths_finish_free},
-    {"whale_unmap", OPTION_NO_WHALES, PATH_FREE, 1, MIB(3), 0, no_start, paths_prepare_allocate,
-     NULL},
+    {"huge_hit", NULL, PATH_MALLOC, 1, MIB(3), 0, cached_start, NULL, paths_finish_free},
+    {"huge_free_hit", NULL, PATH_FREE, 1, MIB(3), 0, cached_start, paths_prepare_allocate, NULL},
+    {"huge_map", OPTION_NO_HUGE, PATH_MALLOC, 1, MIB(3), 0, no_start, NULL, paths_finish_free},
+    {"huge_unmap", OPTION_NO_HUGE, PATH_FREE, 1, MIB(3), 0, no_start, paths_prepare_allocate, NULL},
     {"realloc_in_place", NULL, PATH_REALLOC, RESIZED_COUNT, RESIZED_SIZE + 5, RESIZED_SIZE,
      resize_start, NULL, NULL},
     {"realloc_copy", NULL, PATH_REALLOC, RESIZED_COUNT, 2 * RESIZED_SIZE, RESIZED_SIZE,
      resize_start, NULL, copied_finish},
-    {"realloc_span", NULL, PATH_REALLOC, 1, SPAN_SIZE_GROWN, SPAN_SIZE, whale_start, NULL,
+    {"realloc_span", NULL, PATH_REALLOC, 1, SPAN_SIZE_GROWN, SPAN_SIZE, huge_start, NULL,
      grown_finish},
-    {"realloc_whale", NULL, PATH_REALLOC, 1, MIB(4), MIB(3), whale_start, NULL, grown_finish},
+    {"realloc_huge", NULL, PATH_REALLOC, 1, MIB(4), MIB(3), huge_start, NULL, grown_finish},
     {"calloc_fresh", NULL, PATH_CALLOC, 1, MIB(1), 0, halves_start, halves_prepare, NULL},
     {"calloc_used", NULL, PATH_CALLOC, 1, KIB(128), 0, cached_start, NULL, paths_finish_free},
     {.name = NULL},

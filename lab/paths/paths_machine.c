@@ -23,7 +23,7 @@ enum {
     FAR_LINES = 64,    /* what another core has just written, */
     FAR_STRIDE = 64,   /* one in each page: no prefetcher helps */
     CLEARED = 1 << 17, /* bytes */
-    MAPPED = 3 << 20,  /* bytes, as the whales of paths_large.c */
+    MAPPED = 3 << 20,  /* bytes, as the huge blocks of paths_large.c */
     TOUCHED_PAGES = 256
 };
 

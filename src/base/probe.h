@@ -17,14 +17,14 @@
 
 /* Xn(provider, name, n arguments, text, action) makes the function probe_PROVIDER_NAME.
  * `text` says when the probe fires, and `action` is an example for bpftrace. An argument's name
- * ends in its unit: bytes, objects, or what the page says of heap, error and state. */
+ * ends in its unit: bytes, objects, or what the page says of arena, error and state. */
 #define HAK_PROBES(X1, X2, X3, X5)                                                                 \
-    X3(hakmem, refill, heap, object_bytes, objects, "an empty bin got objects from slabs",         \
+    X3(hakmem, refill, arena, object_bytes, objects, "an empty bin got objects from slabs",        \
        "@objects[arg1] = sum(arg2);")                                                              \
-    X3(hakmem, flush, heap, object_bytes, objects, "a bin returned objects to their slabs",        \
+    X3(hakmem, flush, arena, object_bytes, objects, "a bin returned objects to their slabs",       \
        "@objects[arg1] = sum(arg2);")                                                              \
     X2(hakmem, remote_send, object_bytes, objects,                                                 \
-       "a thread sends a batch of freed objects back to the heap that owns them",                  \
+       "a thread sends a batch of freed objects back to the arena that owns them",                 \
        "@objects[tid, arg0] = sum(arg1);")                                                         \
     X2(hakmem, purge, address, bytes, "pages went back to the OS and stay mapped",                 \
        "@bytes = sum(arg1); @pieces = hist(arg1);")                                                \

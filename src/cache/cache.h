@@ -2,22 +2,22 @@
 /* cache.h: the thread cache: one bin for each size class, and the buffer of remote frees.
  *
  *   malloc <- bin
- *   free   -> bin, if the object belongs to a slab of this thread's heap
- *          -> bin, if it belongs to another heap, its class has own lines, and the bin has room
+ *   free   -> bin, if the object belongs to a slab of this thread's arena
+ *          -> bin, if it belongs to another arena, its class has own lines, and the bin has room
  *          -> remote entry -> the slab's remote word, for all other objects of slabs (remote.c)
- *   bin empty:  slabs of this heap -> bin (refill.c)
- *               or, if the class has own lines: slabs of another heap -> bin
+ *   bin empty:  slabs of this arena -> bin (refill.c)
+ *               or, if the class has own lines: slabs of another arena -> bin
  *   bin full:   bin -> slabs, for the objects that were freed last (flush.c)
  *
  * Own lines: objects of classes above 1,040 bytes share no cache line with other objects. Such an
  * object stays with the thread that freed it, whose processor has it in its caches
- * (docs/decisions/0029). Bins of smaller objects hold only objects of this thread's heap. So while
- * the heap has one thread, no other thread gets a part of a cache line that this thread uses.
+ * (docs/decisions/0029). Bins of smaller objects hold only objects of this thread's arena. So while
+ * the arena has one thread, no other thread gets a part of a cache line that this thread uses.
  *
  * How large bins and refills are (docs/design/cache.md says why). A number of bytes means as many
  * objects as fit into it, but at least BIN_OBJECTS_MIN and at most BIN_OBJECTS_MAX.
  *   Limit   The limit of a bin is 2 KiB after its first overflows. Each overflow that a refill came
- *           before doubles it, up to HAKMEM_BIN_BYTES (divided by the threads of the heap, for
+ *           before doubles it, up to HAKMEM_BIN_BYTES (divided by the threads of the arena, for
  *           objects up to 1 KiB) and as far as the budgets allow. A class without a slow operation
  *           in half a purge delay returns all its objects, and its limit is 0 until the next one.
  *   Steps   A refill brings as many objects as the limit, or twice as many as the one before if
@@ -34,7 +34,7 @@
  * objects.
  *
  * Locks: only the owner thread, whose cache it is, writes to a cache. Overflow, flush and trim also
- * need the lock of its heap. Reports read the counts without a lock.
+ * need the lock of its arena. Reports read the counts without a lock.
  */
 #ifndef HAK_CACHE_CACHE_H
 #define HAK_CACHE_CACHE_H
@@ -81,16 +81,16 @@ struct request_sums {
 };
 
 /* Secure form: freed objects that wait before they may be handed out again. */
-struct rests {
+struct quarantine {
     uint64_t random; /* chooses the object whose rest ends */
-    void *objects[OBJECTS_RESTING + LARGE_OBJECTS_RESTING];
+    void *objects[OBJECTS_QUARANTINED + LARGE_OBJECTS_QUARANTINED];
 };
 
 struct cache {
     uint64_t key;             /* = slabs->key; read by free, which saves an extension to 64 bits */
     uintptr_t mark;           /* of the objects in the bins (region/object.h) */
     int32_t countdown;        /* bytes that malloc hands out before it takes the slow path */
-    struct slab_set *slabs;   /* of the heap that this thread draws from */
+    struct slab_set *slabs;   /* of the arena that this thread draws from */
     uint64_t charged;         /* the sum of the charges of all bin limits, in bytes */
     uint64_t charged_told;    /* what the process is charged for it: at least as much */
     struct slab_set *lagging; /* an owner that leaves its notifications unread; NULL: none */
@@ -103,7 +103,7 @@ struct cache {
     bool active[CLASS_COUNT];     /* the class had a slow operation since the last trim */
     struct counters counters;     /* events of this thread; no lock guards them */
     struct request_sums requests[CLASS_COUNT];  /* seen when the countdown ran out */
-    struct rests rests[HAK_SECURE];             /* none in the ordinary form */
+    struct quarantine quarantine[HAK_SECURE];   /* none in the ordinary form */
     struct remote_entry remote[REMOTE_ENTRIES]; /* last: most threads never touch it */
 };
 
@@ -150,15 +150,15 @@ HAK_HIDDEN struct object *hak__bin_pop(struct cache *cache, uint32_t class_index
 
 /* Secure form: lets an object rest. `tiny`: it has at most TINY_SIZE_MAX bytes. Returns one whose
  * rest ends now; NULL: none. Owner thread. */
-HAK_INLINE void *cache_rest(struct cache *cache, void *object, bool tiny)
+HAK_INLINE void *cache_quarantine(struct cache *cache, void *object, bool tiny)
 {
-    struct rests *rests = cache->rests;
-    uint32_t random = secure_random(&rests->random);
-    uint32_t place =
-        tiny ? random % OBJECTS_RESTING : OBJECTS_RESTING + random % LARGE_OBJECTS_RESTING;
-    void *rested = rests->objects[place];
-    rests->objects[place] = object;
-    return rested;
+    struct quarantine *quarantine = cache->quarantine;
+    uint32_t random = secure_random(&quarantine->random);
+    uint32_t place = tiny ? random % OBJECTS_QUARANTINED
+                          : OBJECTS_QUARANTINED + random % LARGE_OBJECTS_QUARANTINED;
+    void *oldest = quarantine->objects[place];
+    quarantine->objects[place] = object;
+    return oldest;
 }
 
 /* Notes a request of `size` bytes that got an object of the class, for the estimate of rounding in
@@ -174,25 +174,27 @@ HAK_INLINE void cache_note_request(struct cache *cache, uint32_t class_index, si
     atomic_store_relaxed(&sums->unused, (uint16_t)(unused >> shift));
 }
 
-/* The key of a cache without a heap. It matches no owner word, so every free takes a slow path. */
-#define CACHE_KEY_NONE ((HEAP_ID_MAX + 1) << OWNER_CODE_BITS)
+/* The key of a cache without an arena. It matches no owner word, so every free takes a slow
+ * path. */
+#define CACHE_KEY_NONE ((ARENA_ID_MAX + 1) << OWNER_CODE_BITS)
 
 /* The sum of `charged_told` over all caches. All accesses are relaxed. */
 HAK_HIDDEN extern struct arch_own_line hak__cache_charged;
 
-/* Lets an empty cache draw from `slabs` from now on. Under HEAPS. */
+/* Lets an empty cache draw from `slabs` from now on. Under ARENAS. */
 HAK_HIDDEN void hak__cache_start(struct cache *cache, struct slab_set *slabs);
 
-/* Takes objects for the empty bin of the class from the heap's slabs. Count 0: no memory. Under the
- * heap's lock. */
+/* Takes objects for the empty bin of the class from the arena's slabs. Count 0: no memory. Under
+ * the arena's lock. */
 HAK_HIDDEN struct refill hak__cache_refill(struct cache *cache, uint32_t class_index);
-/* Gives the free objects of another heap's list, at least one, the mark of this cache, so that its
- * bins may take them. Aborts if an object does not have that heap's mark. Owner thread, no lock. */
+/* Gives the free objects of another arena's list, at least one, the mark of this cache, so that
+ * its bins may take them. Aborts if an object does not have that arena's mark. Owner thread, no
+ * lock. */
 HAK_HIDDEN void hak__cache_take_over(const struct cache *cache, struct object_list list);
-/* Gives the cache and the objects of its bins the mark of its heap, so that the bins may take the
- * lists of the heap's slabs as they are. Aborts as above. Owner thread, no lock. */
+/* Gives the cache and the objects of its bins the mark of its arena, so that the bins may take the
+ * lists of the arena's slabs as they are. Aborts as above. Owner thread, no lock. */
 HAK_HIDDEN HAK_COLD void hak__cache_join(struct cache *cache);
-/* False: hak__cache_join comes before the bins take a list of the heap's slabs. Owner thread. */
+/* False: hak__cache_join comes before the bins take a list of the arena's slabs. Owner thread. */
 HAK_INLINE bool cache_has_joined(const struct cache *cache)
 {
     return HAK_SECURE || HAK_LIKELY(cache->mark == object_mark_of(cache->slabs->key));
@@ -206,17 +208,17 @@ HAK_HIDDEN void *hak__cache_fill(struct cache *cache, uint32_t class_index, stru
 HAK_HIDDEN uint32_t hak__cache_refill_most(const struct cache *cache, uint32_t class_index);
 
 /* Makes room in the bin of the class, which exceeds its limit. Objects of other
- * heaps go to the remote buffer. Under the heap's lock. */
+ * arenas go to the remote buffer. Under the arena's lock. */
 HAK_HIDDEN void hak__cache_overflow(struct cache *cache, uint32_t class_index);
 
-/* Empties all bins and sets their limits to 0. Objects of other heaps go to the remote buffer,
- * which is not sent. Under the heap's lock. */
+/* Empties all bins and sets their limits to 0. Objects of other arenas go to the remote buffer,
+ * which is not sent. Under the arena's lock. */
 HAK_HIDDEN void hak__cache_flush(struct cache *cache);
 /* Lowers the limits that are above bin_bytes, which was lowered. The objects above them go back at
  * the next frees. Owner thread, no lock. */
 HAK_HIDDEN void hak__cache_lower_limits(struct cache *cache);
 /* As hak__cache_flush, but only for classes without a slow operation since the last trim. Under the
- * heap's lock. */
+ * arena's lock. */
 HAK_HIDDEN void hak__cache_trim(struct cache *cache);
 /* Makes bins and remote buffer empty without access to their objects. For fork's child, where the
  * thread of this cache is gone. The caller corrects hak__cache_charged. */
@@ -251,13 +253,13 @@ HAK_INLINE bool remote_push(struct cache *cache, size_t slice, void *pointer)
     return true;
 }
 
-/* The owner word of the slabs of this cache's heap and the class. */
+/* The owner word of the slabs of this cache's arena and the class. */
 HAK_INLINE uint32_t cache_owner_word(const struct cache *cache, uint32_t class_index)
 {
     return (uint32_t)cache->key | owner_code_of_class(class_index);
 }
 
-HAK_INLINE uint32_t cache_heap_id(const struct cache *cache)
+HAK_INLINE uint32_t cache_arena_id(const struct cache *cache)
 {
     return (uint32_t)cache->key >> OWNER_CODE_BITS;
 }
@@ -272,7 +274,7 @@ HAK_INLINE bool cache_may_hold(const struct cache *cache, uint32_t class_index,
            (size_class_has_own_lines(class_index) && owner_class(owner) == class_index);
 }
 
-/* Puts an object of another heap into this thread's bin, for its next malloc. False: nothing was
+/* Puts an object of another arena into this thread's bin, for its next malloc. False: nothing was
  * done, because the class has no own lines, the bin has no room, or the object lies on another
  * memory node. Owner thread, no lock. */
 HAK_INLINE bool remote_keep(struct cache *cache, uint32_t class_index, void *pointer)
@@ -289,7 +291,7 @@ HAK_INLINE bool remote_keep(struct cache *cache, uint32_t class_index, void *poi
     return true;
 }
 
-/* Frees an object of another heap, which lies in `slice`, through the remote buffer. True: a batch
+/* Frees an object of another arena, which lies in `slice`, through the remote buffer. True: a batch
  * was sent. Owner thread; needs no lock. */
 HAK_HIDDEN bool hak__remote_free(struct cache *cache, size_t slice, void *pointer);
 /* Sends all entries of the remote buffer. Owner thread; needs no lock. */

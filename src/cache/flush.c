@@ -21,7 +21,7 @@ void hak__cache_start(struct cache *cache, struct slab_set *slabs)
     cache->slabs = slabs;
     cache->mark = hak__window.mark ^ (uintptr_t)cache;
     if (HAK_SECURE) {
-        cache->rests->random = hak__secure_draw();
+        cache->quarantine->random = hak__secure_draw();
     }
 }
 
@@ -76,8 +76,8 @@ static bool cache_affords(const struct cache *cache, uint64_t growth)
                 atomic_load_relaxed(&hak__knobs.cache_bytes_total));
 }
 
-/* Threads of one heap share the limit of small objects: what is in one's bin the others cannot get,
- * because only large ones move between bins (docs/decisions/0098). */
+/* Threads of one arena share the limit of small objects: what is in one's bin the others cannot
+ * get, because only large ones move between bins (docs/decisions/0098). */
 static uint32_t cache_limit_most(const struct cache *cache, uint32_t class_index)
 {
     uint32_t bytes = atomic_load_relaxed(&hak__knobs.bin_bytes_max);
@@ -140,7 +140,7 @@ static void cache_check_mark(const struct cache *cache, const struct object *obj
     }
 }
 
-/* Frees an object of a bin through the remote buffer, because it lies in no slab of this heap and
+/* Frees an object of a bin through the remote buffer, because it lies in no slab of this arena and
  * class: it was kept (remote_keep) or borrowed. Aborts if it can be neither, or if the list is
  * shorter than its count (NULL). Returns the next object of the list. */
 static HAK_NOINLINE struct object *cache_return_kept(struct cache *cache, uint32_t class_index,
@@ -152,7 +152,7 @@ static HAK_NOINLINE struct object *cache_return_kept(struct cache *cache, uint32
         hak__diagnose_fatal(empty ? "double free (more objects freed than the slab holds)"
                                   : "corrupted free list (written after free?)",
                             object != NULL ? object : cache->bins[class_index].head,
-                            size_class_bytes(class_index), cache_heap_id(cache));
+                            size_class_bytes(class_index), cache_arena_id(cache));
     }
     cache_check_mark(cache, object);
     struct object *next = object_next(object);
@@ -163,12 +163,12 @@ static HAK_NOINLINE struct object *cache_return_kept(struct cache *cache, uint32
 static HAK_COLD void cache_list_broken(const struct cache *cache, uint32_t class_index,
                                        const char *what, const struct object *object)
 {
-    hak__diagnose_fatal(what, object, size_class_bytes(class_index), cache_heap_id(cache));
+    hak__diagnose_fatal(what, object, size_class_bytes(class_index), cache_arena_id(cache));
 }
 
 /* Returns the `count` objects of a bin that were freed last, at most FLUSH_PART_OBJECTS, to their
  * slabs. Objects of one slab that follow each other are linked already, and go back together. Those
- * of other heaps go to the remote buffer. */
+ * of other arenas go to the remote buffer. */
 static void cache_return_part(struct cache *cache, uint32_t class_index, uint32_t count)
 {
     const struct object *returned[FLUSH_PART_OBJECTS];
@@ -214,7 +214,7 @@ static void cache_return_part(struct cache *cache, uint32_t class_index, uint32_
 static void cache_return(struct cache *cache, uint32_t class_index, uint32_t count)
 {
     counter_add(&cache->counters, COUNTER_FREE_FLUSHED_OBJECTS, count);
-    probe_hakmem_flush(cache_heap_id(cache), size_class_bytes(class_index), count);
+    probe_hakmem_flush(cache_arena_id(cache), size_class_bytes(class_index), count);
     while (count != 0) {
         uint32_t part = count < FLUSH_PART_OBJECTS ? count : FLUSH_PART_OBJECTS;
         cache_return_part(cache, class_index, part);
@@ -284,15 +284,15 @@ void hak__cache_overflow(struct cache *cache, uint32_t class_index)
 }
 
 /* Secure form: ends the rest of all objects. */
-static void cache_end_rests(struct cache *cache, struct rests *rests)
+static void cache_end_quarantine(struct cache *cache, struct quarantine *quarantine)
 {
-    for (uint32_t i = 0; i < OBJECTS_RESTING + LARGE_OBJECTS_RESTING; i++) {
-        struct object *object = rests->objects[i];
+    for (uint32_t i = 0; i < OBJECTS_QUARANTINED + LARGE_OBJECTS_QUARANTINED; i++) {
+        struct object *object = quarantine->objects[i];
         if (object == NULL) {
             continue;
         }
-        rests->objects[i] = NULL;
-        secure_end_rest(object);
+        quarantine->objects[i] = NULL;
+        secure_leave_quarantine(object);
         size_t slice = window_slice_of(object);
         struct slab *slab = slab_of_slice(slice);
         if (slab->owner != cache->slabs) {
@@ -307,7 +307,7 @@ static void cache_end_rests(struct cache *cache, struct rests *rests)
 void hak__cache_flush(struct cache *cache)
 {
     if (HAK_SECURE) {
-        cache_end_rests(cache, cache->rests);
+        cache_end_quarantine(cache, cache->quarantine);
     }
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         cache_flush_class(cache, class_index);
@@ -334,7 +334,7 @@ void hak__cache_abandon(struct cache *cache)
         cache->bins[class_index] = (struct bin){NULL, 0, 0};
     }
     memset(cache->frees, 0, sizeof cache->frees);
-    memset(cache->rests, 0, sizeof cache->rests);
+    memset(cache->quarantine, 0, sizeof cache->quarantine);
     cache->charged = cache->charged_told = 0;
     cache->lagging = NULL;
     for (uint32_t i = 0; i < REMOTE_ENTRIES; i++) {
@@ -346,11 +346,12 @@ void hak__cache_abandon(struct cache *cache)
 }
 
 /* Resting objects of the class. */
-static HAK_RACY_READER uint32_t cache_resting(const struct rests *rests, uint32_t class_index)
+static HAK_RACY_READER uint32_t cache_quarantined(const struct quarantine *quarantine,
+                                                  uint32_t class_index)
 {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < OBJECTS_RESTING + LARGE_OBJECTS_RESTING; i++) {
-        const void *object = rests->objects[i];
+    for (uint32_t i = 0; i < OBJECTS_QUARANTINED + LARGE_OBJECTS_QUARANTINED; i++) {
+        const void *object = quarantine->objects[i];
         count +=
             object != NULL && owner_class(window_owner(window_slice_of(object))) == class_index;
     }
@@ -361,7 +362,7 @@ HAK_RACY_READER uint32_t hak__cache_objects(const struct cache *cache, uint32_t 
 {
     const struct bin *bin = &cache->bins[class_index];
     uint32_t count = bin->limit - (uint32_t)bin->room;
-    return HAK_SECURE ? count + cache_resting(cache->rests, class_index) : count;
+    return HAK_SECURE ? count + cache_quarantined(cache->quarantine, class_index) : count;
 }
 
 size_t hak__cache_bytes(const struct cache *cache)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* refill.c: fills empty bins from the heap's slabs. The rules are in cache.h. */
+/* refill.c: fills empty bins from the arena's slabs. The rules are in cache.h. */
 #include "cache/cache.h"
 
 #include "base/probe.h"
@@ -61,12 +61,12 @@ void *hak__cache_fill(struct cache *cache, uint32_t class_index, struct refill r
     HAK_ASSERT(bin->head == NULL);
     if (HAK_LEVEL >= 1 && bin_count(bin) != 0) {
         hak__diagnose_fatal("corrupted free list (written after free?)", bin,
-                            size_class_bytes(class_index), cache_heap_id(cache));
+                            size_class_bytes(class_index), cache_arena_id(cache));
     }
     if (refill.list.count == 0) {
         return NULL;
     }
-    probe_hakmem_refill(cache_heap_id(cache), size_class_bytes(class_index), refill.list.count);
+    probe_hakmem_refill(cache_arena_id(cache), size_class_bytes(class_index), refill.list.count);
     cache->active[class_index] = true;
     if (REFILL_BYTES_START << cache->refills[class_index] < SLICE_SIZE) {
         cache->refills[class_index]++;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* remote.c: frees of other heaps' objects, gathered by slice before they are sent to their slabs.
+/* remote.c: frees of other arenas' objects, gathered by slice before they are sent to their slabs.
  *
  * The remote buffer is direct-mapped: a slice number has one entry, which gathers the freed objects
  * of that slice. An entry is sent when it is full, when another slice needs its place, or when
@@ -29,7 +29,7 @@ static void remote_send(struct cache *cache, struct remote_entry *entry)
     probe_hakmem_remote_send(size_class_bytes(slab->class_index), list.count);
     struct slab_set *lagging = hak__slab_return_remote(slab, list, (struct object *)(void *)tail);
     if (HAK_UNLIKELY(lagging != NULL)) {
-        cache->lagging = lagging; /* heap/collect.c drains for it */
+        cache->lagging = lagging; /* arena/collect.c drains for it */
     }
     counter_add(&cache->counters, COUNTER_FREE_REMOTE, list.count);
     counter_add(&cache->counters, COUNTER_REMOTE_BATCHES, 1);

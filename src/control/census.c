@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* census.c: see census.h. hak__census_take counts the heaps, with one heap's lock at a time, and
+/* census.c: see census.h. hak__census_take counts the arenas, with one arena's lock at a time, and
  * then the threads.
  *
  * Threads write their bins and remote buffers without a lock. The census reads them while they
@@ -27,10 +27,10 @@ uint64_t hak__census_in_use(const struct class_census *class_census)
 static void census_add_up(struct census *census)
 {
     census->objects_in_use_count =
-        census->spans_count + census->whales.live_count + census->sampled.objects_count;
+        census->spans_count + census->huge.live_count + census->sampled.objects_count;
     census->bytes_in_use =
-        census->span_bytes + census->whales.live_bytes + census->sampled.objects_bytes;
-    census->bytes_cached = census->span_cached_bytes + census->whales.cached_bytes;
+        census->span_bytes + census->huge.live_bytes + census->sampled.objects_bytes;
+    census->bytes_cached = census->span_cached_bytes + census->huge.cached_bytes;
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         const struct class_census *class_census = &census->classes[class_index];
         uint64_t in_use = hak__census_in_use(class_census), size = size_class_bytes(class_index);
@@ -71,9 +71,9 @@ static void census_add_cached(const struct cache *cache, uint64_t cached_counts[
     census_add_remote(cache, cached_counts);
 }
 
-uint64_t hak__census_span_cached_bytes(const struct heap *heap)
+uint64_t hak__census_span_cached_bytes(const struct arena *arena)
 {
-    return (uint64_t)atomic_load_relaxed(&heap->spans.slices) * SLICE_SIZE;
+    return (uint64_t)atomic_load_relaxed(&arena->spans.slices) * SLICE_SIZE;
 }
 
 uint64_t hak__census_cache_bytes(const struct cache *cache)
@@ -94,22 +94,22 @@ static void census_add_counters(struct census *census, const struct counters *co
     }
 }
 
-/* Makes the totals of a heap include what other threads freed. Counters are for the program's work.
- * The drain is the report's, so they are put back. Under the heap's lock. */
-static void census_drain(struct heap *heap)
+/* Makes the totals of an arena include what other threads freed. Counters are for the program's
+ * work. The drain is the report's, so they are put back. Under the arena's lock. */
+static void census_drain(struct arena *arena)
 {
-    struct counters *counters = &heap->slabs.counters, before = *counters;
-    hak__slab_drain(&heap->slabs);
+    struct counters *counters = &arena->slabs.counters, before = *counters;
+    hak__slab_drain(&arena->slabs);
     for (uint32_t i = 0; i < COUNTER_COUNT; i++) {
         atomic_store_relaxed(&counters->values[i], before.values[i]);
     }
 }
 
-/* Without the heap's lock, they are as a stopped thread left them. */
-static HAK_RACY_READER void census_add_slabs(struct census *census, const struct heap *heap)
+/* Without the arena's lock, they are as a stopped thread left them. */
+static HAK_RACY_READER void census_add_slabs(struct census *census, const struct arena *arena)
 {
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        const struct slab_totals *totals = &heap->slabs.totals[class_index];
+        const struct slab_totals *totals = &arena->slabs.totals[class_index];
         const struct size_class *size_class = &hak__size_classes[class_index];
         struct class_census *class_census = &census->classes[class_index];
         uint64_t slabs = totals->slabs_count;
@@ -119,35 +119,35 @@ static HAK_RACY_READER void census_add_slabs(struct census *census, const struct
                                       slab_totals_lost(totals) - totals->not_carved_count;
         class_census->in_slabs_count += totals->free_count;
     }
-    census->spans_count += heap->spans.totals.count;
-    census->span_bytes += heap->spans.totals.bytes;
+    census->spans_count += arena->spans.totals.count;
+    census->span_bytes += arena->spans.totals.bytes;
 }
 
-/* Adds the slabs and spans of one heap, with its lock if no stopped thread has it. */
-static void census_count_slabs(struct census *census, struct heap *heap)
+/* Adds the slabs and spans of one arena, with its lock if no stopped thread has it. */
+static void census_count_slabs(struct census *census, struct arena *arena)
 {
-    bool locked = lock_acquire_soon(&heap->lock);
+    bool locked = lock_acquire_soon(&arena->lock);
     if (locked) {
-        census_drain(heap);
+        census_drain(arena);
     }
-    census_add_slabs(census, heap);
+    census_add_slabs(census, arena);
     /* under the lock: another report may put them back */
-    census_add_counters(census, &heap->slabs.counters);
+    census_add_counters(census, &arena->slabs.counters);
     if (locked) {
-        lock_release(&heap->lock);
+        lock_release(&arena->lock);
     }
 }
 
-static void census_count_heaps(struct census *census)
+static void census_count_arenas(struct census *census)
 {
     struct span_totals spans = hak__span_totals_without_cache();
     census->spans_count = spans.count;
     census->span_bytes = spans.bytes;
-    for (struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
-        census_count_slabs(census, heap);
-        census->heaps_count++;
-        census->heaps_parked_count += atomic_load_relaxed(&heap->threads_count) == 0 ? 1 : 0;
-        census->span_cached_bytes += hak__census_span_cached_bytes(heap);
+    for (struct arena *arena = hak__arena_first(); arena != NULL; arena = arena->next) {
+        census_count_slabs(census, arena);
+        census->arenas_count++;
+        census->arenas_parked_count += atomic_load_relaxed(&arena->threads_count) == 0 ? 1 : 0;
+        census->span_cached_bytes += hak__census_span_cached_bytes(arena);
     }
 }
 
@@ -191,10 +191,10 @@ void hak__census_take(struct census *census)
     }
     hak__gate_note_refusal(refused); /* for the settle alone the census is not incomplete */
     hak__inherited_settle();
-    census_count_heaps(census);
+    census_count_arenas(census);
     census_count_threads(census);
     census->superslabs_count = atomic_load_relaxed(&hak__superslabs.claimed_count);
-    census->whales = hak__whale_totals();
+    census->huge = hak__huge_totals();
     census->sampled = hak__sampled_totals();
     census_add_up(census);
     hak__gate_leave();

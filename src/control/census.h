@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* census.h: counts where the memory is, for reports: sums that heaps keep, and one walk over all
+/* census.h: counts where the memory is, for reports: sums that arenas keep, and one walk over all
  * threads. Its cost does not depend on the size of the heap. Fast paths do nothing for it.
  *
  * Memory at rest is counted exactly. What a thread is changing at that moment may be counted on
@@ -9,9 +9,9 @@
 
 #include "core/counters.h"
 #include "core/limits.h"
-#include "heap/heap.h"
+#include "arena/arena.h"
 #include "large/sampled.h"
-#include "large/whale.h"
+#include "large/huge.h"
 
 /* Objects of one size class: carved = in use + in slabs + cached. */
 struct class_census {
@@ -26,31 +26,31 @@ struct class_census {
 
 struct census {
     struct class_census classes[CLASS_COUNT];
-    struct counters counters; /* sums over all heaps and threads */
+    struct counters counters; /* sums over all arenas and threads */
     uint64_t spans_count;     /* in use */
     uint64_t span_bytes;
     uint64_t span_cached_bytes;
-    uint64_t heaps_count;
-    uint64_t heaps_parked_count; /* that no thread draws from */
-    uint64_t threads_count;      /* that have a cache */
+    uint64_t arenas_count;
+    uint64_t arenas_parked_count; /* that no thread draws from */
+    uint64_t threads_count;       /* that have a cache */
     uint64_t superslabs_count;
-    struct whale_totals whales;
-    uint64_t objects_in_use_count; /* of slabs, spans and whales together, and sampled ones */
+    struct huge_totals huge;
+    uint64_t objects_in_use_count; /* of slabs, spans and huge blocks together, and sampled ones */
     uint64_t bytes_in_use;         /* theirs, at usable size */
-    uint64_t bytes_cached;         /* in thread caches, kept spans and kept whales */
+    uint64_t bytes_cached;         /* in thread caches, kept spans and kept huge blocks */
     uint64_t slab_bytes;
     struct sampled_totals sampled; /* objects in slices of their own (large/sampled.h) */
 };
 
-/* Fills `*census`. Begins at the gate, waits for the end of a fork, and takes one heap's lock at a
+/* Fills `*census`. Begins at the gate, waits for the end of a fork, and takes one arena's lock at a
  * time. All is zero if this thread is inside an operation already. Any thread, no lock held. */
 HAK_HIDDEN void hak__census_take(struct census *census);
 
 /* Objects of one class that the program has in use. */
 HAK_HIDDEN uint64_t hak__census_in_use(const struct class_census *class_census);
-/* Bytes of the spans that a heap keeps; bytes in the bins and the remote buffer of a thread. Any
- * thread, no lock. Exact while the heap's users are at rest. */
-HAK_HIDDEN uint64_t hak__census_span_cached_bytes(const struct heap *heap);
+/* Bytes of the spans that an arena keeps; bytes in the bins and the remote buffer of a thread. Any
+ * thread, no lock. Exact while the arena's users are at rest. */
+HAK_HIDDEN uint64_t hak__census_span_cached_bytes(const struct arena *arena);
 HAK_HIDDEN uint64_t hak__census_cache_bytes(const struct cache *cache);
 
 #endif

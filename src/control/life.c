@@ -24,7 +24,7 @@
 #include "control/ending.h"
 #include "core/diagnose.h"
 #include "core/options.h"
-#include "heap/heap.h"
+#include "arena/arena.h"
 #include "os/os.h"
 
 const bool hak__life_linked = true;

@@ -2,10 +2,10 @@
 /* scavenger.c: an optional thread that returns free memory to the OS while the program idles
  * (HAKMEM_SCAVENGER=1). All other work happens in calls of malloc and free.
  *
- * It takes the notifications of heaps, returns kept spans and purges by the clock. It cannot empty
+ * It takes the notifications of arenas, returns kept spans and purges by the clock. It cannot empty
  * bins, which belong to their threads. While tasks of the program's cgroup or of the machine wait
  * for memory (pressure stall information), every thread purges after 10 ms. The scavenger has no
- * heap, allocates nothing, and has its own table of descriptors. Rights belong to threads, too: a
+ * arena, allocates nothing, and has its own table of descriptors. Rights belong to threads, too: a
  * program that gives up capabilities with capset and then calls setuid is ended by the C library,
  * because the scavenger has kept its rights (docs/guarantees.md). */
 #include "control/life.h"
@@ -13,7 +13,7 @@
 #include "control/background.h"
 #include "core/knobs.h"
 #include "core/options.h"
-#include "heap/heap.h"
+#include "arena/arena.h"
 #include "os/os.h"
 
 /* Bounds of the time between two rounds of work, which is half the purge delay. MIN is for short
@@ -94,19 +94,19 @@ static void *scavenger_run(void *argument)
     bool watches = hak__os_leave_descriptors();
     for (uint32_t period_ms = 0; scavenger_sleep(period_ms);) {
         bool pressed = watches && pressure_look(&pressure);
-        hak__heap_set_pressed(pressed);
-        hak__heap_scavenge();
+        hak__arena_set_pressed(pressed);
+        hak__arena_scavenge();
         uint32_t usual_ms = scavenger_usual_ms();
         period_ms = pressed && usual_ms > SCAVENGER_LOOK_MS ? SCAVENGER_LOOK_MS : usual_ms;
     }
-    hak__heap_set_pressed(false);
+    hak__arena_set_pressed(false);
     hak__background_end();
     return argument;
 }
 
 const char *hak__scavenger_start(void)
 {
-    hak__heap_set_pressed(false); /* fork's child inherits the parent's value */
+    hak__arena_set_pressed(false); /* fork's child inherits the parent's value */
     if (!hak__settings.scavenger) {
         return NULL;
     }

@@ -79,7 +79,7 @@ static void end_look_object(void *object, uint32_t class_index, unsigned char by
             end_flush();
             hak__secure_overrun(object, bytes, slack);
         }
-    } else if (state == SECURE_RESTING && (!asks || end_can_read(object, bytes)) &&
+    } else if (state == SECURE_QUARANTINED && (!asks || end_can_read(object, bytes)) &&
                HAK_UNLIKELY(*(const uintptr_t *)object != 0 ||
                             !secure_is_clean(object, bytes, secure_mark(object), true))) {
         end_flush();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* counters.h: counts of what the slow paths do. Each heap has a set, written under its lock, and
+/* counters.h: counts of what the slow paths do. Each arena has a set, written under its lock, and
  * each thread has one that only it writes. Reports read both, relaxed. No fast path counts.
  *
  * X(name, key, text): `text` says what is counted, for the report and docs/counters.md. Keep the
@@ -15,21 +15,21 @@
     X(REFILL_FREE_LIST, "refill_free_list", "refills of a bin from the free list of a slab")       \
     X(REFILL_REMOTE, "refill_remote", "refills of a bin with objects that other threads freed")    \
     X(REFILL_CARVE, "refill_carve", "refills of a bin with newly carved objects of a slab")        \
-    X(REFILL_BORROWED, "refill_borrowed", "refills of a bin with free objects of another heap")    \
+    X(REFILL_BORROWED, "refill_borrowed", "refills of a bin with free objects of another arena")   \
     X(SLAB_FROM_REGION, "slab_from_region", "slabs taken from the free slices of a superslab")     \
     X(SLAB_TO_REGION, "slab_to_region", "empty slabs returned to their superslab")                 \
     X(FREE_OVERFLOW, "free_overflow", "frees that found their bin full")                           \
     X(FREE_FLUSHED_OBJECTS, "free_flushed_objects", "objects moved from bins back to their slabs") \
-    X(FREE_REMOTE, "free_remote", "objects of another heap sent back to their slabs")              \
+    X(FREE_REMOTE, "free_remote", "objects of another arena sent back to their slabs")             \
     X(REMOTE_BATCHES, "remote_batches",                                                            \
-      "batches of objects sent to other heaps, one atomic operation each")                         \
+      "batches of objects sent to other arenas, one atomic operation each")                        \
     X(REMOTE_NOTIFIED, "remote_notified",                                                          \
-      "slabs that other threads reported to this heap after freeing objects in them")              \
+      "slabs that other threads reported to this arena after freeing objects in them")             \
     X(SPAN_ALLOCATED, "span_allocated", "spans allocated (64 KiB to 2 MiB)")                       \
-    X(SPAN_CACHE_HIT, "span_cache_hit", "spans allocated from the heap's cache of freed spans")    \
+    X(SPAN_CACHE_HIT, "span_cache_hit", "spans allocated from the arena's cache of freed spans")   \
     X(SPAN_FREED, "span_freed", "spans freed")                                                     \
-    X(WHALE_ALLOCATED, "whale_allocated", "huge allocations made (above 2 MiB)")                   \
-    X(WHALE_FREED, "whale_freed", "huge allocations freed")                                        \
+    X(HUGE_ALLOCATED, "huge_allocated", "huge allocations made (above 2 MiB)")                     \
+    X(HUGE_FREED, "huge_freed", "huge allocations freed")                                          \
     X(REALLOC_IN_PLACE, "realloc_in_place",                                                        \
       "reallocs of spans and huge allocations without a copy")                                     \
     X(REALLOC_COPIED, "realloc_copied", "reallocs that copied the contents")                       \

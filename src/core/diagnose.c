@@ -41,26 +41,26 @@ static void diagnose_place(bool is_ours)
 }
 
 static void diagnose_what(const char *what, const void *pointer, size_t object_size,
-                          uint32_t heap_id)
+                          uint32_t arena_id)
 {
-    char size[48] = "", heap[32] = "";
+    char size[48] = "", arena[32] = "";
     if (object_size != 0) {
         bool is_class = object_size <= MID_SIZE_MAX; /* spans and huge allocations have none */
         hak__text_make(size, sizeof size,
                        is_class ? ", size class %zu bytes" : ", in a block of %zu bytes",
                        object_size);
     }
-    if (heap_id != 0) {
-        hak__text_make(heap, sizeof heap, ", owned by heap %u", heap_id);
+    if (arena_id != 0) {
+        hak__text_make(arena, sizeof arena, ", owned by arena %u", arena_id);
     }
     DIAGNOSE_SAY(LINE_SIZE, "hakmem: fatal: %s: pointer %#lx%s%s", what, (uintptr_t)pointer, size,
-                 heap);
+                 arena);
 }
 
 void hak__diagnose_report(const char *what, const void *pointer, size_t object_size,
-                          uint32_t heap_id)
+                          uint32_t arena_id)
 {
-    diagnose_what(what, pointer, object_size, heap_id);
+    diagnose_what(what, pointer, object_size, arena_id);
     diagnose_place(true);
 }
 
@@ -72,9 +72,9 @@ void hak__diagnose_foreign(const char *what, const void *pointer)
 }
 
 void hak__diagnose_fatal(const char *what, const void *pointer, size_t object_size,
-                         uint32_t heap_id)
+                         uint32_t arena_id)
 {
-    hak__diagnose_report(what, pointer, object_size, heap_id);
+    hak__diagnose_report(what, pointer, object_size, arena_id);
     hak__diagnose_abort();
 }
 

@@ -6,18 +6,18 @@
 
 #include "base/compiler.h"
 
-/* Writes "hakmem: fatal: WHAT: pointer 0x.., size class N bytes, owned by heap H" to standard error
- * and aborts; of a block without a size class "in a block of N bytes". A second line names the
- * process and its program. `object_size` is in bytes. If it or `heap_id` is 0, it is unknown and
- * left out. */
+/* Writes "hakmem: fatal: WHAT: pointer 0x.., size class N bytes, owned by arena H" to standard
+ * error and aborts; of a block without a size class "in a block of N bytes". A second line names
+ * the process and its program. `object_size` is in bytes. If it or `arena_id` is 0, it is unknown
+ * and left out. */
 HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void
-hak__diagnose_fatal(const char *what, const void *pointer, size_t object_size, uint32_t heap_id);
+hak__diagnose_fatal(const char *what, const void *pointer, size_t object_size, uint32_t arena_id);
 /* The same for what no allocation of hakmem has to do with, so that the guard cannot tell more. */
 HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__diagnose_foreign(const char *what,
                                                                          const void *pointer);
 /* The first without the end, for a process that ends for another reason. */
 HAK_HIDDEN HAK_COLD void hak__diagnose_report(const char *what, const void *pointer,
-                                              size_t object_size, uint32_t heap_id);
+                                              size_t object_size, uint32_t arena_id);
 /* Writes "hakmem: warning: WHAT: pointer 0x.." to standard error and returns. If `pointer` is NULL,
  * it is left out. */
 HAK_HIDDEN HAK_COLD void hak__diagnose_warn(const char *what, const void *pointer);
@@ -26,7 +26,7 @@ HAK_HIDDEN HAK_COLD void hak__diagnose_warn(const char *what, const void *pointe
 HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__diagnose_abort(void);
 
 /* Makes this thread never use its thread cache again, because the cache may be corrupt after a
- * fatal report. Defined in heap/thread.c. */
+ * fatal report. Defined in arena/thread.c. */
 HAK_HIDDEN HAK_COLD void hak__thread_give_up(void);
 
 /* Writes a line to standard error, as hak__text_format makes it, cut at `size` bytes, which are on

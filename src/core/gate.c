@@ -38,7 +38,7 @@ static uint32_t shared_gate;
 /* 1: a thread has waited GATE_WAIT_MS for this fork in vain, so others are refused at once.
  * Relaxed: a hint. */
 static uint32_t shared_gate_slow;
-/* Forks by signal handlers that interrupted an operation. Its thread may hold a heap's lock, and
+/* Forks by signal handlers that interrupted an operation. Its thread may hold an arena's lock, and
  * the fork waits for locks of the C library, so nobody may wait for it either. Relaxed: a thread
  * that sees a change late waits until it looks again. */
 static uint32_t shared_gate_inner;

@@ -2,9 +2,9 @@
 /* gate.h: lets fork copy the process at a moment when no slow operation is under way, and makes
  * sure that no thread waits long for a fork.
  *
- * A slow operation begins in one of two ways. If its first lock is a heap's, it begins with that
+ * A slow operation begins in one of two ways. If its first lock is an arena's, it begins with that
  * lock (gate_lock). Otherwise it begins at the gate (hak__gate_enter), which counts the threads
- * inside. Fork closes the gate, waits until no thread is inside, and takes the locks of all heaps.
+ * inside. Fork closes the gate, waits until no thread is inside, and takes the locks of all arenas.
  * Then all other locks are free, and all data that locks guard is whole. Fork does not wait long,
  * because no thread inside waits for a lock of the C library.
  *
@@ -34,7 +34,7 @@
 #include "core/lock.h"
 
 /* What the calling thread is doing: a set of these bits. */
-#define INSIDE_LOCK 1u   /* a slow operation that began with a heap's lock */
+#define INSIDE_LOCK 1u   /* a slow operation that began with an arena's lock */
 #define INSIDE_GATE 2u   /* a slow operation that began at the gate */
 #define INSIDE_FORK 4u   /* fork: between its prepare handler and its parent or child handler */
 #define INSIDE_REPORT 8u /* a fatal error was reported */
@@ -60,7 +60,7 @@ HAK_HIDDEN bool hak__gate_let_pass(void);
 /* Around a system call that may wait for another thread of the program, such as munmap, which waits
  * for the thread that reads a userfaultfd: the signals come in that end a process. Others would
  * wait in the kernel, and a handler that stops the thread would hold up forks. The thread may hold
- * a heap's lock or PURGE, and no other. */
+ * an arena's lock or PURGE, and no other. */
 HAK_HIDDEN void hak__gate_begin_call(void);
 HAK_HIDDEN void hak__gate_end_call(void);
 
@@ -78,7 +78,7 @@ HAK_HIDDEN void hak__gate_pin(bool pinned);
 HAK_HIDDEN bool hak__gate_is_pinned(void);
 
 /* Waits for a lock that another thread holds, and takes it. The calling thread is inside. False:
- * refused, because a fork takes too long, or the holder of a heap's lock seems to be stopped; the
+ * refused, because a fork takes too long, or the holder of an arena's lock seems to be stopped; the
  * lock is not taken. */
 HAK_HIDDEN bool hak__gate_wait_for(struct lock *lock);
 
@@ -119,7 +119,7 @@ HAK_INLINE bool gate_acquire(struct lock *lock)
     return HAK_LIKELY(lock_try(lock)) || hak__gate_wait_for(lock);
 }
 
-/* The second half of gate_lock: takes the heap's lock. False: refused, and the operation is over.
+/* The second half of gate_lock: takes the arena's lock. False: refused, and the operation is over.
  */
 HAK_INLINE bool gate_finish(struct lock *lock)
 {
@@ -130,7 +130,7 @@ HAK_INLINE bool gate_finish(struct lock *lock)
     return false;
 }
 
-/* Begins an operation with a heap's lock. False: refused. */
+/* Begins an operation with an arena's lock. False: refused. */
 HAK_INLINE bool gate_lock(struct lock *lock)
 {
     return gate_begin() && gate_finish(lock);

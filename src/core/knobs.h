@@ -9,20 +9,20 @@
 #include "base/atomics.h"
 
 struct knobs {
-    uint32_t purge_delay_ms;    /* free dirty memory is purged after this time */
-    uint32_t bin_bytes_max;     /* limit of one bin, bytes */
-    uint64_t cache_bytes;       /* limit of one thread's bins together, bytes */
-    uint64_t cache_bytes_total; /* limit of all threads' bins together, bytes */
-    uint64_t whale_cache_bytes; /* limit of the freed whales that are kept, bytes */
-    uint64_t huge_threshold;    /* heap size from which huge pages may be used, bytes */
-    uint64_t limit;             /* with more bytes mapped, free memory is purged after 10 ms */
-    uint64_t limit_hard;        /* more bytes than this are never mapped */
-    uint32_t heaps_max;         /* number of heaps that threads share */
-    uint32_t heaps_crowded_max; /* the same for threads that often find their heap's lock taken */
-    uint32_t guard;             /* one of so many allocations is guarded; 0: none. Constant */
-    bool abort_on_foreign;      /* a free of memory that is not hakmem's ends the process */
-    bool abort_on_size;         /* secure form: so does a sized free with another size */
-    bool numa;                  /* threads get memory of their own node (region/numa.h). Constant */
+    uint32_t purge_delay_ms;     /* free dirty memory is purged after this time */
+    uint32_t bin_bytes_max;      /* limit of one bin, bytes */
+    uint64_t cache_bytes;        /* limit of one thread's bins together, bytes */
+    uint64_t cache_bytes_total;  /* limit of all threads' bins together, bytes */
+    uint64_t huge_cache_bytes;   /* limit of the freed huge blocks that are kept, bytes */
+    uint64_t huge_threshold;     /* heap size from which huge pages may be used, bytes */
+    uint64_t limit;              /* with more bytes mapped, free memory is purged after 10 ms */
+    uint64_t limit_hard;         /* more bytes than this are never mapped */
+    uint32_t arenas_max;         /* number of arenas that threads share */
+    uint32_t arenas_crowded_max; /* the same for threads that often find their arena's lock taken */
+    uint32_t guard;              /* one of so many allocations is guarded; 0: none. Constant */
+    bool abort_on_foreign;       /* a free of memory that is not hakmem's ends the process */
+    bool abort_on_size;          /* secure form: so does a sized free with another size */
+    bool numa; /* threads get memory of their own node (region/numa.h). Constant */
 };
 
 HAK_HIDDEN extern struct knobs hak__knobs;
@@ -33,7 +33,7 @@ HAK_HIDDEN extern uint32_t hak__knobs_turns;
 /* Whoever turned knobs calls this after it. */
 HAK_INLINE void knobs_turned(void)
 {
-    atomic_add_release(&hak__knobs_turns, 1u); /* pairs with the acquire in heap/collect.c */
+    atomic_add_release(&hak__knobs_turns, 1u); /* pairs with the acquire in arena/collect.c */
 }
 
 #endif

@@ -19,7 +19,7 @@
 #define HAK_CONFIG_FILE "/etc/hakmem.conf"
 #endif
 
-/* Slice: the unit of ownership, and the smallest slab. A heap has a slab for each class that it
+/* Slice: the unit of ownership, and the smallest slab. An arena has a slab for each class that it
  * uses, and half of that slab is unused on average. Twice the size: larson with 16 threads needs
  * about a quarter more memory (docs/decisions/0003). Half the size: twice the tables, which take 68
  * bytes a slice now (0.2 %). */
@@ -88,7 +88,7 @@
 #define TABLE_HUGE_BYTES HUGE_PAGE_SIZE
 #define TABLE_HUGE_HEAP_BYTES ((size_t)1 << 30)
 
-/* Memory for heap and thread structs is mapped in chunks of this size; untouched pages of a chunk
+/* Memory for arena and thread structs is mapped in chunks of this size; untouched pages of a chunk
  * take no memory. Twice the size: half the system calls while threads are created. */
 #define METADATA_CHUNK_SIZE ((size_t)256 << 10)
 
@@ -104,7 +104,7 @@
  * there. */
 #define OBJECT_TAIL (HAK_SECURE ? 8u : 0u)
 /* 1 KiB and a header of 16 bytes: sqlite needs 3 % less memory than with 1,024
- * (docs/decisions/0052). Each further class takes 23 bytes a thread and 24 bytes a heap. */
+ * (docs/decisions/0052). Each further class takes 23 bytes a thread and 24 bytes an arena. */
 #define TINY_SIZE_MAX 1040u
 /* The skew: bytes that hakmem adds to a round object size. The mid classes from 8 KiB on get it,
  * and those that would be powers of two. Without it, all objects of such a class start in the same
@@ -130,7 +130,7 @@
  * 1.10 (docs/decisions/0020). */
 #define SLAB_SLICES_MAX 9u
 #define SLAB_OBJECTS_MIN 4u
-/* Slices of the idle slabs that a heap keeps (slab/slab_kept.c). Twice as many: programs whose
+/* Slices of the idle slabs that an arena keeps (slab/slab_kept.c). Twice as many: programs whose
  * memory goes up and down by up to 8 MiB take no lock of the process for it; with 8 MiB, soak held
  * 32 MiB for seconds where it held 24. Half: by up to 2 MiB. */
 #define SLABS_KEPT_SLICES (HAK_TINY_LIMITS ? 8u : 128u)
@@ -141,15 +141,15 @@
 /* Secure form: slabs of objects of at least this size end in a page that no access survives. Half:
  * twice as many classes lose a page and two system calls with each slab. */
 #define CLOSED_END_MIN 8192u
-/* Secure form: slabs of a heap that wait before they may become slabs of another class. Twice as
+/* Secure form: slabs of an arena that wait before they may become slabs of another class. Twice as
  * many: twice the time, and twice the memory that waits. */
-#define SLABS_RESTING 8u
+#define SLABS_QUARANTINED 8u
 /* Secure form: freed objects that wait in a thread before they may be handed out again: small ones,
  * and those above TINY_SIZE_MAX. A free ends the rest of a random one. Twice as many: a dangling
  * pointer meets a new object half as soon, and the objects take twice as much of the processor's
  * caches. */
-#define OBJECTS_RESTING 64u
-#define LARGE_OBJECTS_RESTING 8u
+#define OBJECTS_QUARANTINED 64u
+#define LARGE_OBJECTS_QUARANTINED 8u
 
 /* Spans: allocations of whole slices, each inside one superslab. */
 #define SPAN_SLICES_MAX SUPERSLAB_SLICES
@@ -157,19 +157,19 @@
 #define SPAN_TAIL (HAK_SECURE ? OS_PAGE_SIZE_MAX : 0u)
 #define SPAN_SIZE_MAX (SPAN_SLICES_MAX * SLICE_SIZE - SPAN_TAIL)
 
-/* Secure form: the most spans that a heap closes in a second. To close one, to open it again and to
- * touch its pages takes 10 to 100 microseconds. Four times as many: a program that does little else
- * loses up to 2.5 % of its time instead of 0.6 %. Half: more freed spans can be used by a dangling
- * pointer. */
+/* Secure form: the most spans that an arena closes in a second. To close one, to open it again and
+ * to touch its pages takes 10 to 100 microseconds. Four times as many: a program that does little
+ * else loses up to 2.5 % of its time instead of 0.6 %. Half: more freed spans can be used by a
+ * dangling pointer. */
 #define SPANS_CLOSED_MAX 64u
 /* Secure form: neighbours of a page that are handed out in random order, before the next so many. A
  * whole page: a program that walks along what it has allocated waits for memory at each step;
  * cppcheck took 3.2 times as long, now 2.1 (docs/decisions/0093). Half: an attacker guesses the
  * block behind the last one in one of four tries instead of eight. */
 #define SHUFFLED_OBJECTS 8u
-/* Secure form: closed spans of a heap whose slices nobody gets yet. Twice as many: a use after free
- * faults for twice as long. They take addresses only. */
-#define SPANS_RESTING 16u
+/* Secure form: closed spans of an arena whose slices nobody gets yet. Twice as many: a use after
+ * free faults for twice as long. They take addresses only. */
+#define SPANS_QUARANTINED 16u
 
 /* The largest request, in bytes: in C the difference of two pointers into a block must fit into
  * ptrdiff_t. */
@@ -225,30 +225,30 @@
  * objects wait. */
 #define REMOTE_OBJECTS_MAX (HAK_TINY_LIMITS ? 3u : 128u)
 #define REMOTE_BYTES_MAX (HAK_TINY_LIMITS ? 512u : 16384u)
-/* At this number of unread notifications of a heap, another thread drains for it. A heap whose
+/* At this number of unread notifications of an arena, another thread drains for it. An arena whose
  * threads allocate drains at every refill, and rarely has so many. Twice as many: a sleeping owner
  * keeps more empty slabs. Half: other threads drain for it more often. */
 #define NOTIFIED_PENDING_MAX (HAK_TINY_LIMITS ? 2u : 8u)
-/* The same for a heap without threads. It has no refills that would drain it, so other threads
+/* The same for an arena without threads. It has no refills that would drain it, so other threads
  * drain for it sooner. */
 #define NOTIFIED_PENDING_MAX_PARKED (HAK_TINY_LIMITS ? 1u : 4u)
 
-/* The most heaps that a refill goes through for free objects before the process grows; it skips its
- * own. That takes some 100 ns, and a new slab at least 8 microseconds (docs/decisions/0059). Twice
- * as many: a process of more than 8 heaps grows less often, but the refills that grow it are
+/* The most arenas that a refill goes through for free objects before the process grows; it skips
+ * its own. That takes some 100 ns, and a new slab at least 8 microseconds (docs/decisions/0059).
+ * Twice as many: a process of more than 8 arenas grows less often, but the refills that grow it are
  * slower. Half: it grows more often. */
 #define LENDERS_MAX (HAK_TINY_LIMITS ? 2u : 8u)
-/* 2 to this power, less one: the most refills of a growing heap that do not ask after one that
- * asked in vain. One more: a heap takes up to 7 slabs for each LENDERS_MAX heaps before it finds
- * the one that could have spared it. One less: it asks in vain twice as often while many heaps
+/* 2 to this power, less one: the most refills of a growing arena that do not ask after one that
+ * asked in vain. One more: an arena takes up to 7 slabs for each LENDERS_MAX arenas before it finds
+ * the one that could have spared it. One less: it asks in vain twice as often while many arenas
  * grow, and the lines that it reads move (docs/design/scale.md). */
 #define BORROW_VAIN_MAX (HAK_TINY_LIMITS ? 1u : 2u)
 
-/* The heartbeat (heap/heartbeat.c). Slow operations from one look at the clock to the next; a look
+/* The heartbeat (arena/heartbeat.c). Slow operations from one look at the clock to the next; a look
  * takes 10 ns. Twice as many: work that is due starts later. Half: twice the looks. */
 #define LOOK_OPERATIONS (HAK_TINY_LIMITS ? 2u : 8u)
-/* The most slow operations from one tick to the next. Twice as many: a heap keeps freed spans twice
- * as long. Ticks that return spans took the peak of lua from 1.15 of the C library's to 1.04
+/* The most slow operations from one tick to the next. Twice as many: an arena keeps freed spans
+ * twice as long. Ticks that return spans took the peak of lua from 1.15 of the C library's to 1.04
  * (docs/decisions/0020). Half: a large buffer must be reused sooner to be found in the cache. */
 #define TICK_OPERATIONS (HAK_TINY_LIMITS ? 4u : 64u)
 /* Milliseconds from one tick to the next. Twice as many: gathered remote frees wait twice as long,
@@ -288,14 +288,14 @@
 /* Passes, half a purge delay apart, that must see a slab's free list unchanged before its pages go.
  * Half: programs whose threads take turns walk and touch such pages again and again. Twice: memory
  * goes back twice as late. */
-#define PAGES_RESTS 4u
+#define PAGES_PASSES 4u
 /* A pass over slabs in use also begins when the heap has grown by this part of itself, and by at
- * least PAGES_GROWTH_MIN, since the last one. Then PAGES_RESTS_GROWING passes must have seen a list
- * unchanged. Half the parts: a program whose sizes change has up to a third more memory. Without
- * waiting: up to twice the page faults (docs/decisions/0105). */
+ * least PAGES_GROWTH_MIN, since the last one. Then PAGES_PASSES_GROWING passes must have seen a
+ * list unchanged. Half the parts: a program whose sizes change has up to a third more memory.
+ * Without waiting: up to twice the page faults (docs/decisions/0105). */
 #define PAGES_GROWTH_PARTS 16u
 #define PAGES_GROWTH_MIN ((HAK_TINY_LIMITS ? (size_t)1 : (size_t)4) << 20)
-#define PAGES_RESTS_GROWING 1u
+#define PAGES_PASSES_GROWING 1u
 /* Milliseconds from one tick to the next while a purge pass is under way. Twice as many: free
  * memory goes back at half the rate. Half: the pauses follow each other more closely. */
 #define PURGE_TICK_MS (HAK_TINY_LIMITS ? 1u : 4u)
@@ -317,79 +317,80 @@
  * about to be used again is purged more often. */
 #define LIMIT_DELAY_MS (HAK_TINY_LIMITS ? 0u : 10u)
 
-/* A thread that overflows a bin may find its heap's lock taken. If that happens CROWDED_WAITS times
- * within CROWDED_MS milliseconds, it moves to another heap if there is one to spare. A wait takes
- * about 3 microseconds, and refills wait about as often. So the thread waits for a twentieth of its
- * time (docs/decisions/0021). Twice the waits: fewer heaps and less memory, but threads wait
- * longer. Half: more heaps and more memory, but shorter waits. */
+/* A thread that overflows a bin may find its arena's lock taken. If that happens CROWDED_WAITS
+ * times within CROWDED_MS milliseconds, it moves to another arena if there is one to spare. A wait
+ * takes about 3 microseconds, and refills wait about as often. So the thread waits for a twentieth
+ * of its time (docs/decisions/0021). Twice the waits: fewer arenas and less memory, but threads
+ * wait longer. Half: more arenas and more memory, but shorter waits. */
 #define CROWDED_WAITS (HAK_TINY_LIMITS ? 1u : 128u)
 #define CROWDED_MS (HAK_TINY_LIMITS ? UINT32_MAX : 16u)
-/* A thread that has run on another memory node than its heap's for so many milliseconds moves to a
- * heap of that node. Twice: it gets memory of its old node for twice as long. Half: a thread that
+/* A thread that has run on another memory node than its arena's for so many milliseconds moves to a
+ * arena of that node. Twice: it gets memory of its old node for twice as long. Half: a thread that
  * the kernel moves for a moment empties its bins. */
 #define NUMA_AWAY_MS (HAK_TINY_LIMITS ? 2u : 250u)
-/* For crowded threads hakmem adds heaps, up to this multiple of knobs.heaps_max in all. Twice:
- * fewer waits, but more partly used slabs. 1: no heap is added. */
-#define HEAPS_CROWDED_FACTOR 2u
+/* For crowded threads hakmem adds arenas, up to this multiple of knobs.arenas_max in all. Twice:
+ * fewer waits, but more partly used slabs. 1: no arena is added. */
+#define ARENAS_CROWDED_FACTOR 2u
 
-/* Freed spans that a heap keeps, for loops that allocate and free the same large size. Twice as
+/* Freed spans that an arena keeps, for loops that allocate and free the same large size. Twice as
  * many: loops over up to 8 buffers hit the cache, and searches look at more entries.
  * SPAN_CACHE_SLICES in large/span.c limits the bytes of these spans. */
 #define SPAN_CACHE_ENTRIES (HAK_TINY_LIMITS ? 2u : 4u)
 
-/* First-class heaps (zone/zone.h). Their unit of allocation is a page of 4 KiB whatever the OS page
- * is: a heap in a small static array needs one for each size class. Doubled: half as many classes.
+/* Heaps (heap/heap.h). Their unit of allocation is a page of 4 KiB whatever the OS page is: a
+ * heap in a small static array needs one for each size class. Doubled: half as many classes.
  * Halved: twice the entries, 1.6 % of the memory. */
-#define ZONE_PAGE_SHIFT 12u
-#define ZONE_PAGE_SIZE ((size_t)1 << ZONE_PAGE_SHIFT)
+#define HEAP_PAGE_SHIFT 12u
+#define HEAP_PAGE_SIZE ((size_t)1 << HEAP_PAGE_SHIFT)
 /* A chunk: its entries fill one page. Doubled: a heap with one object takes 1 MiB of addresses.
  * Halved: half as many objects between two calls of the provider. */
-#define ZONE_CHUNK_SIZE ((size_t)512 << 10)
+#define HEAP_CHUNK_SIZE ((size_t)512 << 10)
 /* Pages of a chunk: the last one has no entry, and is not touched, or header and entries would need
  * a second page. */
-#define ZONE_CHUNK_PAGES ((ZONE_CHUNK_SIZE >> ZONE_PAGE_SHIFT) - 1)
-/* The least size of a slab, and the objects in it: ZONE_SLAB_MANY up to ZONE_SLAB_MANY_SIZE bytes,
- * else ZONE_SLAB_FEW. Twice the size: half as many slabs are made and given back, and one object in
+#define HEAP_CHUNK_PAGES ((HEAP_CHUNK_SIZE >> HEAP_PAGE_SHIFT) - 1)
+/* The least size of a slab, and the objects in it: HEAP_SLAB_MANY up to HEAP_SLAB_MANY_SIZE bytes,
+ * else HEAP_SLAB_FEW. Twice the size: half as many slabs are made and given back, and one object in
  * use keeps twice the memory. */
-#define ZONE_SLAB_BYTES 16384u
-#define ZONE_SLAB_MANY_SIZE 8320u
-#define ZONE_SLAB_MANY 8u
-#define ZONE_SLAB_FEW 4u
-/* The largest limit of a bin for a zone, bytes, and an eighth of it for objects that share cache
- * lines; the first limit. Twice: threads may keep twice as much; half: they take the zone's lock
+#define HEAP_SLAB_BYTES 16384u
+#define HEAP_SLAB_MANY_SIZE 8320u
+#define HEAP_SLAB_MANY 8u
+#define HEAP_SLAB_FEW 4u
+/* The largest limit of a bin for a heap, bytes, and an eighth of it for objects that share cache
+ * lines; the first limit. Twice: threads may keep twice as much; half: they take the heap's lock
  * twice as often. */
-#define ZONE_BIN_BYTES (HAK_TINY_LIMITS ? 4096u : 262144u)
-#define ZONE_BIN_SMALL_SHIFT 3u
-#define ZONE_BIN_START_BYTES (HAK_TINY_LIMITS ? 64u : 1024u)
-/* In a zone with a bound, a bin may have a 512th of it, and a slab a 64th. Twice the parts: less is
+#define HEAP_BIN_BYTES (HAK_TINY_LIMITS ? 4096u : 262144u)
+#define HEAP_BIN_SMALL_SHIFT 3u
+#define HEAP_BIN_START_BYTES (HAK_TINY_LIMITS ? 64u : 1024u)
+/* In a heap with a bound, a bin may have a 512th of it, and a slab a 64th. Twice the parts: less is
  * out of use, but the lock is taken more often. */
-#define ZONE_BIN_PART 512u
-#define ZONE_SLAB_PART 64u
-/* Zones that a thread finds without a lock. Twice: 2 KiB for each thread that uses zones, not 1. */
-#define ZONE_SLOTS 64u
+#define HEAP_BIN_PART 512u
+#define HEAP_SLAB_PART 64u
+/* Heaps that a thread finds without a lock. Twice: 2 KiB for each thread that uses heaps, not 1. */
+#define HEAP_SLOTS 64u
 /* Slabs that are looked at for a fuller one to move an object to. Twice: better choices, and the
  * lock is held twice as long. */
-#define ZONE_MOVE_LOOKS 64u
+#define HEAP_MOVE_LOOKS 64u
 
-/* The most parts of freed whales that a new whale is joined from. Twice as many: fewer page faults
- * if the cache holds many small ranges, and an array on the stack of 1.5 KiB, not 776 bytes. */
-#define WHALE_PARTS_MAX (HAK_TINY_LIMITS ? 4u : 32u)
-/* The most bytes of all joined whales together. Each 2 MiB of them may be one mapping of the 65,530
- * that the kernel allows a process. Twice: joined whales may use a quarter of these, not an
- * eighth. */
-#define WHALE_JOINED_MAX ((size_t)16 << 30)
+/* The most parts of freed huge blocks that a new huge block is joined from. Twice as many: fewer
+ * page faults if the cache holds many small ranges, and an array on the stack of 1.5 KiB, not 776
+ * bytes. */
+#define HUGE_PARTS_MAX (HAK_TINY_LIMITS ? 4u : 32u)
+/* The most bytes of all joined huge blocks together. Each 2 MiB of them may be one mapping of the
+ * 65,530 that the kernel allows a process. Twice: joined huge blocks may use a quarter of these,
+ * not an eighth. */
+#define HUGE_JOINED_MAX ((size_t)16 << 30)
 
-/* An owner word has 32 bits: 8 for the class code, the others for the id of the heap. */
+/* An owner word has 32 bits: 8 for the class code, the others for the id of the arena. */
 #define OWNER_CODE_BITS 8u
-#define HEAP_ID_MAX ((UINT32_C(1) << (32 - OWNER_CODE_BITS)) - 2)
+#define ARENA_ID_MAX ((UINT32_C(1) << (32 - OWNER_CODE_BITS)) - 2)
 
 /* A superslab or large block with small pages is dense, and earns huge pages for later ones, if
  * this percentage of it is resident. Lower: programs that touch little of their memory get huge
  * pages, and need more memory. Higher: fewer programs get any (docs/decisions/0074). */
-#define HUGE_DENSE_PERCENT 75u
+#define HUGE_PAGES_DENSE_PERCENT 75u
 /* Superslabs of spans longer than a slab. What spans of one length leave of a superslab is never
  * touched, so huge pages there may waste an eighth at most (docs/decisions/0103). */
-#define HUGE_DENSE_SPANS_PERCENT 89u
+#define HUGE_PAGES_DENSE_SPANS_PERCENT 89u
 
 /* At this number of split superslabs, new ones get no huge pages. A superslab is split if hakmem
  * asks for small pages there, because a part of it was purged. Each may cost the process two of its
@@ -397,28 +398,28 @@
 #define SPLIT_SUPERSLABS_MAX 8192u
 
 /* The mappings that hakmem may have: nine tenths of the 65,530 that Linux allows a process by
- * default. More: fewer are left for threads and files. Fewer: more whales lie in superslabs, where
- * they take whole ones and realloc copies them. */
+ * default. More: fewer are left for threads and files. Fewer: more huge blocks lie in superslabs,
+ * where they take whole ones and realloc copies them. */
 #define MAPPINGS_MAX (HAK_TINY_LIMITS ? 256u : 58977u)
 
 #define HUGE_PAGE_SIZE ((size_t)2 << 20)
 /* hakmem asks for huge pages only if the OS page has this size. With OS pages of 16 or 64 KiB a
  * huge page has 32 or 512 MiB and would cover many superslabs. */
-#define HUGE_OS_PAGE_SIZE 4096u
+#define HUGE_PAGES_OS_PAGE_SIZE 4096u
 /* Microseconds within which a huge page must come. The 512 small pages that it replaces take about
  * 700; a huge page takes 90, or 5,200 on some virtual machines (docs/decisions/0036). Twice: pages
  * that gain nothing count as quick. Half: a short delay on a busy machine ends huge pages. */
 #define HUGE_PAGE_US_MAX 1000u
-/* After a slow huge page, hakmem asks for no other for HUGE_PAUSE_MS_MIN milliseconds. Each further
- * slow one doubles this pause, up to HUGE_PAUSE_MS_MAX. A slow page takes 5 ms, so at most a
- * twentieth of the time is lost. Half of HUGE_PAUSE_MS_MIN: a tenth. Twice: more page faults after
- * a page that was slow by chance. Twice HUGE_PAUSE_MS_MAX: hakmem may notice two minutes late that
- * huge pages are quick again. */
-#define HUGE_PAUSE_MS_MIN 100u
-#define HUGE_PAUSE_MS_MAX 60000u
+/* After a slow huge page, hakmem asks for no other for HUGE_PAGES_PAUSE_MS_MIN milliseconds. Each
+ * further slow one doubles this pause, up to HUGE_PAGES_PAUSE_MS_MAX. A slow page takes 5 ms, so at
+ * most a twentieth of the time is lost. Half of HUGE_PAGES_PAUSE_MS_MIN: a tenth. Twice: more page
+ * faults after a page that was slow by chance. Twice HUGE_PAGES_PAUSE_MS_MAX: hakmem may notice two
+ * minutes late that huge pages are quick again. */
+#define HUGE_PAGES_PAUSE_MS_MIN 100u
+#define HUGE_PAGES_PAUSE_MS_MAX 60000u
 /* A first touch may take long because the program was slow. So hakmem takes the kernel for slow
  * only after this many slow touches in a row. */
-#define HUGE_SLOW_COUNT 3u
+#define HUGE_PAGES_SLOW_COUNT 3u
 HAK_STATIC_ASSERT((REMOTE_ENTRIES & (REMOTE_ENTRIES - 1)) == 0,
                   "remote entries are chosen by a mask");
 HAK_STATIC_ASSERT(SPAN_SLICES_MAX <= SUPERSLAB_SLICES, "a span lies inside one superslab");

@@ -6,32 +6,32 @@
  * longer, because the holder may have been preempted, and then spinning takes processor time from
  * it.
  *
- * Ranks: a thread that holds a lock of rank r takes only locks of a higher rank. All heaps have the
- * same rank, except those that a fork's child has from its parent. Only fork holds the locks of
- * several heaps of a rank; it takes them in the order of the list of heaps while the gate is closed
- * (core/gate.h). Assertion level 1 checks the order.
+ * Ranks: a thread that holds a lock of rank r takes only locks of a higher rank. All arenas have
+ * the same rank, except those that a fork's child has from its parent. Only fork holds the locks of
+ * several arenas of a rank; it takes them in the order of the list of arenas while the gate is
+ * closed (core/gate.h). Assertion level 1 checks the order.
  *
  * Only these locks are held over system calls (reads of the clock apart):
  *   SAMPLES to map more memory for samples and stacks, which is rare
  *   GROWTH  to map superslabs, parts and tables (a microsecond each) and to choose the size of
  *           pages
- *   HEAPS   while a part is mapped for a new heap, which is every fourth heap at most
+ *   ARENAS   while a part is mapped for a new arena, which is every fourth arena at most
  *   HUGE    to look which of 2 MiB of pages are resident (a few microseconds)
  *   PURGE   to purge one part of a pass: 6 MiB, at most 34; nobody waits for this lock
- *   HEAP    to purge pages of a slab in use, by a trim or a tick
+ *   ARENA    to purge pages of a slab in use, by a trim or a tick
  *   START   once, at the start
  *   SEAL    in the secure form, to make the options' pages writable and read-only again
  *
  * munmap, mremap and MADV_DONTNEED of memory that was the program's may wait for another thread of
  * it, which watches that memory by a userfaultfd and may allocate first. So no lock is held over
- * them that a malloc waits for without end: only HEAP and PURGE.
+ * them that a malloc waits for without end: only ARENA and PURGE.
  *
  * A thread that waits for a lock that fork holds is refused after a while: core/gate.h.
  *
  * Stopped threads: a signal handler may stop a thread at any point and wait until the thread that
  * sent the signal goes on (a collector). If that one allocates, it must not wait for a lock of the
  * stopped thread. So there are two kinds of locks:
- *   HEAP, INHERITED, REGION
+ *   ARENA, INHERITED, REGION
  *                 Signals may arrive while a thread holds them, because blocking signals costs
  *                 three system calls. Nobody waits for them without end: a waiter gives up when
  *                 nobody has released the lock for LOCK_STUCK_MS. It then leaves its work out,
@@ -53,21 +53,21 @@
 #include "base/check.h"
 
 enum lock_rank {
-    LOCK_RANK_FORK = 1,  /* heap/fork.c: one fork at a time */
-    LOCK_RANK_ZONES,     /* zone/: caches of first-class heaps, and what waits to be used again */
-    LOCK_RANK_ZONE,      /* zone/: one first-class heap */
-    LOCK_RANK_SAMPLES,   /* observe/samples.c: live samples and their stacks */
-    LOCK_RANK_HEAPS,     /* heap/heap.c: the list of heaps and the parked ones */
-    LOCK_RANK_HEAP,      /* one heap's slow paths */
-    LOCK_RANK_INHERITED, /* in fork's child: a heap of the parent (slab/slab_inherited.h) */
-    LOCK_RANK_PURGE,     /* region/purge.c: one thread at a time purges */
-    LOCK_RANK_WHALES,    /* large/whale.c: the registry and the cache of whales */
-    LOCK_RANK_SAMPLED,   /* large/sampled.c: memory of sampled objects */
-    LOCK_RANK_GROWTH,    /* region/: the window's frontier, where superslabs are claimed */
-    LOCK_RANK_HUGE,      /* region/huge.c: the evidence for huge pages */
-    LOCK_RANK_REGION,    /* region/: the maps of free slices */
-    LOCK_RANK_START,     /* heap/start.c: first use; only SEAL is taken under it */
-    LOCK_RANK_SEAL       /* core/seal.c: writes of options; no lock is taken under it */
+    LOCK_RANK_FORK = 1,   /* arena/fork.c: one fork at a time */
+    LOCK_RANK_HEAPS,      /* heap/: caches of heaps, and what waits to be used again */
+    LOCK_RANK_HEAP,       /* heap/: one heap */
+    LOCK_RANK_SAMPLES,    /* observe/samples.c: live samples and their stacks */
+    LOCK_RANK_ARENAS,     /* arena/arena.c: the list of arenas and the parked ones */
+    LOCK_RANK_ARENA,      /* one arena's slow paths */
+    LOCK_RANK_INHERITED,  /* in fork's child: an arena of the parent (slab/slab_inherited.h) */
+    LOCK_RANK_PURGE,      /* region/purge.c: one thread at a time purges */
+    LOCK_RANK_HUGE,       /* large/huge.c: the registry and the cache of huge blocks */
+    LOCK_RANK_SAMPLED,    /* large/sampled.c: memory of sampled objects */
+    LOCK_RANK_GROWTH,     /* region/: the window's frontier, where superslabs are claimed */
+    LOCK_RANK_HUGE_PAGES, /* region/huge_pages.c: the evidence for huge pages */
+    LOCK_RANK_REGION,     /* region/: the maps of free slices */
+    LOCK_RANK_START,      /* arena/start.c: first use; only SEAL is taken under it */
+    LOCK_RANK_SEAL        /* core/seal.c: writes of options; no lock is taken under it */
 };
 
 struct lock {
@@ -85,18 +85,18 @@ struct lock {
     }
 
 /* Milliseconds without a release after which a lock is stuck: its holder may be stopped. Twice: a
- * collector that finds its heap's lock taken waits that much longer. Half: more waits for holders
+ * collector that finds its arena's lock taken waits that much longer. Half: more waits for holders
  * that are only preempted are given up. */
 #define LOCK_STUCK_MS 50u
 /* Then one waiter of the process gives up, and the next one after this time. Twice: several threads
  * that run beside stopped ones wait longer for each other. Half: where a machine is overloaded,
- * twice as many threads change their heap or get emergency memory for nothing. */
+ * twice as many threads change their arena or get emergency memory for nothing. */
 #define LOCK_GIVE_UP_MS 100u
 
 /* A lock that a stopped thread may hold. */
 HAK_INLINE bool lock_may_get_stuck(const struct lock *lock)
 {
-    return lock->rank == LOCK_RANK_HEAP || lock->rank == LOCK_RANK_INHERITED ||
+    return lock->rank == LOCK_RANK_ARENA || lock->rank == LOCK_RANK_INHERITED ||
            lock->rank == LOCK_RANK_REGION;
 }
 
@@ -181,14 +181,15 @@ HAK_INLINE bool lock_acquire(struct lock *lock)
     return false;
 }
 
-/* For HEAP, INHERITED and REGION: takes the lock, unless its holder seems to be stopped (false). */
+/* For ARENA, INHERITED and REGION: takes the lock, unless its holder seems to be stopped
+ * (false). */
 HAK_INLINE bool lock_acquire_soon(struct lock *lock)
 {
     HAK_ASSERT((hak__lock_own.held >> lock->rank) == 0); /* ranks rise */
     return HAK_LIKELY(lock_try(lock)) || hak__lock_wait_soon(lock);
 }
 
-/* For fork, which takes the locks of all heaps: the same without the check of ranks. */
+/* For fork, which takes the locks of all arenas: the same without the check of ranks. */
 HAK_INLINE bool lock_acquire_another(struct lock *lock)
 {
     return lock_try(lock) || hak__lock_wait_soon(lock);

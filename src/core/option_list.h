@@ -20,7 +20,7 @@
       "that need the same memory are further apart than the delay.")                               \
     X(BYTES_32, bin_bytes, UNLEARNED, hak__knobs.bin_bytes_max,                                    \
       "Bytes of free objects that one thread may keep of one size. For sizes up to 1 KiB the "     \
-      "threads of a heap share this amount.",                                                      \
+      "threads of an arena share this amount.",                                                    \
       "Lower it if the threads cache too much memory. Raise it if the counter "                    \
       "free_overflow grows fast.")                                                                 \
     X(BYTES, cache_bytes, UNLEARNED, hak__knobs.cache_bytes,                                       \
@@ -32,13 +32,13 @@
       "container's limit.",                                                                        \
       "Lower it if the program shares the machine with others. Raise it if hundreds of "           \
       "threads are busy at the same time.")                                                        \
-    X(BYTES_OR_NEVER, whale_cache_bytes, UNLEARNED, hak__knobs.whale_cache_bytes,                  \
+    X(BYTES_OR_NEVER, huge_cache_bytes, UNLEARNED, hak__knobs.huge_cache_bytes,                    \
       "Limit on freed huge allocations (over 2 MiB) kept for reuse, in bytes; never: no fixed "    \
       "limit.",                                                                                    \
       "Lower it if resident memory matters more than speed. Without a fixed limit, kept "          \
       "memory stays within the recent peak.")                                                      \
     X(BYTES_OR_NEVER, huge_threshold, UNLEARNED, hak__knobs.huge_threshold,                        \
-      "Heap size, in bytes, from which hakmem may use transparent huge pages; never: use "         \
+      "Arena size, in bytes, from which hakmem may use transparent huge pages; never: use "        \
       "none.",                                                                                     \
       "Set it to never if resident memory matters more than speed.")                               \
     X(BYTES_OR_NEVER, limit, ANY, hak__knobs.limit,                                                \
@@ -49,8 +49,8 @@
       "Hard limit, in bytes mapped by hakmem, not by the program: beyond it, allocations fail; "   \
       "never: none.",                                                                              \
       "Set it if the program handles failed allocations, or to test how it does.")                 \
-    X(NUMBER, heaps, START, hak__knobs.heaps_max,                                                  \
-      "Number of heaps that threads share; 0: one per CPU, or fewer under a container's CPU "      \
+    X(NUMBER, arenas, START, hak__knobs.arenas_max,                                                \
+      "Number of arenas that threads share; 0: one per CPU, or fewer under a container's CPU "     \
       "quota.",                                                                                    \
       "Lower it to save memory if few threads allocate at the same time. hakmem uses up "          \
       "to twice this number while threads wait for locks.")                                        \

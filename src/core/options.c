@@ -29,20 +29,20 @@
 #define CACHE_BYTES_AUTOMATIC 0
 #define CACHE_RAM_SHARE 64u
 #define CACHE_BYTES_TOTAL_MIN MIB(32)
-#define WHALE_BYTES(bytes) ((bytes) / (HAK_TINY_LIMITS ? 4u : 1u))
+#define HUGE_BYTES(bytes) ((bytes) / (HAK_TINY_LIMITS ? 4u : 1u))
 
 /* hak__options_settle replaces it by the number of CPUs. */
-#define HEAPS_AUTOMATIC 0
+#define ARENAS_AUTOMATIC 0
 
 /* The default keeps freed memory for a second, longer than a phase of most programs. 32 MiB are
- * enough for the bins of all classes at their limits. Below 8 MiB of heap there are too few
+ * enough for the bins of all classes at their limits. Below 8 MiB of arena there are too few
  * superslabs to see whether the program fills its memory. docs/options.md compares the profiles. */
 #define KNOBS_DEFAULT                                                                              \
     {                                                                                              \
         .purge_delay_ms = DELAY_MS(1000u), .bin_bytes_max = BIN_BYTES_MAX,                         \
         .cache_bytes = CACHE_BYTES(MIB(32)), .cache_bytes_total = CACHE_BYTES_AUTOMATIC,           \
-        .whale_cache_bytes = UINT64_MAX, .huge_threshold = MIB(8), .limit = UINT64_MAX,            \
-        .limit_hard = UINT64_MAX, .heaps_max = HEAPS_AUTOMATIC, .abort_on_foreign = HAK_SECURE,    \
+        .huge_cache_bytes = UINT64_MAX, .huge_threshold = MIB(8), .limit = UINT64_MAX,             \
+        .limit_hard = UINT64_MAX, .arenas_max = ARENAS_AUTOMATIC, .abort_on_foreign = HAK_SECURE,  \
         .abort_on_size = true, .numa = true                                                        \
     }
 
@@ -51,8 +51,8 @@
     {                                                                                              \
         .purge_delay_ms = DELAY_MS(10000u), .bin_bytes_max = BIN_BYTES_MAX,                        \
         .cache_bytes = CACHE_BYTES(MIB(32)), .cache_bytes_total = UINT64_MAX,                      \
-        .whale_cache_bytes = UINT64_MAX, .huge_threshold = MIB(8), .limit = UINT64_MAX,            \
-        .limit_hard = UINT64_MAX, .heaps_max = HEAPS_AUTOMATIC, .abort_on_foreign = HAK_SECURE,    \
+        .huge_cache_bytes = UINT64_MAX, .huge_threshold = MIB(8), .limit = UINT64_MAX,             \
+        .limit_hard = UINT64_MAX, .arenas_max = ARENAS_AUTOMATIC, .abort_on_foreign = HAK_SECURE,  \
         .abort_on_size = true, .numa = true                                                        \
     }
 
@@ -62,9 +62,9 @@
     {                                                                                              \
         .purge_delay_ms = DELAY_MS(100u), .bin_bytes_max = BIN_BYTES(65536u),                      \
         .cache_bytes = CACHE_BYTES(MIB(2)), .cache_bytes_total = CACHE_BYTES(MIB(16)),             \
-        .whale_cache_bytes = WHALE_BYTES(MIB(4)), .huge_threshold = UINT64_MAX,                    \
-        .limit = UINT64_MAX, .limit_hard = UINT64_MAX, .heaps_max = HEAPS_AUTOMATIC,               \
-        .abort_on_foreign = HAK_SECURE, .abort_on_size = true, .numa = true                        \
+        .huge_cache_bytes = HUGE_BYTES(MIB(4)), .huge_threshold = UINT64_MAX, .limit = UINT64_MAX, \
+        .limit_hard = UINT64_MAX, .arenas_max = ARENAS_AUTOMATIC, .abort_on_foreign = HAK_SECURE,  \
+        .abort_on_size = true, .numa = true                                                        \
     }
 
 /* Debug ends the process at a free of foreign memory. It purges free pages without delay, so that a
@@ -72,9 +72,9 @@
 #define KNOBS_DEBUG                                                                                \
     {                                                                                              \
         .purge_delay_ms = 0, .bin_bytes_max = BIN_BYTES_MAX, .cache_bytes = CACHE_BYTES(MIB(32)),  \
-        .cache_bytes_total = CACHE_BYTES_AUTOMATIC, .whale_cache_bytes = UINT64_MAX,               \
+        .cache_bytes_total = CACHE_BYTES_AUTOMATIC, .huge_cache_bytes = UINT64_MAX,                \
         .huge_threshold = MIB(8), .limit = UINT64_MAX, .limit_hard = UINT64_MAX,                   \
-        .heaps_max = HEAPS_AUTOMATIC, .abort_on_foreign = true, .abort_on_size = true,             \
+        .arenas_max = ARENAS_AUTOMATIC, .abort_on_foreign = true, .abort_on_size = true,           \
         .numa = true                                                                               \
     }
 
@@ -397,16 +397,16 @@ void hak__options_settle(void)
 {
     struct os_container here =
         options_container(hak__knobs.cache_bytes_total == CACHE_BYTES_AUTOMATIC ||
-                          hak__knobs.heaps_max == HEAPS_AUTOMATIC);
+                          hak__knobs.arenas_max == ARENAS_AUTOMATIC);
     if (hak__knobs.cache_bytes_total == CACHE_BYTES_AUTOMATIC) {
         uint64_t share = here.memory / CACHE_RAM_SHARE;
         uint64_t least = CACHE_BYTES_TOTAL_MIN;
         hak__knobs.cache_bytes_total = share > least ? share : least;
     }
     hak__os_set_limit(hak__knobs.limit_hard);
-    if (hak__knobs.heaps_max == HEAPS_AUTOMATIC) {
-        hak__knobs.heaps_max = HAK_TINY_LIMITS ? 2 : here.processors;
+    if (hak__knobs.arenas_max == ARENAS_AUTOMATIC) {
+        hak__knobs.arenas_max = HAK_TINY_LIMITS ? 2 : here.processors;
     }
-    uint64_t crowded = (uint64_t)HEAPS_CROWDED_FACTOR * hak__knobs.heaps_max;
-    hak__knobs.heaps_crowded_max = crowded < HEAP_ID_MAX ? (uint32_t)crowded : HEAP_ID_MAX;
+    uint64_t crowded = (uint64_t)ARENAS_CROWDED_FACTOR * hak__knobs.arenas_max;
+    hak__knobs.arenas_crowded_max = crowded < ARENA_ID_MAX ? (uint32_t)crowded : ARENA_ID_MAX;
 }

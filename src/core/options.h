@@ -38,11 +38,11 @@ HAK_HIDDEN extern struct settings hak__settings;
 
 /* Reads the options from the file, from the program's hakmem_options and from `environment`:
  * strings "NAME=value", NULL at the end. Only the first call with an environment has an effect; a
- * call with NULL does nothing. Not thread-safe: heap/start.c and control/life.c call it before
+ * call with NULL does nothing. Not thread-safe: arena/start.c and control/life.c call it before
  * there are threads, or under START. */
 HAK_HIDDEN void hak__options_read(char *const *environment);
 
-/* Sets the options whose default depends on the machine: heaps and cache_bytes_total. Called at
+/* Sets the options whose default depends on the machine: arenas and cache_bytes_total. Called at
  * start, and again if options are read after it. Not thread-safe. */
 HAK_HIDDEN void hak__options_settle(void);
 

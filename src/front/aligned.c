@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* aligned.c: hak_aligned_alloc and its relatives. Objects of many size classes are aligned to more
  * than 16 bytes, so most requests only need the right class (core/size_class.h). For larger
- * alignments or sizes there are spans and whales, which can start at a multiple of any power of
- * two. */
+ * alignments or sizes there are spans and huge blocks, which can start at a multiple of any power
+ * of two. */
 #include "base/bits.h"
 #include "front/short.h"
 #include "front/slow.h"

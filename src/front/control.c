@@ -13,7 +13,7 @@
 #include "hakmem/control.h"
 #include "hakmem/observe.h"
 #include "hakmem/profile.h"
-#include "heap/heap.h"
+#include "arena/arena.h"
 #include "learn/learner.h"
 #include "observe/report.h"
 #include "os/os.h"
@@ -210,7 +210,7 @@ static int control_trim(const char *value, struct control_answer *answer)
         (void)answer;                                                                              \
         return (result);                                                                           \
     }
-CONTROL_PLAIN(control_purge, control_start() ? (hak__heap_scavenge(), 0) : EAGAIN)
+CONTROL_PLAIN(control_purge, control_start() ? (hak__arena_scavenge(), 0) : EAGAIN)
 CONTROL_PLAIN(control_reset_peaks, (hak_stats_reset_peaks(), 0))
 CONTROL_PLAIN(control_profile_stop, control_start() ? control_set_samples(UINT64_MAX) : EAGAIN)
 CONTROL_PLAIN(control_observe_start, hak_observe_start())

@@ -22,7 +22,7 @@ typedef int control_action(const char *value, struct control_answer *answer);
       "returns free memory to the OS now, if more than BYTES could be returned; answers 1 if "     \
       "memory was returned, else 0")                                                               \
     X("purge", control_purge, "",                                                                  \
-      "returns the free memory that is due, of all heaps, as the scavenger does")                  \
+      "returns the free memory that is due, of all arenas, as the scavenger does")                 \
     X("reset_peaks", control_reset_peaks, "", "lets the peaks count from the present values")      \
     X("report.summary", control_report_summary, "FILE",                                            \
       "answers what the resident memory is used for, or appends it to FILE")                       \

@@ -16,7 +16,7 @@
 #ifndef HAK_FRONT_FAST_H
 #define HAK_FRONT_FAST_H
 
-#include "heap/heap.h"
+#include "arena/arena.h"
 
 typedef void *malloc_door(size_t size);
 
@@ -58,7 +58,7 @@ HAK_INLINE void *malloc_pop_of(size_t offset, size_t bytes, size_t size, enum se
 
 /* Takes an object for `size` bytes from the bin at `offset`. Returns NULL if the bin is empty or
  * corrupt, or if the countdown has run out: the thread must then look at the clock
- * (heap/heartbeat.c). `state`: secure form: what the object becomes. */
+ * (arena/heartbeat.c). `state`: secure form: what the object becomes. */
 HAK_INLINE void *malloc_pop(size_t offset, size_t size, enum secure_state state)
 {
     size_t bytes = HAK_SECURE ? size_class_bytes((uint32_t)(offset / sizeof(struct bin))) : 0;
@@ -105,7 +105,7 @@ HAK_HIDDEN HAK_NOINLINE void *hak__malloc_slow(size_t size);
 /* Frees any pointer: NULL does nothing, a foreign pointer is reported. Keeps errno. In
  * front/free_slow.c, as are the next three. */
 HAK_HIDDEN HAK_NOINLINE void hak__free_slow(void *pointer);
-/* Frees a pointer that lies inside the window, but in no slab of this thread's heap. `thread` is
+/* Frees a pointer that lies inside the window, but in no slab of this thread's arena. `thread` is
  * the calling thread's struct, `slice` the pointer's slice, and `word` the slice's owner word XOR
  * the thread's key. Keeps errno. */
 HAK_HIDDEN HAK_NOINLINE void hak__free_other(void *pointer, size_t slice, struct thread *thread,
@@ -144,7 +144,7 @@ HAK_INLINE void free_in_slice(struct thread *thread, void *pointer, size_t slice
 }
 
 /* Frees any pointer. In the secure form its quarantine is over. Keeps errno. */
-HAK_INLINE void free_rested(void *pointer)
+HAK_INLINE void free_from_quarantine(void *pointer)
 {
     size_t slice = window_slice_of_object(pointer);
     struct thread *thread = hak__thread;
@@ -187,9 +187,9 @@ HAK_INLINE bool free_short(void *pointer, enum secure_state state, size_t size)
         return false;
     }
     pointer = secure_take_back(pointer, (uint32_t)(bytes / OBJECT_ALIGNMENT), bytes, byte);
-    pointer = cache_rest(&thread->cache, pointer, true);
+    pointer = cache_quarantine(&thread->cache, pointer, true);
     if (pointer != NULL) {
-        secure_end_rest(pointer);
+        secure_leave_quarantine(pointer);
         free_in_slice(thread, pointer, window_slice_of(pointer));
     }
     return true;
@@ -209,7 +209,7 @@ HAK_INLINE void free_fast(void *pointer)
     if (HAK_SECURE) {
         free_secure(pointer, SECURE_MALLOC);
     } else {
-        free_rested(pointer);
+        free_from_quarantine(pointer);
     }
 }
 

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /* free_slow.c: the slow paths of free.
  *
- *   free_other     another heap's object -> this thread's bin, if the class has own lines and the
+ *   free_other     another arena's object -> this thread's bin, if the class has own lines and the
  *                                           bin has room
  *                                        -> else the remote buffer, later the slab's remote word
  *                  object of fork's parent, in the child
  *                                        -> counted (slab/slab_inherited.h)
- *                  span                  -> the heap's span cache, or its superslab
+ *                  span                  -> the arena's span cache, or its superslab
  *                  anything else         -> free_slow
  *   free_slow      object                -> as above
  *                                        -> this thread's bin, if the thread has just joined the
- *                                           object's heap
+ *                                           object's arena
  *                                        -> the slab's remote word, if the thread has no struct
  *                  span                  -> as above
  *                  sampled object        -> observe/samples.h
- *                  whale                 -> the whale cache, or unmapped
+ *                  huge block                 -> the huge cache, or unmapped
  *                  guarded block         -> observe/guard.h
- *                  heap's object         -> zone/zone.h (hakmem/heap.h)
+ *                  arena's object         -> heap/heap.h (hakmem/heap.h)
  *                  NULL                  -> nothing
  *                  foreign pointer       -> the process's own free, or reported
  *                  no allocation there   -> fatal report
  *   free_overflow  full bin              -> the limit grows, or the objects freed last go to their
  *                                           slabs (cache/cache.h)
- *   if refused     span or whale         -> a list of blocks to free later (large/emergency.h) */
+ *   if refused     span or huge block    -> a list of blocks to free later (large/emergency.h) */
 #include "core/diagnose.h"
 #include "core/knobs.h"
 #include "core/watched.h"
@@ -35,14 +35,14 @@
 #include "observe/samples.h"
 #include "region/superslab.h"
 #include "slab/slab_inherited.h"
-#include "zone/zone.h"
+#include "heap/heap.h"
 
 #include <errno.h>
 
 void hak__free_overflow(struct thread *thread, uint32_t class_index)
 {
     int saved = errno;
-    if (thread_lock_heap(thread)) { /* if refused, the next free tries again */
+    if (thread_lock_arena(thread)) { /* if refused, the next free tries again */
         hak__cache_overflow(&thread->cache, class_index);
         hak__thread_leave(thread);
     }
@@ -59,14 +59,14 @@ void hak__free_long(void *pointer, enum secure_state state)
         unsigned char byte = secure_check_state(pointer, class_index, state);
         pointer = secure_take_back(pointer, class_index, size_class_bytes(class_index), byte);
         if (thread->cache.key != CACHE_KEY_NONE) {
-            pointer = cache_rest(&thread->cache, pointer, class_index <= TINY_CLASS_COUNT);
+            pointer = cache_quarantine(&thread->cache, pointer, class_index <= TINY_CLASS_COUNT);
         }
         if (pointer == NULL) {
             return;
         }
-        secure_end_rest(pointer);
+        secure_leave_quarantine(pointer);
     }
-    free_rested(pointer);
+    free_from_quarantine(pointer);
 }
 
 static void object_check(const struct thread *thread, const struct object *object,
@@ -75,7 +75,7 @@ static void object_check(const struct thread *thread, const struct object *objec
     if (!cache_may_hold(&thread->cache, class_index, object) ||
         !slab_is_object(slab_of_slice(window_slice_of(object)), object)) {
         hak__diagnose_fatal("corrupted free list (written after free?)", object,
-                            size_class_bytes(class_index), thread->heap->id);
+                            size_class_bytes(class_index), thread->arena->id);
     }
 }
 
@@ -119,7 +119,7 @@ void hak__free_check(struct thread *thread, const void *pointer, uint32_t class_
     if (HAK_LEVEL < 2) {
         return;
     }
-    if (!gate_lock(&thread->heap->lock)) { /* it guards the slab's free list */
+    if (!gate_lock(&thread->arena->lock)) { /* it guards the slab's free list */
         return;
     }
     struct object_list list = {slab->free_list, slab->free_count};
@@ -128,7 +128,7 @@ void hak__free_check(struct thread *thread, const void *pointer, uint32_t class_
     thread_unlock(thread);
     if (found) {
         hak__diagnose_fatal("double free", pointer, size_class_bytes(class_index),
-                            thread->heap->id);
+                            thread->arena->id);
     }
 }
 
@@ -155,14 +155,14 @@ void hak__free_foreign(void *pointer)
 }
 
 /* Locates a pointer that lies in no superslab. It may still lie inside the window: addresses there
- * that hakmem has skipped, unmapped or lost may hold a whale or a foreign mapping. */
+ * that hakmem has skipped, unmapped or lost may hold a huge block or a foreign mapping. */
 static struct location locate_outside(const void *pointer, size_t slice)
 {
     if (guard_contains(pointer) || empty_contains(pointer)) {
         return (struct location){PLACE_GUARDED, 0, slice, 0};
     }
-    size_t bytes = hak__whale_bytes(pointer);
-    return (struct location){bytes != 0 ? PLACE_WHALE : PLACE_FOREIGN, 0, slice, bytes};
+    size_t bytes = hak__huge_bytes(pointer);
+    return (struct location){bytes != 0 ? PLACE_HUGE : PLACE_FOREIGN, 0, slice, bytes};
 }
 
 struct location hak__locate(const void *pointer)
@@ -190,15 +190,15 @@ struct location hak__locate(const void *pointer)
     return location;
 }
 
-/* Inside a block of hakmem that is a chunk of a first-class heap, or in no block: which one? */
-static HAK_COLD bool locate_in_zone(const void *pointer, struct location *location)
+/* Inside a block of hakmem that is a chunk of a heap, or in no block: which one? */
+static HAK_COLD bool locate_in_heap(const void *pointer, struct location *location)
 {
-    struct hak_heap *zone = hak__zone_of(pointer);
-    if (zone != NULL) {
-        location->place = PLACE_ZONE;
-        location->bytes = hak_heap_usable_size(zone, pointer);
+    struct hak_heap *heap = hak__heap_of(pointer);
+    if (heap != NULL) {
+        location->place = PLACE_HEAP;
+        location->bytes = hak_heap_usable_size(heap, pointer);
     }
-    return zone != NULL;
+    return heap != NULL;
 }
 
 struct location hak__locate_allocation(const void *pointer, const char *freed)
@@ -215,7 +215,7 @@ struct location hak__locate_allocation(const void *pointer, const char *freed)
     bool inside_span = location.place == PLACE_SPAN && hak__span_pointer(location.slice) != pointer;
     if (HAK_UNLIKELY(location.place == PLACE_NOBODY || location.place == PLACE_FOREIGN ||
                      inside_span) &&
-        locate_in_zone(pointer, &location)) {
+        locate_in_heap(pointer, &location)) {
         return location;
     }
     if (HAK_UNLIKELY(location.place == PLACE_NOBODY || inside_span)) {
@@ -224,11 +224,11 @@ struct location hak__locate_allocation(const void *pointer, const char *freed)
             location.bytes, 0);
     }
     if (HAK_UNLIKELY(location.place == PLACE_FOREIGN &&
-                     hak__whale_containing(pointer).address != 0)) {
+                     hak__huge_containing(pointer).address != 0)) {
         hak__diagnose_fatal("invalid pointer (inside an allocation)", pointer,
-                            hak__whale_containing(pointer).size, 0);
+                            hak__huge_containing(pointer).size, 0);
     }
-    if (HAK_UNLIKELY(location.place == PLACE_FOREIGN && hak__whale_was_freed(pointer))) {
+    if (HAK_UNLIKELY(location.place == PLACE_FOREIGN && hak__huge_was_freed(pointer))) {
         hak__diagnose_fatal(freed, pointer, 0, 0);
     }
     return location;
@@ -257,7 +257,7 @@ static HAK_NOINLINE void free_inherited(size_t slice, void *pointer)
     hak__slab_free_inherited(slice, pointer);
 }
 
-/* Frees another heap's object through the remote buffer. A thread without a struct of its own has
+/* Frees another arena's object through the remote buffer. A thread without a struct of its own has
  * no buffer and takes free_slow. */
 static HAK_NOINLINE void free_remotely(struct thread *thread, size_t slice, void *pointer)
 {
@@ -279,7 +279,7 @@ static HAK_NOINLINE void free_remotely(struct thread *thread, size_t slice, void
 static void free_object(void *pointer, struct location location)
 {
     if (HAK_UNLIKELY(window_is_inherited(window_owner(location.slice)))) {
-        free_inherited(location.slice, pointer); /* a child that only frees has no heap */
+        free_inherited(location.slice, pointer); /* a child that only frees has no arena */
         return;
     }
     struct slab *slab = slab_of_slice(location.slice);
@@ -293,16 +293,16 @@ static void free_object(void *pointer, struct location location)
         return;
     }
     if (HAK_UNLIKELY(thread->cache.bins[location.class_index].head == pointer)) {
-        hak__diagnose_fatal("double free", pointer, location.bytes, slab_heap_id(slab));
+        hak__diagnose_fatal("double free", pointer, location.bytes, slab_arena_id(slab));
     }
-    /* hak__thread_current may have let this thread join the object's heap. */
+    /* hak__thread_current may have let this thread join the object's arena. */
     if (HAK_UNLIKELY(slab->owner == thread->cache.slabs)) {
-        free_rested(pointer);
+        free_from_quarantine(pointer);
         return;
     }
     uint32_t class_index = location.class_index;
     if (HAK_LEVEL >= 2 && bin_contains(thread, pointer, class_index)) {
-        hak__diagnose_fatal("double free", pointer, location.bytes, slab_heap_id(slab));
+        hak__diagnose_fatal("double free", pointer, location.bytes, slab_arena_id(slab));
     }
     if (!remote_keep(&thread->cache, class_index, pointer)) {
         free_remotely(thread, location.slice, pointer);
@@ -321,7 +321,7 @@ static HAK_NOINLINE void free_span(size_t slice)
     }
     struct thread *thread = thread_enter();
     if (HAK_LIKELY(thread != NULL)) {
-        hak__span_free_taken(&thread->heap->spans, &thread->cache.counters, slice);
+        hak__span_free_taken(&thread->arena->spans, &thread->cache.counters, slice);
         thread_unlock(thread);
         hak__thread_left(thread);
     } else if (hak__gate_enter()) {
@@ -339,43 +339,43 @@ static bool thread_has_struct(void)
 }
 
 /* `keep`: it must stay mapped until a later operation. */
-static HAK_COLD void free_whale_later(void *pointer, bool keep)
+static HAK_COLD void free_huge_later(void *pointer, bool keep)
 {
-    bool waits = keep ? hak__emergency_free(pointer) : hak__emergency_free_whale(pointer);
+    bool waits = keep ? hak__emergency_free(pointer) : hak__emergency_free_huge(pointer);
     if (!waits) {
         hak__diagnose_fatal("double free", pointer, 0, 0);
     }
 }
 
-static void free_whale(void *pointer, size_t bytes)
+static void free_huge(void *pointer, size_t bytes)
 {
     if (sample_has_blocks()) {
         hak__sample_forget(pointer);
     }
     /* When a thread ends, glibc frees the thread's table of pthread keys before it clears its
      * pointer to the table. In a child forked between the two steps, glibc still writes to the
-     * table, so the table must stay mapped. If it is a whale, it came from large/emergency.h, as do
-     * all whales no larger than a span. So a thread that has ended only lists such a whale, and so
-     * does one that has no struct: its end cannot be told. */
+     * table, so the table must stay mapped. If it is a huge block, it came from large/emergency.h,
+     * as do all huge blocks no larger than a span. So a thread that has ended only lists such a
+     * huge block, and so does one that has no struct: its end cannot be told. */
     bool keep = bytes <= SPAN_SIZE_MAX && !thread_has_struct();
     /* settle registers the block if it is an unregistered emergency block */
     if (keep || !hak__gate_enter() || !hak__emergency_settle()) {
-        free_whale_later(pointer, keep);
+        free_huge_later(pointer, keep);
         return;
     }
-    bool freed = hak__whale_free(pointer);
+    bool freed = hak__huge_free(pointer);
     hak__gate_leave();
     /* Another thread has freed the block since this one located it. */
-    if (!freed && hak__whale_bytes(pointer) == 0) {
+    if (!freed && hak__huge_bytes(pointer) == 0) {
         hak__diagnose_fatal("double free", pointer, 0, 0);
     }
     if (!freed) { /* an emergency block, and no memory to register it */
-        free_whale_later(pointer, true);
+        free_huge_later(pointer, true);
         return;
     }
     struct thread *thread = hak__thread_enter();
     if (thread != NULL) {
-        counter_add(&thread->cache.counters, COUNTER_WHALE_FREED, 1);
+        counter_add(&thread->cache.counters, COUNTER_HUGE_FREED, 1);
         hak__thread_leave(thread);
     }
 }
@@ -418,11 +418,11 @@ static HAK_NOINLINE void free_slow(void *pointer)
     case PLACE_SAMPLED:
         hak__sample_free(pointer);
         break;
-    case PLACE_WHALE:
-        free_whale(pointer, location.bytes);
+    case PLACE_HUGE:
+        free_huge(pointer, location.bytes);
         break;
-    case PLACE_ZONE:
-        hak_heap_free(hak__zone_of(pointer), pointer);
+    case PLACE_HEAP:
+        hak_heap_free(hak__heap_of(pointer), pointer);
         break;
     case PLACE_FOREIGN:
     case PLACE_NOBODY:

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* malloc_slow.c: the slow path of malloc.
  *
- *   malloc_slow  up to 65,664 B  -> malloc_class: refills the bin from the heap's slabs: free list,
- *                                   remote frees, carving, a new slab. Above 1,040 B: if a new
- *                                   slab would set a peak, other heaps' free objects come first.
- *                up to 2 MiB     -> malloc_span: the heap's span cache, or a superslab
- *                above           -> malloc_large: the whale cache, or a new mapping
+ *   malloc_slow  up to 65,664 B  -> malloc_class: refills the bin from the arena's slabs: free
+ *                                   list, remote frees, carving, a new slab. Above 1,040 B: if a
+ *                                   new slab would set a peak, other arenas' free objects come
+ *                                   first.
+ *                up to 2 MiB     -> malloc_span: the arena's span cache, or a superslab
+ *                above           -> malloc_large: the huge cache, or a new mapping
  *                                   (also serves aligned and zeroed spans)
  *
- *   sampled (heap/sampling.c)    -> observe/samples.h
- *   guarded (heap/sampling.c)    -> observe/guard.h
+ *   sampled (arena/sampling.c)    -> observe/samples.h
+ *   guarded (arena/sampling.c)    -> observe/guard.h
  *   refused (core/gate.h)        -> the block gets a mapping of its own (large/emergency.h)
  *   no memory                    -> reclaims free memory, tries once more, then NULL with ENOMEM */
 #include "base/probe.h"
@@ -37,24 +38,24 @@
 /* malloc refers to life.c, so that a program linked with the archive gets that file, too. */
 __attribute__((used)) static const bool *const malloc_life = &hak__life_linked;
 
-/* Finds objects for the empty bin of the class. The caller holds the heap's lock; this function
+/* Finds objects for the empty bin of the class. The caller holds the arena's lock; this function
  * releases it. The caller then links carved objects, which touches new pages, and no other thread
  * should wait for that. */
 static struct refill malloc_refill(struct thread *thread, uint32_t class_index)
 {
     struct cache *cache = &thread->cache;
-    struct heap *heap = thread->heap;
-    if (slab_refill_grows(&heap->slabs, class_index)) {
-        lock_release(&heap->lock); /* borrowing takes a lock of the same rank */
+    struct arena *arena = thread->arena;
+    if (slab_refill_grows(&arena->slabs, class_index)) {
+        lock_release(&arena->lock); /* borrowing takes a lock of the same rank */
         uint32_t most = hak__cache_refill_most(cache, class_index);
-        struct object_list list = hak__heap_borrow(heap, class_index, most);
+        struct object_list list = hak__arena_borrow(arena, class_index, most);
         if (list.count != 0) {
             gate_end();
             counter_add(&cache->counters, COUNTER_REFILL_BORROWED, 1);
             hak__cache_take_over(cache, list);
             return (struct refill){list, 0, false};
         }
-        if (!gate_finish(&heap->lock)) {
+        if (!gate_finish(&arena->lock)) {
             return (struct refill){list, 0, false};
         }
     }
@@ -134,7 +135,7 @@ static HAK_COLD void *malloc_class_again(uint32_t class_index, size_t size)
 {
     void *object = NULL;
     if (!hak__gate_is_refusal_noted()) {
-        hak__heap_reclaim(true);
+        hak__arena_reclaim(true);
         object = malloc_class_once(class_index, size);
     }
     size_t bytes = size_class_bytes(class_index);
@@ -216,12 +217,12 @@ static struct span malloc_span(size_t size, size_t alignment)
     struct span span = {NULL, false};
     struct thread *thread = thread_enter();
     if (HAK_LIKELY(thread != NULL)) {
-        struct slab_set *slabs = &thread->heap->slabs;
+        struct slab_set *slabs = &thread->arena->slabs;
         /* it needs adjacent slices, between which kept slabs may lie */
-        if (slab_keeps(slabs) && !hak__span_is_cached(&thread->heap->spans, size, alignment)) {
+        if (slab_keeps(slabs) && !hak__span_is_cached(&thread->arena->spans, size, alignment)) {
             hak__slab_give_kept(slabs, UINT32_MAX);
         }
-        span = hak__span_allocate(&thread->heap->spans, &thread->cache.counters, size, alignment);
+        span = hak__span_allocate(&thread->arena->spans, &thread->cache.counters, size, alignment);
         thread_unlock(thread);
         hak__thread_left(thread);
     }
@@ -229,26 +230,26 @@ static struct span malloc_span(size_t size, size_t alignment)
 }
 
 /* `anyway`: even if mappings are short. */
-static struct span malloc_whale(size_t size, size_t alignment, bool want_zero, bool anyway)
+static struct span malloc_huge(size_t size, size_t alignment, bool want_zero, bool anyway)
 {
-    struct span whale = {NULL, false};
+    struct span block = {NULL, false};
     if (hak__gate_enter()) {
         if (hak__start()) {
-            struct whale_result result =
-                anyway ? hak__whale_allocate_anyway(size, alignment, want_zero)
-                       : hak__whale_allocate(size, alignment, want_zero);
-            whale = (struct span){result.pointer, result.zeroed};
+            struct huge_result result = anyway
+                                            ? hak__huge_allocate_anyway(size, alignment, want_zero)
+                                            : hak__huge_allocate(size, alignment, want_zero);
+            block = (struct span){result.pointer, result.zeroed};
         }
         hak__gate_leave();
     }
-    if (whale.pointer != NULL) {
+    if (block.pointer != NULL) {
         struct thread *thread = hak__thread_enter();
         if (thread != NULL) {
-            counter_add(&thread->cache.counters, COUNTER_WHALE_ALLOCATED, 1);
+            counter_add(&thread->cache.counters, COUNTER_HUGE_ALLOCATED, 1);
             hak__thread_leave(thread);
         }
     }
-    return whale;
+    return block;
 }
 
 /* One attempt; pointer NULL: refused, or no memory. */
@@ -257,7 +258,7 @@ static struct span malloc_large_once(size_t size, size_t alignment, bool want_ze
     if (hak__span_serves(size, alignment) && !hak__span_wastes(size, alignment)) {
         return malloc_span(size == 0 ? 1 : size, alignment);
     }
-    return malloc_whale(size, alignment, want_zero, false);
+    return malloc_huge(size, alignment, want_zero, false);
 }
 
 /* A huge allocation in whole superslabs, without a mapping of its own. `if_short`: only if mappings
@@ -284,17 +285,17 @@ static HAK_COLD struct span malloc_large_again(size_t size, size_t alignment, bo
         return (struct span){NULL, false};
     }
     struct span large = {NULL, false};
-    bool may_be_span = whale_may_be_span(size, alignment);
+    bool may_be_span = huge_may_be_span(size, alignment);
     if (may_be_span) {
         large = malloc_long_span(size, alignment, true);
         if (large.pointer == NULL && hak__mappings_are_short()) { /* the window is full */
-            large = malloc_whale(size, alignment, want_zero, true);
+            large = malloc_huge(size, alignment, want_zero, true);
         }
     }
-    /* Otherwise the reclaim comes first: a long span takes more addresses than the whale, and free
-     * superslabs that it leaves between others are of no use to the next one. */
+    /* Otherwise the reclaim comes first: a long span takes more addresses than the huge block, and
+     * free superslabs that it leaves between others are of no use to the next one. */
     if (large.pointer == NULL) {
-        hak__heap_reclaim(true);
+        hak__arena_reclaim(true);
         large = malloc_large_once(size, alignment, want_zero);
     }
     if (large.pointer == NULL && may_be_span) {

@@ -5,7 +5,7 @@
 #include "front/slow.h"
 #include "hakmem/hakmem.h"
 #include "large/empty.h"
-#include "large/whale.h"
+#include "large/huge.h"
 #include "observe/guard.h"
 #include "os/os.h"
 #include "region/superslab.h"
@@ -62,7 +62,7 @@ bool hak_owns(const void *pointer)
     }
     size_t slice = window_slice_of(pointer);
     return (window_contains_slice(slice) && superslab_has_slice(slice)) ||
-           hak__whale_containing(pointer).address != 0;
+           hak__huge_containing(pointer).address != 0;
 }
 
 /* Starts hakmem if that has not happened yet. `entered` says whether the caller has entered the
@@ -101,11 +101,11 @@ bool hak_trim(size_t keep)
         if (!hak__gate_enter()) {
             return false;
         }
-        size_t free_bytes = hak__superslab_bytes_dirty() + hak__whale_totals().cached_bytes;
+        size_t free_bytes = hak__superslab_bytes_dirty() + hak__huge_totals().cached_bytes;
         hak__gate_leave();
         if (free_bytes <= keep) {
             return false;
         }
     }
-    return hak__heap_reclaim(false) != 0;
+    return hak__arena_reclaim(false) != 0;
 }

@@ -8,7 +8,7 @@
 #include "large/emergency.h"
 #include "large/sampled.h"
 #include "observe/samples.h"
-#include "zone/zone.h"
+#include "heap/heap.h"
 
 #include <errno.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 static void realloc_count(enum counter counter)
 {
     struct thread *thread = hak__thread;
-    if (HAK_LIKELY(thread->heap != NULL)) {
+    if (HAK_LIKELY(thread->arena != NULL)) {
         counter_add(&thread->cache.counters, counter, 1);
     }
 }
@@ -93,16 +93,16 @@ static HAK_NOINLINE void *realloc_slow(void *pointer, size_t size)
     struct location location =
         hak__locate_allocation(pointer, "use after free: realloc of a freed block");
     if (HAK_UNLIKELY(location.place == PLACE_FOREIGN)) {
-        /* A signal handler has interrupted an operation of this thread. The pointer may be a whale,
-         * but the registry cannot be read now. */
+        /* A signal handler has interrupted an operation of this thread. The pointer may be a huge
+         * block, but the registry cannot be read now. */
         if ((hak__inside & INSIDE_OPERATION) != 0) {
             errno = ENOMEM;
             return NULL;
         }
         hak__diagnose_foreign("realloc of a foreign pointer (not allocated by hakmem)", pointer);
     }
-    if (HAK_UNLIKELY(location.place == PLACE_ZONE)) {
-        return hak_heap_realloc(hak__zone_of(pointer), pointer, size);
+    if (HAK_UNLIKELY(location.place == PLACE_HEAP)) {
+        return hak_heap_realloc(hak__heap_of(pointer), pointer, size);
     }
     if (!HAK_SECURE && location.bytes == OBJECT_ALIGNMENT && size <= location.bytes) {
         return pointer; /* it has the smallest class already */
@@ -111,12 +111,12 @@ static HAK_NOINLINE void *realloc_slow(void *pointer, size_t size)
         hak__sampled_shrink(pointer, size); /* as objects that are not sampled */
         return pointer;
     }
-    if (location.place == PLACE_WHALE && sample_has_blocks()) {
+    if (location.place == PLACE_HUGE && sample_has_blocks()) {
         hak__sample_forget(pointer); /* a resized block is drawn anew */
     }
-    if (location.place == PLACE_WHALE && size > SPAN_SIZE_MAX && size <= REQUEST_SIZE_MAX &&
+    if (location.place == PLACE_HUGE && size > SPAN_SIZE_MAX && size <= REQUEST_SIZE_MAX &&
         hak__gate_enter() && hak__emergency_settle()) {
-        void *result = hak__whale_resize(pointer, size);
+        void *result = hak__huge_resize(pointer, size);
         hak__gate_leave();
         if (result != NULL) {
             realloc_count(COUNTER_REALLOC_IN_PLACE);

@@ -9,7 +9,7 @@
 #define HAK_FRONT_SHORT_H
 
 #include "front/fast.h"
-#include "large/whale.h"
+#include "large/huge.h"
 
 /* The code (region/window.h) of the slice that `pointer` points into; 0 if it points outside
  * the window. If the code is 0, only hak__locate_allocation can tell what the pointer is. */
@@ -59,7 +59,7 @@ HAK_INLINE bool short_size_is_right(const void *pointer, size_t size)
     }
     size_t least = size == 0 ? 1 : size; /* as hak__malloc_large asks for */
     return short_is_span(pointer) ? hak__span_bytes(window_slice_of(pointer)) == least
-                                  : hak__whale_has_size(pointer, least);
+                                  : hak__huge_has_size(pointer, least);
 }
 
 /* Takes an aligned object from this thread's bin. Returns NULL if the bin is empty, the countdown

@@ -10,12 +10,13 @@
  * bytes. Returns NULL with errno ENOMEM if there is no memory. */
 HAK_HIDDEN void *hak__malloc_class(uint32_t class_index, size_t size);
 
-/* Allocates a span or a whale: `size` bytes, any size, aligned to any power of two, and zeroed if
- * `want_zero`. Returns NULL with errno ENOMEM if there is no memory. */
+/* Allocates a span or a huge block: `size` bytes, any size, aligned to any power of two, and zeroed
+ * if `want_zero`. Returns NULL with errno ENOMEM if there is no memory. */
 HAK_HIDDEN void *hak__malloc_large(size_t size, size_t alignment, bool want_zero);
 
 /* Counts `size` bytes for this thread's next sample, and makes the block a sample if it is its
- * turn. The block is a span or a whale that was just allocated or resized; NULL counts, too. */
+ * turn. The block is a span or a huge block that was just allocated or resized; NULL counts,
+ * too. */
 HAK_HIDDEN void hak__malloc_sample_block(void *pointer, size_t size);
 
 /* What a pointer points to. */
@@ -25,22 +26,22 @@ enum place {
     PLACE_SPAN,    /* in the first slice of a span, at the start of its block or not */
     PLACE_SAMPLED, /* inside a slice of sampled objects */
     PLACE_NOBODY,  /* in a free slice of a superslab, or in a further slice of a span */
-    PLACE_WHALE,   /* the first byte of a whale */
-    PLACE_ZONE,    /* in a chunk of a first-class heap (zone/zone.h); not for hak__locate */
+    PLACE_HUGE,    /* the first byte of a huge block */
+    PLACE_HEAP,    /* in a chunk of a heap (heap/heap.h); not for hak__locate */
     PLACE_GUARDED  /* a guarded block (observe/guard.h), or one of size 0 (large/empty.h) */
 };
 
 struct location {
     enum place place;
     uint32_t class_index; /* for PLACE_SLAB */
-    size_t slice;         /* the pointer's slice; no meaning for whales and foreign pointers */
+    size_t slice;         /* the pointer's slice; no meaning for huge blocks and foreign pointers */
     size_t bytes;         /* usable size; 0 for PLACE_FOREIGN, _NOBODY and _GUARDED */
 };
 /* Finds out what `pointer` is. Any value is allowed. */
 HAK_HIDDEN struct location hak__locate(const void *pointer);
 
 /* As hak__locate, for a pointer that must be the start of an allocation. Aborts with a fatal report
- * if `pointer` lies in a span or whale, but not where its block starts, or in freed memory. A
+ * if `pointer` lies in a span or huge block, but not where its block starts, or in freed memory. A
  * foreign pointer is no error here: the result is PLACE_FOREIGN. In a slab it does not check that
  * an object starts there. `freed`: what to report if it was a huge block. */
 HAK_HIDDEN struct location hak__locate_allocation(const void *pointer, const char *freed);

@@ -1,267 +1,283 @@
 /* SPDX-License-Identifier: MIT */
-/* heap.c: the list of heaps, and which heap a thread joins. See heap.h. */
+/* heap.c: how a heap is created and destroyed, and how an operation on it begins and ends. */
 #include "heap/heap.h"
 
-#include "core/knobs.h"
+#include "base/bits.h"
+#include "core/diagnose.h"
+#include "arena/arena.h"
 #include "os/os.h"
-#include "region/superslab.h"
-#include "slab/slab_inherited.h"
 
-struct lock HAK_LOCK_LINE hak__heaps_lock = LOCK_INITIAL(LOCK_RANK_HEAPS);
-static struct heap *shared_heap_first; /* pushed under HEAPS, read by any thread */
-/* The rest is under HEAPS. */
-static uint32_t heap_next_id = 1; /* id 0 means no heap */
-static struct heap *heap_apart;   /* for long-lived objects; NULL: not made yet */
-/* These do not count that one, nor inherited ones. */
-static uint32_t heap_count;            /* heaps */
-static uint32_t heap_without_threads;  /* heaps that no thread draws from */
-static uint32_t heap_joined_count;     /* threads that draw from a heap */
-static struct heap *heap_next_to_join; /* where the search starts; NULL: the first of the list */
+#include <errno.h>
+#include <string.h>
 
-struct heap *hak__heap_first(void)
+static struct hak_heap *heaps_free; /* under HEAPS */
+static uint64_t heap_last_id;       /* under HEAPS */
+static const char heap_dead[] = "use of a destroyed heap";
+
+/* --- the default provider: hakmem's own functions, as any program calls them --- */
+
+static void *own_map(void *argument, size_t size, size_t alignment)
 {
-    /* acquire: pairs with the release in heap_list */
-    return atomic_load_acquire(&shared_heap_first);
+    (void)argument;
+    return hak_aligned_alloc(alignment, size);
 }
 
-/* Under HEAPS. Other heaps' threads look at the patience, reports at the count. */
-static void heap_set_threads(struct heap *heap, uint32_t count)
+static void own_unmap(void *argument, void *address, size_t size)
 {
-    uint32_t patience = count == 0 ? NOTIFIED_PENDING_MAX_PARKED : NOTIFIED_PENDING_MAX;
-    atomic_store_relaxed(&heap->slabs.shared_patience, patience);
-    atomic_store_relaxed(&heap->slabs.shared_threads, count);
-    atomic_store_relaxed(&heap->threads_count, count);
+    (void)argument;
+    (void)size;
+    hak_free(address);
 }
 
-static bool heap_is_counted(const struct heap *heap)
+/* Pages of 64 KiB are purged where they lie whole inside. */
+static void own_purge(void *argument, void *address, size_t size)
 {
-    return !heap->apart && !heap_is_inherited(heap);
-}
-
-static void heap_add_thread(struct heap *heap)
-{
-    if (heap_is_counted(heap)) {
-        heap_without_threads -= heap->threads_count == 0;
-        heap_joined_count++;
+    (void)argument;
+    size_t page = hak__os_page_size();
+    uintptr_t start = bits_align_up((uintptr_t)address, page);
+    uintptr_t end = bits_align_down((uintptr_t)address + size, page);
+    if (end > start) {
+        (void)hak__os_purge((void *)start, end - start); /* it is only a favour to the OS */
     }
-    heap_set_threads(heap, heap->threads_count + 1);
 }
 
-bool hak__heap_is_to_spare(void)
+static const struct hak_heap_pages heap_own_pages = {own_map, own_unmap, own_purge, NULL};
+
+/* --- operations --- */
+
+void hak__heap_check_alive(const struct hak_heap *heap)
 {
-    lock_acquire(&hak__heaps_lock);
-    bool spare = heap_without_threads != 0 || heap_count < hak__knobs.heaps_crowded_max;
-    lock_release(&hak__heaps_lock);
-    return spare;
+    if (HAK_UNLIKELY(heap->id == HEAP_DEAD)) {
+        hak__diagnose_fatal(heap_dead, heap, 0, 0);
+    }
 }
 
-/* Chooses a heap for a thread that found its own stuck (HEAP_ESCAPE): the one of its memory node
- * with the fewest threads that is not stuck. The result is NULL, for a new heap, if that one has
- * threads and there may be more heaps; if all are stuck there may be one more than usual. Else it
- * is any. Under HEAPS. */
-static struct heap *heap_choose_free(void)
+/* Takes in the objects that were freed when no lock could be taken. Under the heap's lock. */
+static void heap_settle(struct hak_heap *heap)
 {
-    struct heap *best = NULL, *any = NULL;
-    uint32_t most = hak__knobs.heaps_crowded_max;
-    for (struct heap *heap = shared_heap_first; heap != NULL; heap = heap->next) {
-        if (!heap_is_counted(heap)) {
-            continue;
+    /* acquire: pairs with the release in heap_free_late */
+    struct object *object = atomic_exchange_acquire(&heap->shared_late, NULL);
+    while (object != NULL) {
+        struct object *next = object->next;
+        if (HAK_UNLIKELY(!heap_object_is_marked(object, hak__window.mark))) {
+            hak__object_is_wrong(object);
         }
-        any = heap;
-        bool near = heap->node == numa_node();
-        if (near && !hak__lock_is_stuck(&heap->lock) &&
-            (best == NULL || heap->threads_count < best->threads_count)) {
-            best = heap;
-        }
+        hak__heap_return(heap, object);
+        object = next;
     }
-    if (best != NULL) {
-        return best->threads_count != 0 && heap_count < most ? NULL : best;
-    }
-    return heap_count <= most ? NULL : any;
 }
 
-/* As heap_choose, among the heaps of the calling thread's memory node. Heaps of other nodes that
- * have no threads do not count: their memory is there. Under HEAPS. */
-static struct heap *heap_choose_near(uint32_t heaps_max)
+bool hak__heap_enter(struct hak_heap *heap)
 {
-    struct heap *best = NULL;
-    for (struct heap *heap = shared_heap_first; heap != NULL; heap = heap->next) {
-        bool near = heap_is_counted(heap) && heap->node == numa_node();
-        if (near && (best == NULL || heap->threads_count < best->threads_count)) {
-            best = heap;
-        }
+    hak__heap_check_alive(heap);
+    if (!hak__gate_enter_patiently()) {
+        (void)hak__gate_was_refused(); /* the callers say so by their results */
+        return false;
     }
-    bool more = heap_count - heap_without_threads < heaps_max;
-    return best != NULL && best->threads_count != 0 && more ? NULL : best;
+    lock_acquire(&heap->lock);
+    if (HAK_UNLIKELY(atomic_load_relaxed(&heap->shared_late) != NULL)) {
+        heap_settle(heap);
+    }
+    return true;
 }
 
-/* Chooses a heap for one more thread. A heap without threads comes first. Else the result is NULL,
- * for a new heap, while there are fewer than `heaps_max`. Else it is the next heap in turn with no
- * more threads than the average: there is always one, usually after a step or two. Under HEAPS. */
-static struct heap *heap_choose(uint32_t heaps_max)
+/* Gives chunks to their provider. No lock held. */
+static void heap_unmap(const struct hak_heap *heap, struct heap_chunk *chunk)
 {
-    if (HAK_UNLIKELY(heaps_max == HEAP_ESCAPE)) {
-        return heap_choose_free();
+    while (chunk != NULL) {
+        heap_check_chunk(heap, chunk);
+        struct heap_chunk *next = chunk->next;
+        size_t size = chunk->size;
+        chunk->cookie = 0;
+        chunk->heap = NULL;
+        bool opened = !heap_closes_pages(heap) ||
+                      hak__os_open_pages((char *)chunk + HEAP_PAGE_SIZE, HEAP_PAGE_SIZE);
+        if (heap->pages.unmap != NULL && opened) { /* else it is lost */
+            heap->pages.unmap(heap->pages.argument, chunk, size);
+        }
+        chunk = next;
     }
-    if (HAK_UNLIKELY(atomic_load_relaxed(&hak__numa_several)) && heaps_max > 1) {
-        return heap_choose_near(heaps_max);
+}
+
+/* Operations from one full check to the next, at assertion level 2. Half: twice the checks. */
+#define CHECK_OPERATIONS 64u
+
+void hak__heap_leave(struct hak_heap *heap)
+{
+    if (HAK_LEVEL >= 2 && ++heap->operations % CHECK_OPERATIONS == 0) {
+        hak__heap_check(heap);
     }
-    if (heap_without_threads == 0 && heap_count < heaps_max) {
+    struct heap_chunk *released = heap->released;
+    heap->released = NULL;
+    lock_release(&heap->lock);
+    hak__gate_leave();
+    if (HAK_UNLIKELY(released != NULL)) {
+        heap_unmap(heap, released);
+    }
+}
+
+bool hak__heap_event(struct hak_heap *heap, enum hak_heap_event event, size_t size,
+                     const void *pointer)
+{
+    return heap->event != NULL &&
+           heap->event(heap, event, size, (void *)(uintptr_t)pointer, heap->event_argument);
+}
+
+void hak__heap_bad_pointer(struct hak_heap *heap, const void *pointer, const char *what)
+{
+    if (!hak__heap_event(heap, HAK_HEAP_BAD_POINTER, 0, pointer)) {
+        hak__diagnose_fatal(what, pointer, 0, 0);
+    }
+}
+
+void hak__heap_no_object(struct hak_heap *heap, const void *pointer)
+{
+    hak__heap_bad_pointer(heap, pointer, "invalid pointer (no object of this heap starts here)");
+}
+
+/* --- creation --- */
+
+static bool options_are_good(const struct hak_heap_options *options)
+{
+    if (options->size != sizeof *options) {
+        return false;
+    }
+    if (options->memory != NULL) {
+        return options->memory_size >= HAK_HEAP_MEMORY_MIN &&
+               options->memory_size <= HAK_HEAP_MEMORY_MAX &&
+               (uintptr_t)options->memory <= UINTPTR_MAX - options->memory_size &&
+               options->pages == NULL && options->limit == 0;
+    }
+    return options->memory_size == 0 && (options->pages == NULL || options->pages->map != NULL);
+}
+
+/* A struct for a heap; its id is that of no other. NULL: no memory. */
+static struct hak_heap *heap_take(void)
+{
+    if (!hak__gate_enter_patiently()) {
+        (void)hak__gate_was_refused();
         return NULL;
     }
-    uint32_t most = heap_without_threads != 0 ? 0 : heap_joined_count / heap_count;
-    for (;;) {
-        struct heap *heap = heap_next_to_join != NULL ? heap_next_to_join : shared_heap_first;
-        heap_next_to_join = heap->next;
-        if (heap_is_counted(heap) && heap->threads_count <= most) {
-            return heap;
-        }
-    }
-}
-
-static struct heap *heap_join_existing(uint32_t heaps_max)
-{
-    lock_acquire(&hak__heaps_lock);
-    struct heap *heap = heap_choose(heaps_max);
-    if (heap != NULL) {
-        heap_add_thread(heap);
-    }
-    lock_release(&hak__heaps_lock);
-    return heap;
-}
-
-/* The totals of the first heap. They lie beside data that every process touches, so a small process
- * touches no further page for them. */
-static struct slab_totals heap_first_totals[CLASS_COUNT];
-
-/* Adds a heap to the list, with its first thread. Under HEAPS. */
-static void heap_list(struct heap *heap, struct slab_totals *totals)
-{
-    heap->slabs.totals = totals;
-    heap->id = heap_next_id++;
-    heap->node = numa_node();
-    heap->slabs.key = heap->id << OWNER_CODE_BITS;
-    heap->slabs.part =
-        heap->apart ? hak__superslab_part_near(heap->node) : hak__superslab_part_for(heap->node);
-    heap->spans.part = heap->slabs.part;
-    heap->lock = (struct lock)LOCK_INITIAL(LOCK_RANK_HEAP);
-    heap->slabs.lock = &heap->lock;
-    heap->next = shared_heap_first;
-    if (!heap->apart) {
-        heap_count++;
-        heap_without_threads++;
-    }
-    heap_add_thread(heap);
-    heap_next_to_join = heap->next; /* the next thread joins another one */
-    /* release: pairs with the acquire in hak__heap_first */
-    atomic_store_release(&shared_heap_first, heap);
-}
-
-/* If there can be no further heap: any heap that exists, an inherited one if there is no other. */
-static struct heap *heap_join_any(void)
-{
-    struct heap *heap = heap_join_existing(1);
-    if (heap == NULL && window_inherits()) {
+    struct hak_heap *heap = NULL;
+    uint64_t id = 0;
+    if (hak__start()) {
         lock_acquire(&hak__heaps_lock);
-        heap = shared_heap_first;
-        hak__slab_draw(&heap->slabs);
-        heap_add_thread(heap);
+        heap = heaps_free;
+        heaps_free = heap != NULL ? heap->next_free : NULL;
+        id = ++heap_last_id;
         lock_release(&hak__heaps_lock);
+        heap = heap != NULL ? heap : hak__metadata_allocate(sizeof *heap);
+    }
+    hak__gate_leave();
+    if (heap != NULL) {
+        memset(heap, 0, sizeof *heap);
+        heap->id = id;
+        heap->slot_offset = id % HEAP_SLOTS * sizeof(struct heap_slot);
+        heap->table_offset = heap_table_offset(id);
     }
     return heap;
 }
 
-struct heap *hak__heap_join(uint32_t heaps_max)
+/* Memory that is scarce is not kept in bins and slabs of many objects. `bound`: the most that the
+ * heap may have. */
+static void heap_set_sizes(struct hak_heap *heap, size_t bound)
 {
-    (void)hak__numa_look();
-    struct heap *heap = heap_join_existing(heaps_max);
-    if (heap != NULL) {
-        return heap;
-    }
-    bool first = hak__heap_first() == NULL;
-    struct heap *made = hak__metadata_allocate(sizeof *made);
-    struct slab_totals *totals =
-        first ? heap_first_totals : hak__metadata_allocate(sizeof heap_first_totals);
-    if (made == NULL || totals == NULL) {
-        return heap_join_any();
-    }
-    lock_acquire(&hak__heaps_lock);
-    /* Other threads may have joined or added heaps meanwhile, so the choice is made again. */
-    heap = heap_choose(heaps_max);
-    if (heap != NULL) {
-        /* The memory for the new heap, about 3 KiB, is lost. Only threads that race for the last
-         * new heap lose it. */
-        heap_add_thread(heap);
-    } else if (heap_next_id <= HEAP_ID_MAX && first == (shared_heap_first == NULL)) {
-        heap = made;
-        heap_list(heap, totals);
-    }
-    lock_release(&hak__heaps_lock);
-    if (heap != NULL) {
-        return heap;
-    }
-    return first ? hak__heap_join(heaps_max) : heap_join_any(); /* not first: no id is left */
+    size_t bin = bound / HEAP_BIN_PART,
+           slab = bits_align_down(bound / HEAP_SLAB_PART, HEAP_PAGE_SIZE);
+    heap->bin_bytes = bin < HEAP_BIN_BYTES ? (uint32_t)bin : HEAP_BIN_BYTES;
+    heap->slab_bytes = slab < HEAP_SLAB_BYTES ? (uint32_t)slab : HEAP_SLAB_BYTES;
+    heap->slab_bytes = heap->slab_bytes == 0 ? HEAP_PAGE_SIZE : heap->slab_bytes;
 }
 
-/* Memory for the heap of long-lived objects. */
-struct heap_with_totals {
-    struct heap heap;
-    struct slab_totals totals[CLASS_COUNT];
-};
-
-struct heap *hak__heap_join_apart(void)
+/* Makes the program's memory the only chunk: whole pages of it. */
+static void heap_settle_in(struct hak_heap *heap, void *memory, size_t size)
 {
-    struct heap_with_totals *made = NULL;
-    lock_acquire(&hak__heaps_lock);
-    bool may_make = heap_apart == NULL && heap_next_id <= HEAP_ID_MAX;
-    lock_release(&hak__heaps_lock);
-    if (may_make) {
-        made = hak__metadata_allocate(sizeof *made); /* lost if threads race here, once */
+    uintptr_t start = bits_align_up((uintptr_t)memory, HEAP_PAGE_SIZE);
+    uintptr_t end = bits_align_down((uintptr_t)memory + size, HEAP_PAGE_SIZE);
+    heap->fixed = true;
+    heap->mask = 0;
+    heap->base = start;
+    heap->mapped = heap->mapped_peak = end - start;
+    heap->tables_size = ((heap->mapped >> HEAP_PAGE_SHIFT) + 1) * sizeof(struct heap_page);
+    heap->head_pages = heap_pages_for(heap->tables_size);
+    hak__heap_chunk_init(heap, (void *)start, end - start);
+    hak__heap_chunk_add(heap, (struct heap_chunk *)start, false);
+}
+
+static void heap_set_name(struct hak_heap *heap, const char *name)
+{
+    for (size_t i = 0; name != NULL && name[i] != '\0' && i < HAK_HEAP_NAME_MAX; i++) {
+        heap->name[i] = name[i];
     }
-    lock_acquire(&hak__heaps_lock);
-    if (heap_apart != NULL) {
-        heap_add_thread(heap_apart);
-    } else if (made != NULL && heap_next_id <= HEAP_ID_MAX) {
-        heap_apart = &made->heap;
-        heap_apart->apart = true;
-        heap_list(heap_apart, made->totals);
+}
+
+hak_heap *hak_heap_create(const struct hak_heap_options *options)
+{
+    static const struct hak_heap_options defaults = {.size = sizeof defaults};
+    options = options == NULL ? &defaults : options;
+    if (!options_are_good(options)) {
+        errno = EINVAL;
+        return NULL;
     }
-    struct heap *heap = heap_apart;
-    lock_release(&hak__heaps_lock);
+    struct hak_heap *heap = heap_take();
+    if (heap == NULL) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    heap->lock.rank = LOCK_RANK_HEAP;
+    heap->mask = ~(HEAP_CHUNK_SIZE - 1);
+    heap->own_pages = options->pages == NULL && options->memory == NULL;
+    heap->tables_size = HEAP_PAGE_SIZE;
+    heap->head_pages = heap_closes_pages(heap) ? 2 : 1;
+    heap->pages = options->pages != NULL ? *options->pages : heap_own_pages;
+    heap->event = options->event;
+    heap->event_argument = options->event_argument;
+    heap->limit = options->limit != 0 ? options->limit : SIZE_MAX;
+    heap_set_name(heap, options->name);
+    heap_set_sizes(heap, options->memory != NULL ? options->memory_size : heap->limit);
+    if (options->memory != NULL) {
+        heap->pages = (struct hak_heap_pages){NULL, NULL, NULL, NULL};
+        heap_settle_in(heap, options->memory, options->memory_size);
+    }
     return heap;
 }
 
-void hak__heap_part(struct heap *heap)
-{
-    lock_acquire(&hak__heaps_lock);
-    uint32_t left = heap->threads_count - 1;
-    bool counted = heap_is_counted(heap);
-    heap_joined_count -= counted ? 1 : 0;
-    heap_set_threads(heap, left);
-    if (left == 0 && counted) {
-        heap_without_threads++;
-        heap_next_to_join = heap; /* its memory was used last, so it is warm */
-    }
-    lock_release(&hak__heaps_lock);
-    if (left == 0) {
-        hak__heap_collect(heap, true);
-    }
-}
+/* --- destruction --- */
 
-void hak__heap_inherit_all(void)
+void hak_heap_destroy(hak_heap *heap)
 {
-    bool first = true;
-    for (struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
-        heap_set_threads(heap, 0);
-        heap->lock.rank = LOCK_RANK_INHERITED;
-        hak__slab_inherit(&heap->slabs, first);
-        first = false;
+    if (heap == NULL) {
+        return;
     }
-    heap_apart = NULL;
-    heap_count = 0;
-    heap_without_threads = 0;
-    heap_joined_count = 0;
-    heap_next_to_join = NULL;
-    hak__window.inherited = (heap_next_id - 1) << OWNER_CODE_BITS;
-    hak__superslab_inherit();
+    hak__heap_check_alive(heap);
+    int saved = errno;
+    if (HAK_SECURE && !heap->fixed) { /* as below */
+        (void)hak_heap_walk(heap, NULL, NULL);
+    }
+    if (!hak__gate_enter_patiently()) { /* a signal handler that interrupted an operation */
+        (void)hak__gate_was_refused();
+        return;
+    }
+    if (HAK_LEVEL >= 2 && !heap->fixed) { /* the program may have done anything to its memory */
+        lock_acquire(&heap->lock);
+        hak__heap_check(heap);
+        lock_release(&heap->lock);
+    }
+    lock_acquire(&hak__heaps_lock);
+    hak__heap_cache_drop_all(heap);
+    heap->id = HEAP_DEAD;
+    lock_release(&hak__heaps_lock);
+    hak__gate_leave();
+    if (!heap->fixed) {
+        heap_unmap(heap, heap->released);
+        heap_unmap(heap, heap->chunks);
+    }
+    if (hak__gate_enter_patiently()) { /* refused: the struct is lost */
+        lock_acquire(&hak__heaps_lock);
+        heap->next_free = heaps_free;
+        heaps_free = heap;
+        lock_release(&hak__heaps_lock);
+        hak__gate_leave();
+    }
+    errno = saved;
 }

@@ -1,392 +1,495 @@
 /* SPDX-License-Identifier: MIT */
-/* heap.h: heaps own slabs, and threads draw objects from heaps.
+/* heap.h: heaps (hakmem/heap.h). The code calls one a heap, because struct heap is what
+ * threads draw ordinary objects from.
  *
- *   struct heap    owns slabs and kept spans; one lock for all slow paths on it
- *   struct thread  one thread's cache, which draws from one heap
+ *   hak_heap_malloc -> bin of this thread's cache for the heap -> slabs -> free runs of pages
+ *                      -> chunks -> provider
+ *   hak_heap_free   -> the same bin -> the same way
  *
- * Number: about as many heaps as threads that can run at once (knobs.heaps_max), not one per
- * thread. Each heap keeps a partly used slab for each class it serves, half of it unused on
- * average. And objects that an idle thread has freed are of use only to threads of the same heap
- * (docs/decisions/0015). Up to that number each thread has a heap of its own. Threads that often
- * wait for their heap's lock may add more (knobs.heaps_crowded_max).
+ * A heap is a small allocator of its own, on top of hakmem's functions: its chunks are ordinary
+ * blocks of hak_aligned_alloc. So limits, purging, reports and fork need to know nothing of heaps.
+ * A heap in the program's memory has one chunk, and one whose pages the program provides gets its
+ * chunks by calls. Everything else is the same code (docs/decisions/0091).
  *
- * Life: a thread's first slow operation takes a thread struct and joins a heap. That is a heap
- * without threads, else a new one, else one with no more threads than the average. When the thread
- * ends, the objects in its bins go back to their slabs, and objects in use stay where they are: no
- * owner word changes. Heaps and thread structs are never freed, so reading one needs no lock.
+ *   chunk:  | header, and 32 bytes for each page | pages of 4 KiB ...                            |
+ *                                                 | slab of class 7   | free | block of 3 pages |
  *
- * Fork's child begins with no heap and no thread struct of its own. Those of the parent are
- * inherited: nobody draws from such a heap, and its memory is used again piece by piece
- * (slab/slab_inherited.h).
+ * Chunks of a heap begin at multiples of HEAP_CHUNK_SIZE, except that of the program's memory. An
+ * object's chunk is (address & mask) + base in both cases: mask 0 leads to the only chunk. In
+ * chunks longer than that, for one huge block, the block begins in the first HEAP_CHUNK_SIZE bytes.
  *
- *   struct thread:  made -> used by a thread <-> parked (used by none)
- *                   parked -> borrowed -> parked (one operation of a thread that has ended)
+ * Caches: each thread has a struct heap_cache for each heap that it uses, with a bin for each size
+ * class. Only the thread touches its bins, so the fast paths need no lock and no atomic operation.
+ * A thread finds its cache by the heap's id: in its slots, where the id chooses one, or in a table,
+ * which it hashes with linear probing. A new cache gets the slot; the older one moves to the table,
+ * so each is in one of the two. Only the thread reads and writes them, so it may replace a table
+ * that is full. Ids are never used twice, so what they say of a destroyed heap matches nothing; a
+ * new table is made from the list of the thread's caches, which has no such heap. Heaps, caches and
+ * threads are never freed, only used again: reading one needs no proof that it still exists. Tables
+ * are blocks of hak_calloc; those of other threads stay in fork's child, as all their blocks do.
  *
- * Locks: a heap's own lock (rank HEAP) is held in every slow path on it, by its threads and by
- * others (collection, borrowing objects, reports, fork). Bins and remote buffer of a struct thread
- * belong to its thread alone. hak__heaps_lock (rank HEAPS) guards both lists, and which thread
- * draws from which heap. */
+ * Locks: HEAP, one in each heap, guards its chunks, slabs and sums. HEAPS guards the list of a
+ * heap's caches, that of a thread's caches, and what waits to be used again. The second is held
+ * when the first is taken, never the reverse. Every operation with a lock is inside the gate, so
+ * fork finds both free (core/gate.h). No lock is held when a provider or event function is called,
+ * or chunks go back.
+ *
+ * Which accesses pair: all of a heap's data is under its lock, except bins. Bins have one owner
+ * thread. Others touch them only in hak_heap_walk, which the program has ordered after all other
+ * uses, and when the cache is used again, which HEAPS orders. Statistics read the count of a bin
+ * racily. */
 #ifndef HAK_HEAP_HEAP_H
 #define HAK_HEAP_HEAP_H
 
+#include "base/bits.h"
 #include "cache/cache.h"
 #include "core/gate.h"
-#include "core/knobs.h"
-#include "hakmem/hakmem.h"
-#include "large/span.h"
-#include "region/numa.h"
+#include "hakmem/heap.h"
 
-/* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): the end has a line of its own */
-struct heap {
-    struct slab_set slabs;
+/* Free objects are linked and marked as region/object.h says, in the secure form, too: what that
+ * form knows about an object goes by its place in the window, where heaps need not lie. Lists of
+ * slabs have the mark of the process, and the bins of each cache have one of their own. */
+/* What the secure form changes in the mark of an object with this link, below the process's bits.
+ * So the mark is wrong if the link was overwritten, and nobody follows it. */
+HAK_INLINE uintptr_t heap_link_sum(const struct object *next)
+{
+    return HAK_SECURE ? (uintptr_t)(bits_mix((uintptr_t)next) >> 16) : 0;
+}
+HAK_INLINE void heap_object_set_free(struct object *object, struct object *next, uintptr_t mark)
+{
+    object->next = next;
+    object->mark = mark ^ heap_link_sum(next);
+}
+HAK_INLINE bool heap_object_is_marked(const struct object *object, uintptr_t mark)
+{
+    return (object->mark ^ heap_link_sum(object->next)) == mark;
+}
+/* Takes the mark away. False: it had another one, or none. */
+HAK_INLINE bool heap_object_set_used(struct object *object, uintptr_t mark)
+{
+    object->mark = (object->mark ^ heap_link_sum(object->next)) - mark;
+    return object->mark == 0;
+}
+
+enum heap_page_kind {
+    PAGE_INSIDE, /* of a slab or block, but not its first page; or never used */
+    PAGE_FREE,   /* first or last page of a free run */
+    PAGE_SLAB,   /* first page of a slab */
+    PAGE_BLOCK   /* first page of an object of whole pages */
+};
+
+/* One for each page of a chunk. Invariants: the first and the last page of a run say what the run
+ * is. Further pages are INSIDE or, in free runs and blocks, may still be FREE. A page has a class
+ * exactly while it is part of a slab. */
+struct heap_page {
+    struct heap_page *next;     /* FREE: in the list of runs; SLAB with room: in its class's list */
+    struct heap_page *previous; /* the same */
+    union {
+        struct object *free_list; /* SLAB */
+        size_t pages;             /* FREE, BLOCK: length of the run */
+    };
+    union {
+        struct {
+            uint16_t used_count;   /* SLAB: objects handed out, those in bins included */
+            uint16_t carved_count; /* SLAB */
+        };
+        uint32_t back; /* INSIDE: pages from the first one to here */
+    };
+    uint16_t capacity;   /* SLAB: objects */
+    uint8_t class_index; /* SLAB, and INSIDE a slab; 0: all others */
+    uint8_t kind;
+};
+HAK_STATIC_ASSERT(sizeof(struct heap_page) == 32, "a 128th of a page");
+
+/* The entries follow the header, but page 0, which holds it, has none: the second half of the
+ * header lies there. The top byte of a word is 0, so that what looks like the entry has class 0.
+ *
+ * A stray write of the program can reach header and entries. So heap_tables.c checks them before
+ * they are used, but for the fast path of free, which at worst takes an object for one of another
+ * class. */
+struct heap_chunk {
+    struct hak_heap *heap;
+    struct heap_chunk *next;
+    struct heap_chunk *previous;
+    size_t size;         /* bytes of the provider's memory */
+    size_t pages_count;  /* that have entries, the header's included */
+    uint64_t size_check; /* these two: the words above, changed by heap_chunk_secret */
+    uint64_t pages_check;
+    uintptr_t cookie; /* of the address, while it is a chunk of the default provider */
+};
+HAK_STATIC_ASSERT(sizeof(struct heap_chunk) == 2 * sizeof(struct heap_page),
+                  "the entry of page 1 follows");
+
+/* The most objects of a slab: those of 16 bytes in HEAP_SLAB_BYTES. */
+#define HEAP_SLAB_OBJECTS (HEAP_SLAB_BYTES / OBJECT_ALIGNMENT)
+
+struct heap_class {
+    struct heap_page *first; /* slabs with room */
+    size_t slabs_count;
+    size_t slab_bytes; /* of all slabs, in whole pages */
+    size_t out_count;  /* objects handed out, those in bins included */
+};
+
+/* Lists of free runs: one for each length up to 16 pages, then four a doubling (M. Masmano et al.,
+ * TLSF, 2004). */
+#define HEAP_RUN_LISTS 128u
+
+struct heap_cache;
+
+struct hak_heap {
+    uint64_t id;         /* of no other heap, ever; HEAP_DEAD: destroyed */
+    size_t slot_offset;  /* bytes from a thread's first slot to its slot for the heap */
+    size_t table_offset; /* the same in a table, beyond its size */
+    uintptr_t mask;
+    uintptr_t base;
     struct lock lock;
-    struct span_cache spans;
-    uint32_t threads_count; /* drawing from it; written under HEAPS, read relaxed by reports */
-    /* Hints of hak__heap_borrow; any thread of the heap writes them, without a lock. */
-    struct heap *shared_lender; /* whom it asks first; NULL: the first heap */
-    uint32_t shared_vain;       /* rounds that found nothing, in a row; at most BORROW_VAIN_MAX */
-    uint32_t shared_silent;     /* refills that do not ask before the next one does */
-    /* Constant once listed. In its own cache line, because walking the list must not disturb the
-     * threads of each heap. */
-    struct heap *next __attribute__((aligned(HAK_CACHE_LINE))); /* in the list of all heaps */
-    uint32_t id;
-    bool apart;   /* it is the one for long-lived objects */
-    uint8_t node; /* of its first thread (region/numa.h) */
+    uint32_t bin_bytes;  /* the largest limit of a bin */
+    uint32_t slab_bytes; /* the least size of a slab */
+    size_t head_pages;   /* pages of each chunk before those of objects; the closed one included */
+    size_t tables_size;  /* bytes of header and entries of a chunk, at most */
+    bool fixed;          /* it lives in the program's memory */
+    bool own_pages;      /* its chunks come from hak_aligned_alloc */
+    struct hak_heap_pages pages;
+    hak_heap_event_function *event;
+    void *event_argument;
+    char name[HAK_HEAP_NAME_MAX + 1];
+
+    /* Under the lock. */
+    struct heap_chunk *chunks;
+    struct heap_chunk *released; /* go back to the provider after the lock; linked by `next` */
+    size_t chunks_count;
+    size_t mapped; /* bytes of all chunks, and of those that are being mapped */
+    size_t mapped_peak;
+    size_t limit; /* SIZE_MAX: none */
+    size_t free_pages;
+    size_t blocks_count;
+    size_t blocks_bytes;
+    size_t failures_count;
+    uint32_t operations;                   /* for the checks of assertion level 2 */
+    uint64_t run_map[HEAP_RUN_LISTS / 64]; /* bit i: runs[i] is not empty */
+    struct heap_page *runs[HEAP_RUN_LISTS];
+    struct heap_class classes[CLASS_COUNT];
+
+    /* Objects freed by threads that could take no lock then; linked by their first word. */
+    struct object *shared_late;
+
+    /* Under HEAPS. */
+    struct heap_cache *caches;
+    struct hak_heap *next_free; /* while it waits to be used again */
 };
 
-/* The largest average distance of samples, in bytes: beyond it all is rare. */
-#define SAMPLE_PERIOD_MAX (UINT64_C(1) << 40)
-
-/* When a thread samples an allocation (heap/sampling.c). Written by the thread alone. */
-struct sampler {
-    int64_t bytes_left;     /* bytes it allocates before the next sample */
-    int64_t bytes_from;     /* what bytes_left would be if nothing had been taken: see below */
-    uint64_t period;        /* bytes from one sample to the next on average, now */
-    uint64_t random;        /* state of its generator; 0: not seeded */
-    int32_t countdown_from; /* value of the countdown when bytes_left was last updated */
-    uint32_t epoch;         /* hak__sampling.epoch when bytes_left was drawn */
-    uint32_t count;         /* samples since started_ms */
-    uint32_t started_ms;
-    int64_t guard_left; /* bytes it allocates before the next point of guarding */
-    bool guard_drawn;   /* guard_left has been drawn */
-    bool guard_due;     /* such a point lies in the request that was counted last */
+struct heap_cache {
+    struct bin bins[CLASS_COUNT] __attribute__((aligned(sizeof(struct bin))));
+    struct hak_heap *heap;
+    struct heap_thread *thread;
+    uintptr_t mark; /* of the objects in the bins; constant */
+    uint32_t epoch; /* of hak__thread_epoch when its thread was last known to exist */
+    bool inherited; /* by a fork's child, of a heap whose memory it may share with the parent */
+    /* Under HEAPS. In the heap's list, or `next` of those that wait to be used again. */
+    struct heap_cache *next;
+    struct heap_cache *previous;
+    struct heap_cache *next_in_thread;
+    struct heap_cache *previous_in_thread;
 };
 
-struct thread {
-    struct heap *heap;          /* that it draws from; NULL while parked. Written under HEAPS */
-    struct thread *next;        /* in the list of all; constant once listed */
-    struct thread *next_parked; /* under HEAPS */
-    uint32_t ticked_ms;         /* clock at the last tick */
-    uint32_t trimmed_ms;        /* clock at the last trim of bins */
-    uint32_t operations;        /* slow operations since the last tick */
-    uint32_t batches;           /* remote batches sent; wraps */
-    uint32_t interval;          /* bytes that malloc hands out from one look to the next */
-    uint32_t eager_looks;       /* mallocs left that each look at the clock */
-    uint32_t freed_much;        /* superslab_freed_much() at the last look or operation */
-    uint32_t waits;             /* for the heap's lock to return a full bin, since waits_ms */
-    uint32_t waits_ms;          /* clock when the count last started */
-    uint32_t epoch;   /* forks before it was last taken; an older one: its thread is gone */
-    uint32_t turns;   /* hak__knobs_turns at the last tick */
-    bool apart;       /* draws from the heap for long-lived objects */
-    bool left_behind; /* no thread uses it, but its objects are not flushed yet */
-    bool forked;      /* its thread made the fork from which this process came */
-    uint32_t away_ms; /* clock when it was first seen on another node than its heap's; 0: is not */
-    struct thread *twin; /* the thread's other struct, of the other kind; NULL: it has none */
-    struct sampler sampler;
-    struct cache cache; /* last, because its end is seldom touched */
+struct heap_slot {
+    uint64_t id;
+    struct heap_cache *cache;
+};
+/* Where a thread finds its caches. Only the thread touches slots and table. */
+struct heap_thread {
+    struct heap_slot slots[HEAP_SLOTS]; /* of a heap: id % HEAP_SLOTS */
+    struct heap_slot *table;            /* of hak__heap_thread_none: none */
+    size_t table_mask;                  /* bytes of the table - those of a slot */
+    size_t table_room;                  /* entries that it may still get */
+    struct heap_cache *caches;          /* under HEAPS */
+    size_t shared_caches_count;         /* the same; the thread reads it without */
+    struct heap_thread *next_free;
 };
 
-/* This thread's struct. Before the thread's first slow operation it is hak__thread_none, after its
- * end hak__thread_ended. Both have empty bins and a key that matches no owner word, so the fast
- * paths need no test. Nobody writes to them, so they cost a process no page. */
-HAK_HIDDEN extern HAK_TLS struct thread *hak__thread;
-HAK_HIDDEN extern const struct thread hak__thread_none;
-HAK_HIDDEN extern const struct thread hak__thread_ended;
+/* No id of a heap is 0, so the empty slots of a thread without a table match none. */
+HAK_HIDDEN extern const struct heap_thread hak__heap_thread_none;
+HAK_HIDDEN extern HAK_TLS struct heap_thread *hak__heap_thread;
+#define HEAP_DEAD UINT64_MAX
 
-/* start.c. Starts hakmem, once a process: reads the machine and the options, chooses the window.
- * False: no memory; a later call tries again. Any thread, no lock held. */
-HAK_HIDDEN bool hak__start(void);
-/* Ends a process that hakmem must not serve. In override/family.c, so not in every library. */
-HAK_HIDDEN __attribute__((weak)) void hak__start_refuse(void);
-/* Reads the options from `environment`. The constructor calls it: allocations before that (by the
- * loader) may have started hakmem without an environment. A program that never allocates pays for
- * no more than this. */
-HAK_HIDDEN void hak__start_read_options(char *const *environment);
-/* True if hakmem has its pthread key, whose destructor ends threads. */
-HAK_HIDDEN bool hak__start_has_key(void);
-/* Makes the end of this thread call the key's destructor. False: it will not be called. */
-HAK_HIDDEN bool hak__start_watch_thread(struct thread *thread);
-
-/* thread.c. Begins a slow operation. Returns this thread's struct with its heap's lock held, or a
- * borrowed struct for a thread that has ended. NULL: no memory, or refused (core/gate.h). */
-HAK_HIDDEN struct thread *hak__thread_enter(void);
-/* For a thread that was refused its heap's lock. If the lock's holder seems to be stopped by a
- * signal (core/lock.h), the thread goes on with another struct, which draws from another heap. The
- * old one, with what it has cached, waits for hak__thread_settle. Returns the new struct with its
- * heap's lock held. NULL: still refused. */
-HAK_HIDDEN HAK_COLD struct thread *hak__thread_escape(struct thread *thread);
-/* As hak__thread_enter, without a call if the thread has a struct. */
-HAK_INLINE struct thread *thread_enter(void)
+/* The slot that lies `offset` bytes after `first`. */
+HAK_INLINE struct heap_slot *heap_slot_at(const struct heap_slot *first, size_t offset)
 {
-    struct thread *thread = hak__thread;
-    if (HAK_UNLIKELY(thread->cache.key == CACHE_KEY_NONE)) {
-        return hak__thread_enter();
-    }
-    return HAK_LIKELY(gate_lock(&thread->heap->lock)) ? thread : hak__thread_escape(thread);
+    return (struct heap_slot *)((uintptr_t)first + offset);
 }
-/* Ends a slow operation: releases the heap's lock and counts the operation, which may tick. No
- * other lock held. */
-HAK_HIDDEN void hak__thread_leave(struct thread *thread);
-/* Begins an operation that returns objects of a full bin, and counts the waits for the lock. False:
- * refused. Allocations do not count waits: a thread that only allocates would move away from the
- * heap that others return its objects to (docs/decisions/0021). */
-HAK_INLINE bool thread_lock_heap(struct thread *thread)
+HAK_INLINE struct heap_slot *heap_slot(const struct hak_heap *heap)
 {
-    struct lock *lock = &thread->heap->lock;
-    if (!gate_begin()) {
-        return false;
+    return heap_slot_at(hak__heap_thread->slots, heap->slot_offset);
+}
+/* Where a table's search for the id begins; the mask makes it an offset. Adjacent ids, and those at
+ * equal distances, lie apart (D. E. Knuth, TAOCP 3, 6.4). */
+HAK_INLINE size_t heap_table_offset(uint64_t id)
+{
+    return ((uint32_t)id * 0x9e3779b9u >> 8) * sizeof(struct heap_slot);
+}
+
+/* This thread's cache for the heap, if that is in its table. */
+HAK_INLINE bool heap_find_in_table(const struct hak_heap *heap, struct heap_cache **cache)
+{
+    const struct heap_thread *thread = hak__heap_thread;
+    size_t offset = heap->table_offset;
+    const struct heap_slot *slot = heap_slot_at(thread->table, offset & thread->table_mask);
+    while (slot->id != heap->id) {
+        if (slot->id == 0) {
+            return false;
+        }
+        offset += sizeof *slot;
+        slot = heap_slot_at(thread->table, offset & thread->table_mask);
     }
-    if (HAK_LIKELY(lock_try(lock))) {
+    *cache = slot->cache;
+    return true;
+}
+
+/* This thread's cache for the heap. False: neither its slots nor its table have one. */
+HAK_INLINE bool heap_find(const struct hak_heap *heap, struct heap_cache **cache)
+{
+    const struct heap_slot *slot = heap_slot(heap);
+    if (HAK_LIKELY(slot->id == heap->id)) {
+        *cache = slot->cache;
         return true;
     }
-    thread->waits++;
-    if (HAK_LIKELY(gate_finish(lock))) {
-        return true;
-    }
-    struct thread *other = hak__thread_escape(thread); /* its bins are empty: nothing to return */
-    if (other != NULL) {
-        hak__thread_leave(other);
-    }
-    return false;
+    return heap_find_in_table(heap, cache);
 }
-/* The first part of hak__thread_leave: releases the lock. */
-HAK_INLINE void thread_unlock(struct thread *thread)
-{
-    lock_release(&thread->heap->lock);
-    gate_end();
-}
-/* The second part: counts the operation, or parks a borrowed struct. */
-HAK_HIDDEN void hak__thread_left(struct thread *thread);
-/* This thread's struct without a lock, for its remote buffer. Makes one if the thread has not
- * begun. NULL: the thread has ended, or can have no struct now. */
-HAK_HIDDEN struct thread *hak__thread_current(void);
-/* The key's destructor: ends the calling thread, whatever `value` is. */
-HAK_HIDDEN void hak__thread_end(void *value);
-/* Lets this thread draw from the heap for long-lived objects, or from its ordinary one again. Stays
- * as it is if there is no memory, during another thread's fork, in a thread that has ended, and at
- * the first turn of a thread in a signal handler that interrupted an operation. No lock held. */
-HAK_HIDDEN void hak__thread_turn(bool apart);
-/* Lets this thread draw from another heap from now on, if it can have one. No lock held. */
-HAK_HIDDEN void hak__thread_move(struct thread *thread);
-/* Returns a thread struct, a parked or a new one, that draws from a heap. NULL: no memory. No lock
- * held. */
-HAK_HIDDEN struct thread *hak__thread_adopt(void);
-/* Returns all cached objects of `thread` to their slabs. It is this thread's struct, or one that no
- * thread uses. False: a stopped thread holds the heap's lock, and nothing was returned. The caller
- * is inside the gate and holds no lock. */
-HAK_HIDDEN bool hak__thread_flush(struct thread *thread);
-/* Flushes and parks a struct that no thread uses any more; if that cannot be done now, a settle
- * does it later. The caller is inside the gate and holds no lock. */
-HAK_HIDDEN void hak__thread_park(struct thread *thread);
-/* Does what was put off: parks structs that were left behind, marks slices free, registers and
- * frees blocks of emergency memory. The caller is inside the gate and holds no lock. False: it was
- * refused in between (hak__emergency_settle), and is no longer inside. */
-HAK_HIDDEN bool hak__thread_settle(void);
-/* True: there is something to settle. A hint. */
-HAK_HIDDEN bool hak__thread_settle_waits(void);
-/* The first of all thread structs; follow `next`. Any thread. */
-HAK_HIDDEN struct thread *hak__thread_first(void);
-/* Forks from the first process to this one; wraps. Any thread. */
-HAK_HIDDEN uint32_t hak__thread_epoch(void);
-/* Who wants to know of the end of threads, and of fork in the child. `ended` is called outside the
- * gate, when the thread still has its struct; `forked` inside fork, when other threads are gone and
- * the epoch has changed. NULL: nobody. A thread sees at least what it has stored itself. */
-struct thread_listener {
-    void (*ended)(void);
-    void (*forked)(void);
-};
-HAK_HIDDEN extern const struct thread_listener *hak__thread_listener;
-/* True if a thread of this process uses the struct. Any thread; for other threads the answer is a
- * hint. */
-HAK_HIDDEN bool hak__thread_is_used(const struct thread *thread);
-/* In fork's child: the structs of all threads belong to threads of the parent. This thread has
- * none, unless it has ended. */
-HAK_HIDDEN void hak__thread_inherit_all(void);
-/* For inherited.c: takes the next struct of a thread of the parent, which the caller then empties
- * and parks. NULL: there is none left, or it has more than `objects_max` objects. *last: this call
- * is the first that finds none left. Inside the gate, no lock held. */
-HAK_HIDDEN struct thread *hak__thread_take_inherited(uint32_t objects_max, bool *last);
-HAK_HIDDEN void hak__thread_park_inherited(struct thread *thread);
-/* True: there is something to settle. A hint. */
-HAK_HIDDEN bool hak__inherited_waits(void);
-/* inherited.c. In fork's child: counts what a thread of the parent had cached, if that is at most
- * `objects_max` objects, or what all had. False: nothing was done. Inside the gate, no lock held.
- */
-HAK_HIDDEN bool hak__inherited_settle_one(uint32_t objects_max);
-HAK_HIDDEN void hak__inherited_settle(void);
 
-/* heap.c. Guards the lists of heaps and threads; rank HEAPS. */
+/* The chunk in which an object of the heap at `pointer` would lie. */
+HAK_INLINE struct heap_chunk *heap_chunk_of(const struct hak_heap *heap, const void *pointer)
+{
+    return (struct heap_chunk *)(((uintptr_t)pointer & heap->mask) + heap->base);
+}
+
+HAK_INLINE struct heap_page *heap_page_at(struct heap_chunk *chunk, size_t index)
+{
+    return (struct heap_page *)(void *)chunk + 1 + index;
+}
+HAK_INLINE size_t heap_page_index(const struct heap_chunk *chunk, const struct heap_page *page)
+{
+    return (size_t)(page - (const struct heap_page *)(const void *)chunk) - 1;
+}
+/* First byte of a page. */
+HAK_INLINE unsigned char *heap_page_start(const struct heap_chunk *chunk,
+                                          const struct heap_page *page)
+{
+    return (unsigned char *)(uintptr_t)chunk + (heap_page_index(chunk, page) << HEAP_PAGE_SHIFT);
+}
+
+/* The page of `pointer` in the chunk; NULL: it lies outside of the heap's memory. */
+HAK_INLINE struct heap_page *heap_page_of(const struct hak_heap *heap, struct heap_chunk *chunk,
+                                          const void *pointer)
+{
+    size_t index = ((uintptr_t)pointer - (uintptr_t)chunk) >> HEAP_PAGE_SHIFT;
+    if (HAK_UNLIKELY(chunk->heap != heap || index >= chunk->pages_count)) {
+        return NULL;
+    }
+    return heap_page_at(chunk, index);
+}
+
+/* True: the chunk holds one huge block and nothing else. */
+HAK_INLINE bool heap_chunk_is_huge(const struct hak_heap *heap, const struct heap_chunk *chunk)
+{
+    return !heap->fixed && chunk->size > HEAP_CHUNK_SIZE;
+}
+
+HAK_INLINE size_t heap_pages_for(size_t bytes)
+{
+    return (bytes + HEAP_PAGE_SIZE - 1) >> HEAP_PAGE_SHIFT;
+}
+
+/* True: the page before a chunk's first object is closed, so that no linear write reaches the
+ * tables. A provider may have memory that cannot be closed. */
+HAK_INLINE bool heap_closes_pages(const struct hak_heap *heap)
+{
+    return HAK_SECURE && heap->own_pages && hak__os_page_size() == HEAP_PAGE_SIZE;
+}
+
+/* --- heap_tables.c: what the tables say is checked. All under the heap's lock. --- */
+
+/* Ends the process. `place`: in the tables. */
+HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__heap_corrupt(const struct hak_heap *heap,
+                                                                     const void *place);
+/* Who does not know it cannot change the header's words so that they fit their checks. */
+HAK_INLINE uint64_t heap_chunk_secret(const struct heap_chunk *chunk)
+{
+    return hak__window.mark ^ (uintptr_t)chunk;
+}
+/* Ends it unless the chunk's header is as it was written; the links may not be. */
+HAK_INLINE void heap_check_chunk(const struct hak_heap *heap, const struct heap_chunk *chunk)
+{
+    uint64_t secret = heap_chunk_secret(chunk);
+    if (HAK_UNLIKELY(((chunk->size ^ chunk->size_check ^ secret) |
+                      (chunk->pages_count ^ chunk->pages_check ^ secret)) != 0 ||
+                     chunk->heap != heap)) {
+        hak__heap_corrupt(heap, chunk);
+    }
+}
+/* Ends it unless both neighbours of a page or chunk in its list, of which `list` is the first item,
+ * are entries or chunks of the heap with links to it. */
+HAK_HIDDEN void hak__heap_check_links(const struct hak_heap *heap, const struct heap_page *list,
+                                      const struct heap_page *page);
+HAK_HIDDEN void hak__heap_check_chunk_links(const struct hak_heap *heap,
+                                            const struct heap_chunk *chunk);
+/* The next one of the list, so checked. */
+HAK_HIDDEN struct heap_page *hak__heap_next(const struct hak_heap *heap,
+                                            const struct heap_page *page);
+HAK_HIDDEN struct heap_chunk *hak__heap_chunk_next(const struct hak_heap *heap,
+                                                   const struct heap_chunk *chunk);
+/* Pages of the run, slab or block that begins at `first`. Ends the process unless they, and what
+ * else a slab says, are possible. The chunk's header is right. */
+HAK_HIDDEN size_t hak__heap_pages(const struct hak_heap *heap, const struct heap_chunk *chunk,
+                                  const struct heap_page *first);
+/* The first page of the slab or block that this page is part of, by what it says. */
+HAK_INLINE struct heap_page *heap_page_first(const struct hak_heap *heap,
+                                             const struct heap_chunk *chunk, struct heap_page *page)
+{
+    if (page->kind != PAGE_INSIDE || page->class_index == 0) {
+        return page;
+    }
+    if (HAK_UNLIKELY(page->back > heap_page_index(chunk, page))) {
+        hak__heap_corrupt(heap, page);
+    }
+    return page - page->back;
+}
+
+/* --- heap_runs.c: free runs of pages, and chunks. All under the heap's lock. --- */
+
+/* Takes `pages` pages whose first one is a multiple of `alignment` pages, a power of two. The
+ * caller sets the entries of the first and the last page. NULL: no run fits. */
+HAK_HIDDEN struct heap_page *hak__heap_run_take(struct hak_heap *heap, size_t pages,
+                                                size_t alignment);
+/* Makes a run free. If its chunk is then empty, and not the program's memory, it is released. */
+HAK_HIDDEN void hak__heap_run_give(struct hak_heap *heap, struct heap_page *first, size_t pages);
+/* Writes the header of a chunk in `size` bytes. No lock. */
+HAK_HIDDEN void hak__heap_chunk_init(struct hak_heap *heap, void *memory, size_t size);
+/* Adds a chunk; its pages are free, unless it is for one huge block. */
+HAK_HIDDEN void hak__heap_chunk_add(struct hak_heap *heap, struct heap_chunk *chunk, bool huge);
+/* True: `chunk`, which can be read, was made by hak__heap_chunk_init for the default provider, and
+ * was not given back. */
+HAK_HIDDEN bool hak__heap_chunk_has_cookie(const struct heap_chunk *chunk);
+/* Takes a chunk out, for the provider. */
+HAK_HIDDEN void hak__heap_chunk_release(struct hak_heap *heap, struct heap_chunk *chunk);
+/* Takes all free runs out of their lists, as blocks linked by `next`; the second function makes
+ * them free again. */
+HAK_HIDDEN struct heap_page *hak__heap_runs_detach(struct hak_heap *heap);
+HAK_HIDDEN void hak__heap_runs_attach(struct hak_heap *heap, struct heap_page *runs);
+/* For assertion level 2: checks every chunk, run and slab. */
+HAK_HIDDEN void hak__heap_check(struct hak_heap *heap);
+
+/* --- heap_slab.c: slabs. All under the heap's lock. --- */
+
+/* Takes up to `most` objects of the class, linked and with `mark`. Count 0: no run for a slab. */
+HAK_HIDDEN struct object_list hak__heap_slab_take(struct hak_heap *heap, uint32_t class_index,
+                                                  uint32_t most, uintptr_t mark);
+/* Returns objects with the mark of the process, of which `last` is the last one, to their slab. */
+HAK_HIDDEN void hak__heap_slab_return(struct hak_heap *heap, struct heap_page *slab,
+                                      struct object_list list, struct object *last);
+/* Gives back the slabs that are empty but were kept. */
+HAK_HIDDEN void hak__heap_slab_gather(struct hak_heap *heap);
+/* Takes an object of a slab of the same class that is fuller than `slab`; NULL: there is none.
+ * `really` false: only looks; the result is not an object to use. */
+HAK_HIDDEN struct object *hak__heap_slab_take_fuller(struct hak_heap *heap, struct heap_page *slab,
+                                                     bool really);
+
+/* --- heap.c: the life of a heap, and its operations --- */
+
+/* Ends the process if the heap was destroyed. */
+HAK_HIDDEN void hak__heap_check_alive(const struct hak_heap *heap);
+/* Begins an operation: enters the gate and takes the heap's lock. False: this thread is inside an
+ * operation already (a signal handler), and nothing is done. */
+HAK_HIDDEN bool hak__heap_enter(struct hak_heap *heap);
+/* Ends it, and gives released chunks to the provider. */
+HAK_HIDDEN void hak__heap_leave(struct hak_heap *heap);
+/* Tells the heap's event function. True: it wants the call to go on. No lock. */
+HAK_HIDDEN HAK_COLD bool hak__heap_event(struct hak_heap *heap, enum hak_heap_event event,
+                                         size_t size, const void *pointer);
+/* At the pointer no object of the heap starts: as below. */
+HAK_HIDDEN HAK_COLD void hak__heap_no_object(struct hak_heap *heap, const void *pointer);
+/* Reports the pointer to the event function. Returns if that allows it, else ends the process. */
+HAK_HIDDEN HAK_COLD void hak__heap_bad_pointer(struct hak_heap *heap, const void *pointer,
+                                               const char *what);
+
+/* --- heap_blocks.c: what the fast paths leave --- */
+
+/* Allocates an object of the class, or, with class 0, `size` bytes of whole pages at a multiple of
+ * `alignment`. NULL: no memory, and errno says so. No lock. */
+HAK_HIDDEN void *hak__heap_allocate(struct hak_heap *heap, uint32_t class_index, size_t size,
+                                    size_t alignment);
+/* Returns an object or block of the heap, past the bins. Under the heap's lock. */
+HAK_HIDDEN void hak__heap_return(struct hak_heap *heap, void *pointer);
+/* Frees any pointer. Keeps errno. No lock. */
+HAK_HIDDEN void hak__heap_free(struct hak_heap *heap, void *pointer);
+
+/* Where an object is. page NULL: no object starts at the pointer. */
+struct heap_place {
+    struct heap_chunk *chunk;
+    struct heap_page *page; /* the first one of its slab or block */
+    size_t bytes;           /* usable */
+};
+HAK_HIDDEN struct heap_place hak__heap_locate(const struct hak_heap *heap, const void *pointer);
+/* Whose object `pointer` is, which may be any value: the heap, if its chunks are of the default
+ * provider. NULL: no heap's. No lock. */
+HAK_HIDDEN struct hak_heap *hak__heap_of(const void *pointer);
+
+/* --- heap_cache.c --- */
+
+/* This thread's cache for the heap. NULL: it can have none (it has ended, or there is no memory).
+ * No lock. */
+HAK_HIDDEN struct heap_cache *hak__heap_cache(struct hak_heap *heap);
+/* Puts the objects into the empty bin, and raises its limit. Owner thread, no lock. */
+HAK_HIDDEN void hak__heap_cache_fill(struct heap_cache *cache, uint32_t class_index,
+                                     struct object_list list);
+/* Objects that a refill of the class should bring. Owner thread. */
+HAK_HIDDEN uint32_t hak__heap_cache_wants(const struct heap_cache *cache, uint32_t class_index);
+/* True: the object is in the bin of the class. For assertion level 2. Owner thread. */
+HAK_HIDDEN bool hak__heap_cache_holds(const struct heap_cache *cache, uint32_t class_index,
+                                      const void *pointer);
+/* Makes room in a bin that exceeds its limit. Owner thread, no lock. */
+HAK_HIDDEN void hak__heap_cache_overflow(struct heap_cache *cache, uint32_t class_index);
+/* The bin that lies `offset` bytes after the first one. */
+HAK_INLINE struct bin *heap_bin_at(struct heap_cache *cache, size_t offset)
+{
+    return (struct bin *)(void *)((char *)cache->bins + offset);
+}
+/* Takes the first object of a bin that is not empty. NULL: it has no mark, and the bin stays as it
+ * is. Owner thread, no lock. */
+HAK_INLINE struct object *heap_bin_pop(const struct heap_cache *cache, struct bin *bin)
+{
+    struct object *object = bin->head, *next = object->next;
+    HAK_PREFETCH(next);
+    if (HAK_UNLIKELY(!heap_object_set_used(object, cache->mark))) {
+        return NULL;
+    }
+    bin->head = next;
+    bin->room++;
+    return object;
+}
+/* As heap_bin_pop, but aborts if the object has no mark. */
+HAK_HIDDEN struct object *hak__heap_bin_pop(const struct heap_cache *cache, struct bin *bin);
+/* Frees an object into the bin at `offset`. Owner thread, no lock. */
+HAK_INLINE void heap_cache_push(struct heap_cache *cache, size_t offset, void *pointer)
+{
+    struct bin *bin = heap_bin_at(cache, offset);
+    heap_object_set_free((struct object *)pointer, bin->head, cache->mark);
+    bin->head = (struct object *)pointer;
+    if (HAK_UNLIKELY(--bin->room < 0)) {
+        hak__heap_cache_overflow(cache, (uint32_t)(offset / sizeof(struct bin)));
+    }
+}
+/* Returns all objects of a cache. The cache is this thread's, or nobody else can use it. Under the
+ * heap's lock. */
+HAK_HIDDEN void hak__heap_cache_flush(struct heap_cache *cache);
+/* The same for all caches of the heap whose threads exist. Under HEAPS and the heap's lock. */
+HAK_HIDDEN void hak__heap_cache_flush_all(struct hak_heap *heap);
+/* True: the heap has caches of threads that existed in fork's parent only. Under HEAPS. */
+HAK_HIDDEN bool hak__heap_has_lost_caches(const struct hak_heap *heap);
+/* Takes all caches away from a heap that is being destroyed. Under HEAPS. */
+HAK_HIDDEN void hak__heap_cache_drop_all(struct hak_heap *heap);
+/* Objects of the class in the caches of the heap. Under HEAPS. */
+HAK_HIDDEN size_t hak__heap_cache_objects(const struct hak_heap *heap, uint32_t class_index);
+/* Guards lists of caches, and what waits to be used again. */
 HAK_HIDDEN extern struct lock hak__heaps_lock;
-/* Chooses or makes a heap for one more thread, which draws from it now. At most `heaps_max` heaps
- * are made. NULL: no memory. No lock held, inside the gate.
- * If threads have run on several memory nodes, it is a heap of the calling thread's node, unless
- * there may be only one heap. Then at most `heaps_max` heaps have threads, but for a first one of
- * each node.
- * HEAP_ESCAPE: a heap that no stopped thread holds, for a thread that found its own so. Only if all
- * others are held it may be one more than the most. */
-#define HEAP_ESCAPE 0u
-HAK_HIDDEN struct heap *hak__heap_join(uint32_t heaps_max);
-/* The heap for long-lived objects, from which one more thread draws now. Makes it at the first
- * call. NULL: no memory. No lock held. */
-HAK_HIDDEN struct heap *hak__heap_join_apart(void);
-/* True if there is a heap without threads, or a crowded thread may have a new one. A hint. */
-HAK_HIDDEN bool hak__heap_is_to_spare(void);
-/* A thread stops drawing from `heap`. The last thread's part also gives back what the heap keeps.
- * No lock held. */
-HAK_HIDDEN void hak__heap_part(struct heap *heap);
-/* In fork's child: all heaps are inherited now (slab/slab_inherited.h). */
-HAK_HIDDEN void hak__heap_inherit_all(void);
-/* The first of all heaps; follow `next`. Any thread. */
-HAK_HIDDEN struct heap *hak__heap_first(void);
-
-/* metadata.c. Returns `size` bytes, less than METADATA_CHUNK_SIZE, of zeroed memory at a cache
- * line. It is never freed. NULL: no memory. No lock held. */
-HAK_HIDDEN void *hak__metadata_allocate(size_t size);
-/* Bytes mapped for such memory. Any thread. */
-HAK_HIDDEN size_t hak__metadata_bytes(void);
-/* The chunk that was mapped for it before `chunk`; NULL: the newest one. Sets *size to its bytes.
- * NULL: there are no more, as the first one is not among them. Any thread. */
-HAK_HIDDEN const void *hak__metadata_before(const void *chunk, size_t *size);
-
-/* True: it was a heap of fork's parent. */
-HAK_INLINE bool heap_is_inherited(const struct heap *heap)
-{
-    return window_is_inherited(heap->id << OWNER_CODE_BITS); /* its slabs' key */
-}
-
-/* The heap whose slab set this is. */
-HAK_INLINE struct heap *heap_of_slabs(struct slab_set *slabs)
-{
-    return (struct heap *)(void *)((unsigned char *)slabs - offsetof(struct heap, slabs));
-}
-
-/* heartbeat.c. Each is for this thread's struct, with no lock held, and may tick. After a slow
- * operation: */
-HAK_HIDDEN void hak__thread_count_operation(struct thread *thread);
-/* After a remote batch was sent: */
-HAK_HIDDEN void hak__thread_count_batch(struct thread *thread);
-/* When the countdown of malloc's fast path is below zero, at a request for `size` bytes. Sets a new
- * countdown. Returns the period of the sample if the request is to be sampled, else 0. */
-HAK_HIDDEN uint64_t hak__thread_countdown_ended(struct thread *thread, size_t size);
-
-/* sampling.c. */
-struct sampling {
-    uint64_t period; /* bytes from one sample to the next on average; 0: sampling is off. Relaxed */
-    uint32_t epoch;  /* grows with each change; relaxed */
-    bool adapts;     /* fast threads sample less often; relaxed */
-};
-HAK_HIDDEN extern struct sampling hak__sampling;
-/* Who wants samples: the process itself, and the tools that look at it (observe/claims.h). */
-enum sampling_side { SAMPLING_OWN, SAMPLING_TOOLS };
-/* Starts or changes what that side wants; `period` 0: no samples. The shorter period of both sides
- * is in force. Any thread may call it; other threads notice it when they next look at the clock. */
-HAK_HIDDEN void hak__sampling_set(enum sampling_side side, uint64_t period, bool adapts);
-/* The period that the side wants; 0: no samples. */
-HAK_HIDDEN uint64_t hak__sampling_of(enum sampling_side side);
-/* True if sampling is on. A hint. */
-HAK_INLINE bool sampling_is_on(void)
-{
-    return HAK_UNLIKELY(atomic_load_relaxed(&hak__sampling.period) != 0);
-}
-/* Both are for this thread's struct. Starts a countdown of `interval` bytes, or of fewer if the
- * next sample is nearer. */
-HAK_HIDDEN void hak__sampling_set_countdown(struct thread *thread, uint32_t interval);
-/* Returns the bytes that the thread has allocated since the last call, roughly: those of large
- * requests count only while sampling is on. */
-HAK_HIDDEN uint64_t hak__sampling_take_bytes(struct thread *thread);
-/* Counts the bytes of the countdown so far, and the `size` bytes of a request that the fast path
- * did not count. Returns the period of the sample, in bytes, if the bytes to the next sample have
- * run out; else 0. */
-HAK_HIDDEN uint64_t hak__sampling_count(struct thread *thread, size_t size);
-
-/* True if HAKMEM_GUARD is set. */
-HAK_INLINE bool guarding_is_on(void)
-{
-    return HAK_UNLIKELY(hak__knobs.guard != 0);
-}
-/* True: the request of `size` bytes, which hak__sampling_count has counted last, is to be guarded.
- */
-HAK_HIDDEN bool hak__sampling_guards(struct thread *thread, size_t size);
-
-/* Called at each tick of a thread, inside the gate and without a lock; NULL: nobody listens. Set
- * once. */
-typedef void tick_listener(struct thread *thread);
-HAK_HIDDEN extern tick_listener *hak__tick_listener;
-
-/* collect.c. Takes the notifications of any heap and gives back its kept spans: those not used
- * since the last time, or all if `everything`. Inside the gate, no lock held. */
-HAK_HIDDEN void hak__heap_collect(struct heap *heap, bool everything);
-
-/* pages.c. Does a part of a pass over slabs in use, of about `bytes`; `begin`: a new pass if none
- * is under way. Inside the gate, no lock held. The last two functions do a whole pass; the last
- * one purges free pages whether or not they were in use since the pass before. */
-HAK_HIDDEN bool hak__heap_pages_are_under_way(void);
-HAK_HIDDEN void hak__heap_pages_part(bool begin, size_t bytes);
-HAK_HIDDEN void hak__heap_pages_pass(void);
-HAK_HIDDEN void hak__heap_pages_now(void);
-/* Does a part because superslab_has_grown. Inside the gate, no lock held. */
-HAK_HIDDEN void hak__heap_pages_grew(void);
-
-/* Returns up to `most` free objects of the class from another heap than `own`; count 0: none was
- * found, or `own` did not ask because it had asked in vain. A heap that has none, but keeps idle
- * slabs, gives some back to the region, where `own` finds them. No lock held. */
-HAK_HIDDEN struct object_list hak__heap_borrow(struct heap *own, uint32_t class_index,
-                                               uint32_t most);
-/* Drains the lagging owner that `thread`, the calling one, has found. Inside an operation, no lock
- * held. */
-HAK_HIDDEN HAK_COLD void hak__heap_help(struct thread *thread);
-/* A tick of `thread`, the calling one: sends its remote batches, gives back what is kept too long,
- * trims its bins and purges what is due by the clock. Inside the gate, no lock held. */
-HAK_HIDDEN void hak__heap_tick(struct thread *thread);
-/* True: a tick has work for the whole process that does not wait for its time: a fork's child has
- * heaps of its parent to count, or memory in use has grown into what freed huge allocations may
- * hold. */
-HAK_HIDDEN bool hak__heap_tick_waits(void);
-/* The part of a tick that concerns `thread`, the calling one, alone and is not due by the clock:
- * sends its remote batches and gives back spans that were not used again. No lock held. */
-HAK_HIDDEN void hak__heap_tidy(struct thread *thread);
-/* Milliseconds from one tick of a thread to the next: TICK_MS, or less if the purge delay is short
- * or a purge pass is under way. */
-HAK_HIDDEN uint32_t hak__heap_tick_period_ms(void);
-/* The scavenger's work: what ticks do, for all heaps of a program that idles and so does not tick.
- * Begins at the gate. Any thread, no lock held. */
-HAK_HIDDEN void hak__heap_scavenge(void);
-/* `pressed`: tasks wait for memory. Until it is set to false, free memory goes back after
- * LIMIT_DELAY_MS. Any thread. */
-HAK_HIDDEN void hak__heap_set_pressed(bool pressed);
-/* Gives free memory back to the OS now: this thread's cache, kept spans, freed whales, free slices.
- * With `unmap` it unmaps wholly free superslabs instead of purging free slices, so that their
- * addresses go back. Returns bytes. Begins at the gate: 0 if refused. No lock held. */
-HAK_HIDDEN size_t hak__heap_reclaim(bool unmap);
-
-/* limit.c. Sets the limits on mapped memory, in bytes; UINT64_MAX: none. `callback` may be NULL.
- * Waits for the end of a fork; does nothing if this thread is inside an operation. Any thread, no
- * lock held. */
-HAK_HIDDEN void hak__limit_set(uint64_t soft, uint64_t hard, hak_limit_function *callback,
-                               void *argument);
-/* Sets one limit, or both, and leaves a limit that is NULL and the callback as they are. False:
- * this thread is inside an operation, and nothing changes. Any thread, no lock held. */
-HAK_HIDDEN bool hak__limit_change(const uint64_t *soft, const uint64_t *hard);
-/* True if more than the soft limit is mapped. Any thread. */
-HAK_HIDDEN bool hak__limit_is_exceeded(void);
-/* Calls the callback if the soft limit has just been exceeded. A thread of the program, no lock
- * held. */
-HAK_HIDDEN void hak__limit_notice(void);
-
-/* fork.c: the handlers of pthread_atfork: before a fork, after it in the parent, after it in the
- * child. */
-HAK_HIDDEN void hak__fork_prepare(void);
-HAK_HIDDEN void hak__fork_parent(void);
-HAK_HIDDEN void hak__fork_child(void);
 
 #endif

@@ -7,14 +7,14 @@
 #include "core/gate.h"
 #include "large/sampled.h"
 #include "large/span.h"
-#include "large/whale_registry.h"
+#include "large/huge_registry.h"
 #include "os/os.h"
 #include "region/window.h"
 
 /* Lies at the end of an unregistered block's mapping, behind the block. */
 struct unregistered {
     struct unregistered *next;
-    struct whale whale;
+    struct huge block;
 };
 
 /* Unregistered blocks and waiting ones are found by a hash of their address. Twice: 4 KiB more are
@@ -33,7 +33,7 @@ struct waiting {
     struct waiting *shared_next;
 };
 
-static struct unregistered *shared_unregistered[EMERGENCY_BUCKETS]; /* taken off under WHALES */
+static struct unregistered *shared_unregistered[EMERGENCY_BUCKETS]; /* taken off under HUGE */
 static struct waiting waiting_first;
 static size_t shared_waiting_bytes; /* mapped for more of them; relaxed, for reports */
 /* 1: some list or place may be filled. Set after it, cleared before a look at all. */
@@ -51,8 +51,8 @@ static struct unregistered *unregistered_next(const struct unregistered *at)
 {
     struct unregistered *next = at->next;
     size_t page = hak__os_page_size();
-    if (HAK_UNLIKELY(at->whale.address + at->whale.size != (uintptr_t)(at + 1) ||
-                     at->whale.address % page != 0 || (uintptr_t)(at + 1) % page != 0 ||
+    if (HAK_UNLIKELY(at->block.address + at->block.size != (uintptr_t)(at + 1) ||
+                     at->block.address % page != 0 || (uintptr_t)(at + 1) % page != 0 ||
                      (next != NULL && (uintptr_t)(next + 1) % page != 0))) {
         hak__diagnose_fatal("overflow: the bytes behind the allocation were written", at, 0, 0);
     }
@@ -74,20 +74,19 @@ size_t hak__emergency_mapped(size_t size)
 void *hak__emergency_allocate(size_t size, size_t alignment)
 {
     size_t page = hak__os_page_size();
-    if (size > REQUEST_SIZE_MAX - page - WHALE_HEAD - sizeof(struct unregistered)) {
+    if (size > REQUEST_SIZE_MAX - page - HUGE_HEAD - sizeof(struct unregistered)) {
         return NULL;
     }
     size_t mapped = hak__emergency_mapped(size);
     void *address;
     alignment = alignment < page ? page : alignment;
-    if (hak__os_map_behind(WHALE_HEAD, WHALE_HEAD + mapped + WHALE_TAIL, alignment, &address) !=
-        0) {
+    if (hak__os_map_behind(HUGE_HEAD, HUGE_HEAD + mapped + HUGE_TAIL, alignment, &address) != 0) {
         return NULL;
     }
-    address = (char *)address + WHALE_HEAD;
+    address = (char *)address + HUGE_HEAD;
     unsigned char *end = (unsigned char *)address + mapped;
     struct unregistered *made = (struct unregistered *)(void *)(end - sizeof *made);
-    made->whale = (struct whale)WHALE_OF((uintptr_t)address, mapped, hak__whale_new_origin());
+    made->block = (struct huge)HUGE_OF((uintptr_t)address, mapped, hak__huge_new_origin());
     struct unregistered **list = &shared_unregistered[emergency_bucket((uintptr_t)address)];
     struct unregistered *first = atomic_load_relaxed(list);
     do {
@@ -151,15 +150,15 @@ bool hak__emergency_free(void *pointer)
     return true;
 }
 
-/* Takes the address's entry off its list. Under WHALES. */
-static bool emergency_unlink(uintptr_t address, struct whale *whale)
+/* Takes the address's entry off its list. Under HUGE. */
+static bool emergency_unlink(uintptr_t address, struct huge *block)
 {
     struct unregistered **list = &shared_unregistered[emergency_bucket(address)];
     /* acquire: pairs with the release in hak__emergency_allocate */
     struct unregistered *first = atomic_load_acquire(list);
-    while (first != NULL && first->whale.address == address) {
+    while (first != NULL && first->block.address == address) {
         if (atomic_cas_acquire(list, &first, unregistered_next(first))) {
-            *whale = first->whale;
+            *block = first->block;
             return true;
         }
         first = atomic_load_acquire(list); /* a failed exchange orders nothing */
@@ -167,9 +166,9 @@ static bool emergency_unlink(uintptr_t address, struct whale *whale)
     struct unregistered *next;
     for (struct unregistered *at = first; at != NULL; at = next) {
         next = unregistered_next(at);
-        if (next != NULL && next->whale.address == address) {
+        if (next != NULL && next->block.address == address) {
             struct unregistered *behind = unregistered_next(next);
-            *whale = next->whale;
+            *block = next->block;
             atomic_store_relaxed(&at->next, behind); /* whole in the child of a fork */
             return true;
         }
@@ -177,17 +176,17 @@ static bool emergency_unlink(uintptr_t address, struct whale *whale)
     return false;
 }
 
-bool hak__emergency_free_whale(void *pointer)
+bool hak__emergency_free_huge(void *pointer)
 {
-    struct whale whale;
+    struct huge block;
     bool found = false;
     uint32_t inside = hak__inside;
     if ((inside & INSIDE_OPERATION) == 0) { /* else this thread may hold the lock */
         uint64_t signals = hak__lock_block_signals();
         hak__inside |= INSIDE_LOCK;
-        if (lock_try(&hak__whale_lock) || hak__lock_spin(&hak__whale_lock)) {
-            found = emergency_unlink((uintptr_t)pointer, &whale);
-            lock_release(&hak__whale_lock);
+        if (lock_try(&hak__huge_lock) || hak__lock_spin(&hak__huge_lock)) {
+            found = emergency_unlink((uintptr_t)pointer, &block);
+            lock_release(&hak__huge_lock);
         }
         hak__inside = inside;
         hak__os_restore_signals(signals);
@@ -195,7 +194,7 @@ bool hak__emergency_free_whale(void *pointer)
     if (!found) {
         return hak__emergency_free(pointer);
     }
-    hak__os_discard((char *)pointer - WHALE_HEAD, WHALE_HEAD + whale.size + WHALE_TAIL);
+    hak__os_discard((char *)pointer - HUGE_HEAD, HUGE_HEAD + block.size + HUGE_TAIL);
     return true;
 }
 
@@ -204,53 +203,53 @@ bool hak__emergency_waits(void)
     return atomic_load_relaxed(&shared_unsettled) != 0;
 }
 
-/* The whale of the bucket's list that contains `address`; address 0: none. Under WHALES. */
-static struct whale emergency_find_in(uint32_t bucket, uintptr_t address)
+/* The huge block of the bucket's list that contains `address`; address 0: none. Under HUGE. */
+static struct huge emergency_find_in(uint32_t bucket, uintptr_t address)
 {
     /* acquire: pairs with the release in hak__emergency_allocate */
     const struct unregistered *at = atomic_load_acquire(&shared_unregistered[bucket]);
     for (; at != NULL; at = unregistered_next(at)) {
-        size_t usable = at->whale.size - sizeof *at;
-        if (address - at->whale.address < usable) {
-            return (struct whale)WHALE_OF(at->whale.address, usable, at->whale.origin);
+        size_t usable = at->block.size - sizeof *at;
+        if (address - at->block.address < usable) {
+            return (struct huge)HUGE_OF(at->block.address, usable, at->block.origin);
         }
     }
-    return (struct whale){0};
+    return (struct huge){0};
 }
 
-struct whale hak__emergency_find(uintptr_t address)
+struct huge hak__emergency_find(uintptr_t address)
 {
-    struct whale whale = emergency_find_in(emergency_bucket(address), address);
-    return whale.address == address ? whale : (struct whale){0};
+    struct huge block = emergency_find_in(emergency_bucket(address), address);
+    return block.address == address ? block : (struct huge){0};
 }
 
-struct whale hak__emergency_containing(uintptr_t address)
+struct huge hak__emergency_containing(uintptr_t address)
 {
-    struct whale whale = {0};
-    for (uint32_t bucket = 0; bucket < EMERGENCY_BUCKETS && whale.address == 0; bucket++) {
-        whale = emergency_find_in(bucket, address);
+    struct huge block = {0};
+    for (uint32_t bucket = 0; bucket < EMERGENCY_BUCKETS && block.address == 0; bucket++) {
+        block = emergency_find_in(bucket, address);
     }
-    return whale;
+    return block;
 }
 
-/* Registers one whale of the bucket's list. False: none is left, or there is no memory to enlarge
- * the registry. */
+/* Registers one huge block of the bucket's list. False: none is left, or there is no memory to
+ * enlarge the registry. */
 static bool emergency_register(uint32_t bucket)
 {
     struct unregistered **list = &shared_unregistered[bucket];
-    if (atomic_load_relaxed(list) == NULL || !hak__whale_registry_lock()) {
+    if (atomic_load_relaxed(list) == NULL || !hak__huge_registry_lock()) {
         return false;
     }
-    /* acquire: pairs with the release in hak__emergency_allocate. Only the holder of WHALES takes
+    /* acquire: pairs with the release in hak__emergency_allocate. Only the holder of HUGE takes
      * entries off, so there is no ABA: an equal first entry still has the same `next`. */
     struct unregistered *first = atomic_load_acquire(list);
     while (first != NULL && !atomic_cas_acquire(list, &first, unregistered_next(first))) {
         first = atomic_load_acquire(list); /* a failed exchange orders nothing */
     }
     if (first != NULL) {
-        hak__whale_registry_add(first->whale);
+        hak__huge_registry_add(first->block);
     }
-    lock_release(&hak__whale_lock);
+    lock_release(&hak__huge_lock);
     return first != NULL;
 }
 
@@ -269,10 +268,10 @@ static void emergency_free_waiting(void *block)
     uint32_t bucket = emergency_bucket((uintptr_t)block);
     while (emergency_register(bucket)) { /* it may be newer than the look at the list */
     }
-    if (!hak__whale_free(block)) {
-        lock_acquire(&hak__whale_lock);
+    if (!hak__huge_free(block)) {
+        lock_acquire(&hak__huge_lock);
         bool unregistered = hak__emergency_find((uintptr_t)block).address != 0;
-        lock_release(&hak__whale_lock);
+        lock_release(&hak__huge_lock);
         if (unregistered) { /* the registry had no memory for it: the next settle tries again */
             (void)hak__emergency_free(block);
         }

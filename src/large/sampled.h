@@ -2,7 +2,7 @@
 /* sampled.h: memory for sampled objects of slab classes.
  *
  * A sampled object lies in no ordinary slab, so that free recognises it without a test on the fast
- * path: the owner word of its slice is OWNER_SAMPLED, which belongs to no thread's heap. Its slice
+ * path: the owner word of its slice is OWNER_SAMPLED, which belongs to no thread's arena. Its slice
  * holds objects of one class only, each at a multiple of the class's size, and so as aligned as all
  * objects of the class. An object larger than a slice gets as many slices as it needs; the owner
  * word of the further ones is OWNER_NOBODY. The slices are returned to their superslab when their

@@ -15,7 +15,7 @@
 #define SPAN_SLACK_DIVISOR 8u
 
 /* Slices of all entries of a cache together at most: the largest span, or several short ones. Twice
- * as many: each heap may keep 4 MiB of freed spans. Half: spans above 1 MiB are never kept. */
+ * as many: each arena may keep 4 MiB of freed spans. Half: spans above 1 MiB are never kept. */
 #define SPAN_CACHE_SLICES SPAN_SLICES_MAX
 
 /* A block starts fewer cache lines than this behind its span: 64 lines are 4 KiB, after which the
@@ -396,7 +396,7 @@ void hak__span_free_taken(struct span_cache *cache, struct counters *counters, s
         *span_metadata(--slice) =
             (struct span_metadata){.slices = ++slices, .tail = metadata->tail};
     }
-    if (HAK_SECURE && cache != NULL && hak__span_rest(cache->rests, slice, slices)) {
+    if (HAK_SECURE && cache != NULL && hak__span_quarantine(cache->quarantine, slice, slices)) {
         return;
     }
     span_wipe(slice, slices);
@@ -483,7 +483,7 @@ void *hak__span_resize(size_t slice, size_t size)
 
 uint32_t hak__span_cache_trim(struct span_cache *cache, bool everything)
 {
-    uint32_t slices = HAK_SECURE && everything ? hak__span_end_rests(cache->rests) : 0;
+    uint32_t slices = HAK_SECURE && everything ? hak__span_end_quarantine(cache->quarantine) : 0;
     for (uint32_t i = 0; i < SPAN_CACHE_ENTRIES; i++) {
         struct span_entry *entry = &cache->entries[i];
         if (entry->slices != 0 && (everything || !entry->used)) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* span.h: blocks above 64 KiB and up to 2 MiB, and each heap's cache of freed ones.
+/* span.h: blocks above 64 KiB and up to 2 MiB, and each arena's cache of freed ones.
  *
  * A span is a run of adjacent slices. The owner word of its first slice is OWNER_SPAN. The other
  * slices have OWNER_NOBODY, because a pointer into them is no allocation. The slab metadata of the
  * first slice, which no slab needs, holds the span's length and the offset of the block. A span
- * belongs to no heap, and any thread may free it. Only the cache belongs to a heap.
+ * belongs to no arena, and any thread may free it. Only the cache belongs to an arena.
  *
  * Start of the block: if the last slice has room, the block starts up to 63 cache lines into the
  * span, and in each span at another line. If all blocks started at slices, a matrix whose rows are
@@ -13,18 +13,18 @@
  *
  * Cache: up to SPAN_CACHE_ENTRIES freed spans. A request takes the span freed last if that fits
  * exactly, else the shortest one that fits. So a loop around an 800 kB buffer makes no system call
- * and takes no shared lock. Each tick of a thread returns the cached spans of its heap that were
+ * and takes no shared lock. Each tick of a thread returns the cached spans of its arena that were
  * not used since the last tick to their superslabs. There they serve any slab or span, and are
  * purged later.
  *
  * Secure form: the block ends at the last page of the span, which is closed: an access beyond the
  * block's end faults. A freed span is closed as a whole, so that each use after free faults, and
- * nobody gets its slices until SPANS_RESTING others were closed. A heap closes at most
+ * nobody gets its slices until SPANS_QUARANTINED others were closed. An arena closes at most
  * SPANS_CLOSED_MAX spans a second; those freed beyond that are cleared and go to the cache. A block
  * that is aligned to slices or more has one more slice before it, for the canary.
  *
- * Locks: a caller that passes a cache holds the lock of the cache's heap. Any other caller that
- * allocates, frees or resizes holds a heap's lock or is inside the gate (core/gate.h). */
+ * Locks: a caller that passes a cache holds the lock of the cache's arena. Any other caller that
+ * allocates, frees or resizes holds an arena's lock or is inside the gate (core/gate.h). */
 #ifndef HAK_LARGE_SPAN_H
 #define HAK_LARGE_SPAN_H
 
@@ -46,22 +46,22 @@ struct span_totals {
 };
 
 /* Secure form: spans that were closed last. */
-struct span_rests {
-    struct span_entry spans[SPANS_RESTING];
+struct span_quarantine {
+    struct span_entry spans[SPANS_QUARANTINED];
     uint32_t next;
     uint32_t closed_count; /* spans closed since closed_ms */
     uint32_t closed_ms;
 };
 
-/* One in each heap, under the heap's lock. */
+/* One in each arena, under the arena's lock. */
 struct span_cache {
     struct span_entry entries[SPAN_CACHE_ENTRIES];
     uint32_t slices;      /* in all entries; reports read it without the lock */
     uint16_t next_victim; /* the entry that the next free replaces if none is empty */
     uint16_t last;        /* the entry that the last free filled */
-    uint32_t part;        /* of the heap (region/superslab.h) */
+    uint32_t part;        /* of the arena (region/superslab.h) */
     struct span_totals totals;
-    struct span_rests rests[HAK_SECURE];
+    struct span_quarantine quarantine[HAK_SECURE];
 };
 
 struct span {
@@ -82,7 +82,7 @@ HAK_HIDDEN struct span hak__span_allocate(struct span_cache *cache, struct count
 /* True if the cache has a span for such a request. */
 HAK_HIDDEN bool hak__span_is_cached(struct span_cache *cache, size_t size, size_t alignment);
 /* Allocates more than SPAN_SIZE_MAX bytes in whole superslabs side by side, at a multiple of
- * `alignment`, at most SUPERSLAB_SIZE: for when the kernel allows no mapping for a whale. */
+ * `alignment`, at most SUPERSLAB_SIZE: for when the kernel allows no mapping for a huge block. */
 HAK_HIDDEN struct span hak__span_allocate_long(struct counters *counters, size_t size,
                                                size_t alignment);
 /* Takes the span whose first slice is `slice` away from the program, which frees or resizes it. Of
@@ -116,15 +116,17 @@ HAK_HIDDEN struct span_totals hak__span_totals_without_cache(void);
  * `everything`. Returns the number of slices. */
 HAK_HIDDEN uint32_t hak__span_cache_trim(struct span_cache *cache, bool everything);
 
-/* --- span_rests.c: how the slices of freed spans go back, in the secure form after a rest --- */
+/* --- span_quarantine.c: how the slices of freed spans go back, in the secure form after a rest
+ * --- */
 
 /* Returns slices of a freed span, all of which may be closed, to their superslab. */
 HAK_HIDDEN void hak__span_give(size_t slice, uint32_t slices);
-/* Secure form: closes a freed span, if the heap may close one more. False: it did not. */
-HAK_HIDDEN bool hak__span_rest(struct span_rests *rests, size_t slice, uint32_t slices);
+/* Secure form: closes a freed span, if the arena may close one more. False: it did not. */
+HAK_HIDDEN bool hak__span_quarantine(struct span_quarantine *quarantine, size_t slice,
+                                     uint32_t slices);
 /* Gives a span that was taken new memory, which no thread watches (core/watched.h). */
 HAK_HIDDEN void hak__span_renew(size_t slice);
-/* Ends all rests. Returns the number of slices. */
-HAK_HIDDEN uint32_t hak__span_end_rests(struct span_rests *rests);
+/* Ends all quarantine. Returns the number of slices. */
+HAK_HIDDEN uint32_t hak__span_end_quarantine(struct span_quarantine *quarantine);
 
 #endif

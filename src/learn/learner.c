@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "control/life.h"
 #include "core/options.h"
-#include "heap/heap.h"
+#include "arena/arena.h"
 #include "os/os.h"
 
 /* Length of a stretch, ms, for knobs that act at once. Twice: decisions take twice the time. Half:
@@ -64,7 +64,7 @@ static uint32_t learner_length_ms(const struct learn_point *a, const struct lear
     uint32_t delay_ms =
         a->purge_delay_ms > b->purge_delay_ms ? a->purge_delay_ms : b->purge_delay_ms;
     bool delays =
-        a->purge_delay_ms != b->purge_delay_ms || a->whale_cache_bytes != b->whale_cache_bytes;
+        a->purge_delay_ms != b->purge_delay_ms || a->huge_cache_bytes != b->huge_cache_bytes;
     if (!delays || delay_ms <= LEARN_STRETCH_MS / 2) {
         return LEARN_STRETCH_MS;
     }

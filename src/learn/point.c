@@ -18,17 +18,17 @@
  * each one more likely to be too far. Half: steps whose effect is within the noise. */
 #define LEARN_STEP 4u
 /* As the default profile has it (core/options.c). */
-#define LEARN_HUGE_THRESHOLD (UINT64_C(8) << 20)
+#define LEARN_HUGE_PAGES_THRESHOLD (UINT64_C(8) << 20)
 
 static const char *const learn_move_names[LEARN_MOVES_ALL] = {
     [LEARN_SMALLER_BINS] = "smaller_bins",
-    [LEARN_NO_HUGE] = "no_huge_pages",
+    [LEARN_NO_HUGE_PAGES] = "no_huge_pages",
     [LEARN_PURGE_SOONER] = "purge_sooner",
-    [LEARN_NO_WHALES] = "keep_no_whales",
+    [LEARN_NO_HUGE] = "keep_no_huge",
     [LEARN_LARGER_BINS] = "larger_bins",
-    [LEARN_HUGE] = "huge_pages",
+    [LEARN_HUGE_PAGES] = "huge_pages",
     [LEARN_PURGE_LATER] = "purge_later",
-    [LEARN_WHALES] = "keep_whales",
+    [LEARN_HUGE] = "keep_huge",
     [LEARN_BACK] = "back",
 };
 
@@ -93,17 +93,17 @@ bool hak__learn_point_move(enum learn_move move, const struct learn_point *from,
     case LEARN_PURGE_LATER:
         point_scale_delay(to, move == LEARN_PURGE_LATER);
         break;
-    case LEARN_NO_HUGE:
+    case LEARN_NO_HUGE_PAGES:
         to->huge_threshold = UINT64_MAX;
         break;
+    case LEARN_HUGE_PAGES:
+        to->huge_threshold = LEARN_HUGE_PAGES_THRESHOLD;
+        break;
+    case LEARN_NO_HUGE:
+        to->huge_cache_bytes = 0;
+        break;
     case LEARN_HUGE:
-        to->huge_threshold = LEARN_HUGE_THRESHOLD;
-        break;
-    case LEARN_NO_WHALES:
-        to->whale_cache_bytes = 0;
-        break;
-    case LEARN_WHALES:
-        to->whale_cache_bytes = UINT64_MAX;
+        to->huge_cache_bytes = UINT64_MAX;
         break;
     default:
         break;
@@ -138,10 +138,11 @@ bool hak__learn_point_is_reached(const struct learn_point *options, const struct
            (delay_ms == options->purge_delay_ms ||
             (delay_ms >= LEARN_DELAY_LEAST_MS / LEARN_STEP &&
              delay_ms <= LEARN_DELAY_MOST_MS * LEARN_STEP)) &&
-           (point->whale_cache_bytes == options->whale_cache_bytes ||
-            point->whale_cache_bytes == 0 || point->whale_cache_bytes == UINT64_MAX) &&
+           (point->huge_cache_bytes == options->huge_cache_bytes || point->huge_cache_bytes == 0 ||
+            point->huge_cache_bytes == UINT64_MAX) &&
            (point->huge_threshold == options->huge_threshold ||
-            point->huge_threshold == LEARN_HUGE_THRESHOLD || point->huge_threshold == UINT64_MAX);
+            point->huge_threshold == LEARN_HUGE_PAGES_THRESHOLD ||
+            point->huge_threshold == UINT64_MAX);
 }
 
 const char *hak__learn_move_name(enum learn_move move)

@@ -33,7 +33,7 @@
     X(uint32_t, purge_delay_ms, "purge_delay_ms")                                                  \
     X(uint32_t, bin_bytes_max, "bin_bytes")                                                        \
     X(uint64_t, cache_bytes, "cache_bytes")                                                        \
-    X(uint64_t, whale_cache_bytes, "whale_cache_bytes")                                            \
+    X(uint64_t, huge_cache_bytes, "huge_cache_bytes")                                              \
     X(uint64_t, huge_threshold, "huge_threshold")
 #define X(type, knob, name) type knob;
 struct learn_point {
@@ -43,14 +43,14 @@ struct learn_point {
 
 /* In the order in which they are tried: those first that cost little time if they are wrong. */
 enum learn_move {
-    LEARN_LARGER_BINS,  /* four times the bytes */
-    LEARN_PURGE_LATER,  /* four times the delay */
-    LEARN_WHALES,       /* freed huge allocations kept up to the recent peak */
-    LEARN_HUGE,         /* huge pages from the usual heap size on */
-    LEARN_SMALLER_BINS, /* a quarter of the bytes */
-    LEARN_PURGE_SOONER, /* a quarter of the delay */
-    LEARN_NO_HUGE,      /* no huge pages */
-    LEARN_NO_WHALES,    /* no freed huge allocations kept */
+    LEARN_LARGER_BINS,   /* four times the bytes */
+    LEARN_PURGE_LATER,   /* four times the delay */
+    LEARN_HUGE,          /* freed huge allocations kept up to the recent peak */
+    LEARN_HUGE_PAGES,    /* huge pages from the usual heap size on */
+    LEARN_SMALLER_BINS,  /* a quarter of the bytes */
+    LEARN_PURGE_SOONER,  /* a quarter of the delay */
+    LEARN_NO_HUGE_PAGES, /* no huge pages */
+    LEARN_NO_HUGE,       /* no freed huge allocations kept */
     LEARN_MOVES,
     LEARN_BACK = LEARN_MOVES, /* to the point before the last adoption */
     LEARN_MOVES_ALL

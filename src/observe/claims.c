@@ -5,7 +5,7 @@
 #include "base/text.h"
 #include "core/options.h"
 #include "hakmem/profile.h"
-#include "heap/heap.h"
+#include "arena/arena.h"
 #include "observe/samples.h"
 
 struct claim {

@@ -9,7 +9,7 @@
  *   freed       all pages of the slot are closed. Slots wait in the order in which they were freed.
  *
  * The idea is GWP-ASan's (K. Serebryany and others, "GWP-ASan: Sampling-Based Detection of
- * Memory-Safety Bugs in Production", ICSE 2024). Which allocations are guarded: heap/sampling.c.
+ * Memory-Safety Bugs in Production", ICSE 2024). Which allocations are guarded: arena/sampling.c.
  *
  * State: one word for each slot (enum below), changed by compare and exchange. A thread that has
  * set it to GUARD_BUSY owns the slot. No lock, so a signal handler may free a guarded block.
@@ -119,7 +119,7 @@ HAK_HIDDEN void hak__guard_fault(const struct os_fault *fault);
 
 /* Writes a report if the address is one of a closed page: behind a live block, or in a freed one.
  * Does nothing otherwise. In the signal's handler; it allocates nothing and waits at most
- * WHALE_LOOKS_MAX milliseconds for a lock. */
+ * HUGE_LOOKS_MAX milliseconds for a lock. */
 HAK_HIDDEN void hak__secure_fault(const struct os_fault *fault);
 
 #endif

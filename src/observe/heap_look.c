@@ -5,7 +5,7 @@
 #include "observe/heap_look.h"
 
 #include "base/bits.h"
-#include "heap/heap.h"
+#include "arena/arena.h"
 #include "large/sampled.h"
 #include "large/span.h"
 #include "os/os.h"
@@ -24,21 +24,21 @@ size_t hak__heap_look_count(void)
     return count;
 }
 
-static struct heap *look_find_heap(uint32_t id)
+static struct arena *look_find_arena(uint32_t id)
 {
-    struct heap *heap = hak__heap_first();
-    while (heap != NULL && heap->id != id) {
-        heap = heap->next;
+    struct arena *arena = hak__arena_first();
+    while (arena != NULL && arena->id != id) {
+        arena = arena->next;
     }
-    return heap;
+    return arena;
 }
 
-/* Copies a slab of a heap whose lock is held. */
-static struct slab_look look_slab(const struct slab *slab, uint32_t heap_id)
+/* Copies a slab of an arena whose lock is held. */
+static struct slab_look look_slab(const struct slab *slab, uint32_t arena_id)
 {
     uint32_t free_count = hak__slab_free_objects(slab), carved = slab_cut_count(slab);
     free_count = free_count < carved ? free_count : carved; /* a double free may add more */
-    return (struct slab_look){.heap = heap_id,
+    return (struct slab_look){.arena = arena_id,
                               .class_index = slab->class_index,
                               .slices = slab->slice_count,
                               .out_count = (uint16_t)(carved - free_count),
@@ -46,28 +46,28 @@ static struct slab_look look_slab(const struct slab *slab, uint32_t heap_id)
                               .not_carved_count = (uint16_t)(slab->capacity - carved)};
 }
 
-/* Copies the slabs that `heap` has in the slices of `wanted`. Under its lock their owner words do
+/* Copies the slabs that `arena` has in the slices of `wanted`. Under its lock their owner words do
  * not change. Returns the slices that were looked at; none if a stopped thread has the lock. */
-static uint64_t look_slabs_of(struct heap_look *look, struct heap *heap, uint64_t wanted)
+static uint64_t look_slabs_of(struct heap_look *look, struct arena *arena, uint64_t wanted)
 {
     uint64_t seen = 0;
-    if (!lock_acquire_soon(&heap->lock)) {
+    if (!lock_acquire_soon(&arena->lock)) {
         return 0;
     }
     for (uint64_t rest = wanted; rest != 0; rest &= rest - 1) {
         uint32_t i = bits_lowest(rest);
         size_t slice = look->index * SUPERSLAB_SLICES + i;
-        if (window_owner(slice) >> OWNER_CODE_BITS != heap->id) {
+        if (window_owner(slice) >> OWNER_CODE_BITS != arena->id) {
             continue;
         }
         seen |= UINT64_C(1) << i;
         const struct slab *slab = window_slab_metadata(slice);
         if (slab->slices_back == 0) {
-            look->slabs[i] = look_slab(slab, heap->id);
+            look->slabs[i] = look_slab(slab, arena->id);
             look->starts |= UINT64_C(1) << i;
         }
     }
-    lock_release(&heap->lock);
+    lock_release(&arena->lock);
     return seen;
 }
 
@@ -88,8 +88,8 @@ static uint64_t look_slabs(struct heap_look *look, uint64_t *sampled)
     while (slabs != 0 && !look->is_brief) {
         uint32_t first = bits_lowest(slabs);
         size_t slice = look->index * SUPERSLAB_SLICES + first;
-        struct heap *heap = look_find_heap(window_owner(slice) >> OWNER_CODE_BITS);
-        uint64_t seen = heap == NULL ? 0 : look_slabs_of(look, heap, slabs);
+        struct arena *arena = look_find_arena(window_owner(slice) >> OWNER_CODE_BITS);
+        uint64_t seen = arena == NULL ? 0 : look_slabs_of(look, arena, slabs);
         slabs &= ~(seen | UINT64_C(1) << first); /* or the slab was given back just now */
     }
     return spans;
@@ -196,7 +196,7 @@ void hak__heap_look(struct heap_look *look, size_t index)
         uint64_t sampled, spans = look_slabs(look, &sampled);
         maps = look_copy_maps(look);
         look->claimed = maps.state == SUPERSLAB_CLAIMED ? maps.claimed : 0;
-        look->huge = maps.huge != 0;
+        look->huge = maps.huge_pages != 0;
         look->split = maps.split != 0;
         uint64_t claimed = bits_mask(0, look->claimed);
         look_decide(look, &maps, spans & claimed, sampled & claimed, continued);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* heap_look.h: copies what the slices of one superslab are, for the heap map and the summary.
  *
- * A look takes the locks of the heaps that own slabs in the superslab, one at a time, then REGION.
+ * A look takes the locks of the arenas that own slabs in the superslab, one at a time, then REGION.
  * It holds none of them when it asks the kernel which pages are resident. A program may change the
  * superslab between these steps. The maps of the region, which come last, decide: a slice that is
  * free there is free, and a slab or span of which a slice is free there is not shown. So each slice
@@ -16,7 +16,7 @@ enum slice_kind {
     SLICE_FREE_CLEAN, /* never used, or purged */
     SLICE_FREE_DIRTY, /* free since the last purge pass */
     SLICE_FREE_AGED,  /* free and not used since before the last purge pass */
-    SLICE_KEPT,       /* of a freed span that a heap keeps, or just changing hands */
+    SLICE_KEPT,       /* of a freed span that an arena keeps, or just changing hands */
     SLICE_SPAN,       /* of a span in use */
     SLICE_SLAB,
     SLICE_SAMPLED, /* of sampled objects (large/sampled.h) */
@@ -25,7 +25,7 @@ enum slice_kind {
 
 /* A slab of the superslab. The objects of `out_count` are in use, or free in thread caches. */
 struct slab_look {
-    uint32_t heap; /* id */
+    uint32_t arena; /* id */
     uint8_t class_index;
     uint8_t slices;
     uint16_t out_count;
@@ -37,7 +37,7 @@ struct heap_look {
     size_t index;     /* of the superslab; the first superslab of the window has 0 */
     size_t span_left; /* slices of a long span that follow this superslab */
     uint32_t claimed; /* slices, from the first on; 0: the superslab is not claimed */
-    bool is_brief;    /* the caller wants classes alone of slabs: no heap's lock is taken */
+    bool is_brief;    /* the caller wants classes alone of slabs: no arena's lock is taken */
     bool refused;     /* at the gate, or a stopped thread has a lock: claimed is 0 */
     bool answered;    /* the kernel says what is resident; else that is 0 */
     bool huge;        /* it may have huge pages */
@@ -62,7 +62,7 @@ HAK_HIDDEN void hak__heap_look(struct heap_look *look, size_t index);
 /* The format's version. It changes when a reader of the earlier one would misread the document. */
 #define HEAP_MAP_VERSION 1
 
-/* Bytes of the longest description of a superslab's slices: 64 slabs, each of another heap and
+/* Bytes of the longest description of a superslab's slices: 64 slabs, each of another arena and
  * class, take 30 bytes each. */
 #define HEAP_MAP_SLICES_SIZE 2048
 

@@ -3,8 +3,9 @@
  * process writes at its end.
  *
  * Calls: hak_heap_map -> map_superslabs -> hak__heap_look, map_superslab; then the sums, and the
- * whales. Each superslab, and each group of whales, is copied at the gate and written after it. So
- * the sink runs without a lock and may allocate, and a fork waits for one superslab at most. */
+ * huge blocks. Each superslab, and each group of huge blocks, is copied at the gate and written
+ * after it. So the sink runs without a lock and may allocate, and a fork waits for one superslab at
+ * most. */
 #include "observe/heap_look.h"
 
 #include "base/bits.h"
@@ -14,7 +15,7 @@
 #include "core/options.h"
 #include "core/size_class.h"
 #include "hakmem/stats.h"
-#include "large/whale.h"
+#include "large/huge.h"
 #include "observe/report.h"
 #include "observe/report_writer.h"
 #include "os/os.h"
@@ -37,12 +38,13 @@ struct map_sums {
 
 static bool map_is_same_slab(const struct slab_look *a, const struct slab_look *b)
 {
-    return a->heap == b->heap && a->class_index == b->class_index && a->out_count == b->out_count &&
-           a->free_count == b->free_count && a->not_carved_count == b->not_carved_count;
+    return a->arena == b->arena && a->class_index == b->class_index &&
+           a->out_count == b->out_count && a->free_count == b->free_count &&
+           a->not_carved_count == b->not_carved_count;
 }
 
 /* Appends the slab at slice `first` and those after it that are like it. `last` is the slab before,
- * or has heap 0. Returns the slice after them. */
+ * or has arena 0. Returns the slice after them. */
 static uint32_t map_put_slabs(struct text *text, const struct heap_look *look, uint32_t first,
                               const struct slab_look *last)
 {
@@ -53,8 +55,8 @@ static uint32_t map_put_slabs(struct text *text, const struct heap_look *look, u
         next += slab->slices;
         count++;
     }
-    if (last->heap != slab->heap) {
-        hak__text_format(text, "h%u", slab->heap);
+    if (last->arena != slab->arena) {
+        hak__text_format(text, "h%u", slab->arena);
     }
     if (last->class_index != slab->class_index) {
         hak__text_format(text, "z%u", slab->class_index);
@@ -83,7 +85,7 @@ static uint32_t map_run_end(const struct heap_look *look, uint32_t first)
 void hak__heap_map_put_slices(struct text *text, const struct heap_look *look)
 {
     static const char letters[SLICE_KINDS][2] = {"c", "d", "a", "k", "s", "u", "p"};
-    struct slab_look none = {.heap = 0};
+    struct slab_look none = {.arena = 0};
     const struct slab_look *last = &none;
     for (uint32_t i = 0, end; i < look->claimed; i = end) {
         bool start = (look->starts >> i & 1) != 0;
@@ -204,14 +206,14 @@ static void map_classes(struct report_writer *writer, const struct map_sums *sum
     hak__report_list_end(writer);
 }
 
-static void map_whales(struct report_writer *writer)
+static void map_huge(struct report_writer *writer)
 {
     struct resident resident = {.known = false};
-    struct whale_list list = {.after = 0};
-    hak__report_list_begin(writer, "whales", NULL);
-    while (hak__resident_next_whales(&resident, &list)) {
+    struct huge_list list = {.after = 0};
+    hak__report_list_begin(writer, "huge", NULL);
+    while (hak__resident_next_huge(&resident, &list)) {
         for (uint32_t i = 0; i < list.count; i++) {
-            const struct whale_view *view = &list.views[i];
+            const struct huge_view *view = &list.views[i];
             uintptr_t end = view->address + view->size;
             REPORT_RECORD(writer, {"address", view->address}, {"bytes", view->size},
                           {"resident_bytes", hak__resident_bytes(&resident, view->address, end)},
@@ -256,9 +258,9 @@ static void map_totals(struct report_writer *writer)
                    {"bytes_metadata", stats.bytes_metadata}, {"bytes_in_use", stats.bytes_in_use},
                    {"bytes_cached", stats.bytes_cached},
                    {"bytes_free_dirty", stats.bytes_free_dirty},
-                   {"objects_in_use", stats.objects_in_use_count}, {"heaps", stats.heaps_count},
-                   {"heaps_parked", stats.heaps_parked_count}, {"threads", stats.threads_count},
-                   {"superslabs", stats.superslabs_count}, {"whales", stats.whales_count});
+                   {"objects_in_use", stats.objects_in_use_count}, {"arenas", stats.arenas_count},
+                   {"arenas_parked", stats.arenas_parked_count}, {"threads", stats.threads_count},
+                   {"superslabs", stats.superslabs_count}, {"huge", stats.huge_count});
     hak__report_section_end(writer);
 }
 
@@ -276,7 +278,7 @@ void hak_heap_map(hak_report_sink *sink, void *argument)
     map_slices(&writer, &sums);
     hak__report_number(&writer, "spans", sums.spans_count, "");
     map_classes(&writer, &sums, cached_counts);
-    map_whales(&writer);
+    map_huge(&writer);
     hak__site_list_take(&sites);
     hak__site_list_write(&writer, &sites);
     hak__report_end(&writer);

@@ -20,7 +20,7 @@
 
 #include "base/atomics.h"
 #include "base/text.h"
-#include "heap/heap.h"
+#include "arena/arena.h"
 #include "observe/stacks.h"
 #include "os/os.h"
 

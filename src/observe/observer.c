@@ -23,7 +23,7 @@
 #include "core/diagnose.h"
 #include "core/options.h"
 #include "hakmem/profile.h"
-#include "heap/heap.h"
+#include "arena/arena.h"
 #include "observe/claims.h"
 #include "observe/report.h"
 #include "observe/samples.h"

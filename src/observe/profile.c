@@ -9,7 +9,7 @@
 #include "core/diagnose.h"
 #include "core/knobs.h"
 #include "core/options.h"
-#include "heap/heap.h"
+#include "arena/arena.h"
 #include "observe/guard.h"
 #include "observe/loaded.h"
 #include "observe/modules.h"

@@ -59,19 +59,19 @@ static void report_totals(struct report_writer *writer, const struct report *rep
     REPORT_FIGURES(
         writer, FIELD(bytes_mapped, "address space taken for user memory", NULL),
         PART(in_use, "handed out and not freed, at usable size"),
-        PART(cached, "free in thread caches, kept spans and whales"),
+        PART(cached, "free in thread caches, kept spans and huge blocks"),
         PART(free_dirty, "free slices not given back to the OS"),
         PART(free_in_slabs, "free objects in slabs, memory not carved, unused ends"),
         PART(free_clean, "free slices without memory"),
         PART(discarded, "free, but the kernel would not unmap them yet"),
-        FIELD(bytes_metadata, "address space taken for tables, heaps and threads",
+        FIELD(bytes_metadata, "address space taken for tables, arenas and threads",
               "metadata_bytes"),
         FIELD(objects_in_use_count, "allocations not freed", "objects_in_use"),
-        FIELD(heaps_count, "heaps, parked ones included", "heaps"),
-        FIELD(heaps_parked_count, "heaps without a thread", "heaps_parked"),
+        FIELD(arenas_count, "arenas, parked ones included", "arenas"),
+        FIELD(arenas_parked_count, "arenas without a thread", "arenas_parked"),
         FIELD(threads_count, "threads with a cache", "threads"),
         FIELD(superslabs_count, "superslabs of 2 MiB", "superslabs"),
-        FIELD(whales_count, "blocks with mappings of their own: above 2 MiB, and small ones", NULL),
+        FIELD(huge_count, "blocks with mappings of their own: above 2 MiB, and small ones", NULL),
         FIELD(peak_bytes_mapped, "the most address space, tables included", "peak_mapped_bytes"),
         FIELD(peak_bytes_taken, "the most bytes in slabs, spans and huge allocations",
               "peak_taken_bytes"),
@@ -84,7 +84,7 @@ static void report_totals(struct report_writer *writer, const struct report *rep
 static void report_tiers(struct report_writer *writer, const struct report *report)
 {
     const struct census *census = &report->census;
-    const struct whale_totals *whales = &census->whales;
+    const struct huge_totals *huge = &census->huge;
     const struct summary *summary = &report->summary;
     hak__report_section_begin(writer, "tiers");
     REPORT_FIGURES(
@@ -97,22 +97,22 @@ static void report_tiers(struct report_writer *writer, const struct report *repo
         {"spans_count", census->spans_count, "spans in use", NULL},
         {"sampled_bytes", census->sampled.slices_count * SLICE_SIZE, "in slices of sampled objects",
          NULL},
-        {"span_cached_bytes", census->span_cached_bytes, "in freed spans kept by heaps", NULL},
-        {"whale_bytes", whales->live_bytes, "in whales in use", NULL},
-        {"whales_small_count", whales->small_count,
+        {"span_cached_bytes", census->span_cached_bytes, "in freed spans kept by arenas", NULL},
+        {"huge_bytes", huge->live_bytes, "in huge blocks in use", NULL},
+        {"huge_small_count", huge->small_count,
          "of at most 2 MiB: emergency memory, alignments above 2 MiB", NULL},
-        {"whale_cached_bytes", whales->cached_bytes, "in freed whales kept", NULL},
+        {"huge_cached_bytes", huge->cached_bytes, "in freed huge blocks kept", NULL},
         {"span_resident_bytes", report_known(summary, resident_spans(&summary->resident)),
          "resident bytes of spans in use", NULL},
-        {"whale_resident_bytes", report_known(summary, summary->resident.whales),
-         "resident bytes of whales in use", NULL},
+        {"huge_resident_bytes", report_known(summary, summary->resident.huge),
+         "resident bytes of huge blocks in use", NULL},
         {"kept_resident_bytes", hak__summary_part(summary, SUMMARY_KEPT),
-         "resident bytes of kept spans and whales and of free slices", NULL},
+         "resident bytes of kept spans and huge blocks and of free slices", NULL},
         {"discarded_bytes", hak__os_discarded_bytes(),
          "free, but the kernel would not unmap them yet", NULL},
         {"table_bytes", hak__window_table_bytes(), "slice and slab tables", NULL},
-        {"heap_bytes", hak__metadata_bytes(), "heaps and thread caches", NULL},
-        {"registry_bytes", whales->metadata_bytes, "whale registry", NULL},
+        {"arena_bytes", hak__metadata_bytes(), "arenas and thread caches", NULL},
+        {"registry_bytes", huge->metadata_bytes, "huge registry", NULL},
         {"inherited_bytes", hak__slab_bits_bytes(), "marks of blocks of a fork's parent", NULL});
     hak__report_section_end(writer);
 }
@@ -231,16 +231,16 @@ static void report_counters_of(struct report_writer *writer, const struct counte
     hak__report_section_end(writer);
 }
 
-/* One line for each heap, read relaxed: no lock is held while the sink runs. */
-static void report_heaps(struct report_writer *writer)
+/* One line for each arena, read relaxed: no lock is held while the sink runs. */
+static void report_arenas(struct report_writer *writer)
 {
-    hak__report_list_begin(writer, "heaps", NULL);
-    for (const struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
+    hak__report_list_begin(writer, "arenas", NULL);
+    for (const struct arena *arena = hak__arena_first(); arena != NULL; arena = arena->next) {
         hak__report_record_begin(writer);
-        REPORT_NUMBERS(writer, {"id", heap->id},
-                       {"threads", atomic_load_relaxed(&heap->threads_count)},
-                       {"span_cached_bytes", hak__census_span_cached_bytes(heap)});
-        report_counters_of(writer, &heap->slabs.counters);
+        REPORT_NUMBERS(writer, {"id", arena->id},
+                       {"threads", atomic_load_relaxed(&arena->threads_count)},
+                       {"span_cached_bytes", hak__census_span_cached_bytes(arena)});
+        report_counters_of(writer, &arena->slabs.counters);
         hak__report_record_end(writer);
     }
     hak__report_list_end(writer);
@@ -252,12 +252,12 @@ static void report_threads(struct report_writer *writer)
 {
     hak__report_list_begin(writer, "threads", NULL);
     for (const struct thread *thread = hak__thread_first(); thread != NULL; thread = thread->next) {
-        const struct heap *heap = atomic_load_relaxed(&thread->heap);
-        if (heap == NULL || !hak__thread_is_used(thread)) {
+        const struct arena *arena = atomic_load_relaxed(&thread->arena);
+        if (arena == NULL || !hak__thread_is_used(thread)) {
             continue;
         }
         hak__report_record_begin(writer);
-        REPORT_NUMBERS(writer, {"heap", heap->id}, {"apart", atomic_load_relaxed(&thread->apart)},
+        REPORT_NUMBERS(writer, {"arena", arena->id}, {"apart", atomic_load_relaxed(&thread->apart)},
                        {"cached_bytes", hak__census_cache_bytes(&thread->cache)});
         report_counters_of(writer, &thread->cache.counters);
         hak__report_record_end(writer);
@@ -289,10 +289,10 @@ static void stats_from_census(struct hak_stats *stats, const struct census *cens
     size_t free = hak__superslab_bytes_free(), dirty = hak__superslab_bytes_dirty();
     *stats = (struct hak_stats){.version = HAK_STATS_VERSION, .size = sizeof *stats};
     stats->bytes_discarded = hak__os_discarded_bytes();
-    stats->bytes_mapped = hak__superslab_bytes_claimed() + census->whales.live_bytes +
-                          census->whales.cached_bytes + stats->bytes_discarded;
+    stats->bytes_mapped = hak__superslab_bytes_claimed() + census->huge.live_bytes +
+                          census->huge.cached_bytes + stats->bytes_discarded;
     stats->bytes_metadata = hak__window_table_bytes() + hak__metadata_bytes() +
-                            hak__slab_bits_bytes() + census->whales.metadata_bytes;
+                            hak__slab_bits_bytes() + census->huge.metadata_bytes;
     /* The parts of a running program are of different moments. One that does not fit into what the
      * others leave is cut, so that the sum is exact. */
     size_t left = stats->bytes_mapped - stats->bytes_discarded;
@@ -302,11 +302,11 @@ static void stats_from_census(struct hak_stats *stats, const struct census *cens
     stats->bytes_free_clean = totals_take(&left, free > dirty ? free - dirty : 0);
     stats->bytes_free_in_slabs = left;
     stats->objects_in_use_count = census->objects_in_use_count;
-    stats->heaps_count = census->heaps_count;
-    stats->heaps_parked_count = census->heaps_parked_count;
+    stats->arenas_count = census->arenas_count;
+    stats->arenas_parked_count = census->arenas_parked_count;
     stats->threads_count = census->threads_count;
     stats->superslabs_count = census->superslabs_count;
-    stats->whales_count = census->whales.live_count;
+    stats->huge_count = census->huge.live_count;
     stats->peak_bytes_mapped = hak__os_mapped_peak();
     stats->peak_bytes_taken = hak__superslab_peak_bytes();
 }
@@ -336,7 +336,7 @@ static void report_write_all(struct report_writer *writer, const struct report *
     report_tiers(writer, report);
     report_classes(writer, report);
     report_events(writer, &report->census);
-    report_heaps(writer);
+    report_arenas(writer);
     if (writer->wanted == NULL) {
         report_threads(writer);
         hak__site_list_write(writer, &report->sites);
@@ -347,7 +347,7 @@ static void report_write_all(struct report_writer *writer, const struct report *
 /* The report in Prometheus' text format. */
 static void report_write_metrics(struct report_writer *writer, const struct report *report)
 {
-    uint64_t huge = report->stats.whales_count - report->census.whales.small_count;
+    uint64_t huge = report->stats.huge_count - report->census.huge.small_count;
     hak__report_metric(writer, "info", "version",
                        "hakmem serves this process; the label: its version");
     hak__report_sample(writer, hak_version(), 1);

@@ -30,7 +30,7 @@
     X(SUMMARY_FREE_IN_SLABS, free_in_slabs, "free in slabs",                                       \
       "free objects and unused memory in slabs")                                                   \
     X(SUMMARY_KEPT, kept, "kept for reuse", "free slices, kept spans and kept huge allocations")   \
-    X(SUMMARY_TABLES, tables, "tables", "page map, slab metadata, heaps, registry")                \
+    X(SUMMARY_TABLES, tables, "tables", "page map, slab metadata, arenas, registry")               \
     X(SUMMARY_NOT_HAKMEM, not_hakmem, "not hakmem's", "code, stacks, the program's own mappings")
 
 #define X(part, name, title, help) part,
@@ -51,9 +51,9 @@ struct resident {
     uint32_t answers, failures;    /* system calls */
     uint64_t classes[CLASS_COUNT]; /* slabs */
     uint64_t slices[SLICE_KINDS];  /* other slices of superslabs */
-    uint64_t whales;               /* in use */
-    uint64_t whales_kept;
-    uint64_t tables; /* owner words, slab metadata, heaps, threads, tables of whales */
+    uint64_t huge;                 /* in use */
+    uint64_t huge_kept;
+    uint64_t tables; /* owner words, slab metadata, arenas, threads, tables of huge blocks */
 };
 
 /* Fills `*resident`. Begins at the gate several times, and waits for forks. No lock held. */
@@ -61,8 +61,8 @@ HAK_HIDDEN void hak__resident_take(struct resident *resident);
 /* Resident bytes of the pages from `start` to `end`; parts that are unmapped count 0. Adds to the
  * answers and failures of `resident`. */
 HAK_HIDDEN uint64_t hak__resident_bytes(struct resident *resident, uintptr_t start, uintptr_t end);
-/* hak__whale_list_next, inside the gate for as long as it takes. False: also if refused. */
-HAK_HIDDEN bool hak__resident_next_whales(struct resident *resident, struct whale_list *list);
+/* hak__huge_list_next, inside the gate for as long as it takes. False: also if refused. */
+HAK_HIDDEN bool hak__resident_next_huge(struct resident *resident, struct huge_list *list);
 
 /* Bytes of spans in use, with sampled objects. */
 HAK_INLINE uint64_t resident_spans(const struct resident *resident)

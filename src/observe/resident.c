@@ -6,12 +6,12 @@
  * meanwhile. A page in a swap area is not resident. The kernel's zero page, mapped when a program
  * only reads new memory, is resident here and not in the RSS.
  *
- * Locks: REGION and WHALES, one at a time, and none over a system call. */
+ * Locks: REGION and HUGE, one at a time, and none over a system call. */
 #include "observe/report.h"
 
 #include "base/bits.h"
-#include "heap/heap.h"
-#include "large/whale.h"
+#include "arena/arena.h"
+#include "large/huge.h"
 #include "os/os.h"
 #include "region/superslab.h"
 #include "region/window.h"
@@ -38,13 +38,13 @@ uint64_t hak__resident_bytes(struct resident *resident, uintptr_t start, uintptr
     return count * page;
 }
 
-bool hak__resident_next_whales(struct resident *resident, struct whale_list *list)
+bool hak__resident_next_huge(struct resident *resident, struct huge_list *list)
 {
     resident->refused = resident->refused || !hak__gate_enter_patiently();
     if (resident->refused) {
         return false;
     }
-    bool more = hak__whale_list_next(list);
+    bool more = hak__huge_list_next(list);
     hak__gate_leave();
     return more;
 }
@@ -65,14 +65,14 @@ static void look_at_superslabs(struct resident *resident)
     }
 }
 
-static void look_at_whales(struct resident *resident)
+static void look_at_huge(struct resident *resident)
 {
-    struct whale_list list = {.after = 0};
-    while (hak__resident_next_whales(resident, &list)) {
+    struct huge_list list = {.after = 0};
+    while (hak__resident_next_huge(resident, &list)) {
         for (uint32_t i = 0; i < list.count; i++) {
             uintptr_t start = list.views[i].address, end = start + list.views[i].size;
             uint64_t bytes = hak__resident_bytes(resident, start, end);
-            *(list.views[i].kept ? &resident->whales_kept : &resident->whales) += bytes;
+            *(list.views[i].kept ? &resident->huge_kept : &resident->huge) += bytes;
         }
     }
 }
@@ -121,7 +121,7 @@ static uint64_t look_at_tables(struct resident *resident)
     return bytes;
 }
 
-static uint64_t look_at_view(struct resident *resident, struct whale_view view)
+static uint64_t look_at_view(struct resident *resident, struct huge_view view)
 {
     return hak__resident_bytes(resident, view.address, view.address + view.size);
 }
@@ -132,15 +132,15 @@ void hak__resident_take(struct resident *resident)
     if (resident->refused) {
         return;
     }
-    struct whale_tables of_whales = hak__whale_tables();
+    struct huge_tables of_huge = hak__huge_tables();
     hak__gate_leave();
     if (hak__window.base != WINDOW_NOWHERE) {
         look_at_superslabs(resident);
         resident->tables = look_at_tables(resident);
     }
-    resident->tables += look_at_view(resident, of_whales.registry);
-    resident->tables += look_at_view(resident, of_whales.cache);
-    look_at_whales(resident);
+    resident->tables += look_at_view(resident, of_huge.registry);
+    resident->tables += look_at_view(resident, of_huge.cache);
+    look_at_huge(resident);
     /* Single failures are ranges that were unmapped meanwhile. */
     resident->known = !resident->refused && (resident->answers != 0 || resident->failures == 0);
 }

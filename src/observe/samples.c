@@ -8,7 +8,7 @@
 #include "core/lock.h"
 #include "core/options.h"
 #include "core/own_stack.h"
-#include "heap/heap.h"
+#include "arena/arena.h"
 #include "large/emergency.h"
 #include "large/sampled.h"
 #include "observe/loaded.h"

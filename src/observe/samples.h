@@ -4,9 +4,9 @@
  *   malloc   the bytes to the thread's next sample run out (heap/sampling.c)
  *              object of a slab class -> hak__sample_object: it lies in a slice of its own kind
  *                                        (large/sampled.h)
- *              span, whale            -> hak__sample_block: the block stays where it is
+ *              span, huge block            -> hak__sample_block: the block stays where it is
  *   free     sampled object           -> hak__sample_free
- *            span, whale              -> hak__sample_forget, if any of them is sampled
+ *            span, huge block              -> hak__sample_forget, if any of them is sampled
  *
  * A block's record is found by its address. A record that could not be removed because a fork was
  * under way (core/gate.h) is removed when another sample gets the address.
@@ -25,15 +25,15 @@
 /* Allocates a sampled object for a request of `size` bytes, drawn with `period`. NULL: no memory,
  * or refused: the request is not sampled. */
 HAK_HIDDEN void *hak__sample_object(uint32_t class_index, size_t size, uint64_t period);
-/* Notes that a span or whale is a sample. */
+/* Notes that a span or huge block is a sample. */
 HAK_HIDDEN void hak__sample_block(void *pointer, size_t size, size_t usable, uint64_t period);
 /* Frees an object of a slice whose owner word is OWNER_SAMPLED. If it is none, or not in use: a
  * fatal report. Keeps errno. */
 HAK_HIDDEN void hak__sample_free(void *pointer);
-/* Notes that a span or whale is about to be freed or moved, if it is a sample. Keeps errno. */
+/* Notes that a span or huge block is about to be freed or moved, if it is a sample. Keeps errno. */
 HAK_HIDDEN void hak__sample_forget(void *pointer);
 
-/* Spans and whales that have a record. */
+/* Spans and huge blocks that have a record. */
 HAK_HIDDEN extern uint64_t hak__sample_blocks;
 /* Guards live samples and their stacks. */
 HAK_HIDDEN extern struct lock hak__samples_lock;

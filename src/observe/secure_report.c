@@ -7,7 +7,7 @@
 #include "core/size_class.h"
 #include "large/empty.h"
 #include "large/span.h"
-#include "large/whale.h"
+#include "large/huge.h"
 #include "observe/guard.h"
 #include "region/secure.h"
 #include "region/superslab.h"
@@ -60,24 +60,24 @@ void hak__secure_fault(const struct os_fault *fault)
         }
         return;
     }
-    if (hak__whale_is_resting(fault->address)) {
+    if (hak__huge_is_quarantined(fault->address)) {
         hak__diagnose_report(secure_freed, (const void *)fault->address, 0, 0);
         return;
     }
     uintptr_t page = bits_align_down(fault->address, hak__os_page_size());
-    struct whale before = hak__whale_containing((const void *)(page - 1));
+    struct huge before = hak__huge_containing((const void *)(page - 1));
     if (before.address != 0 && before.address + before.size == page) {
-        hak__diagnose_report(secure_behind, (const void *)before.address, whale_usable(&before), 0);
+        hak__diagnose_report(secure_behind, (const void *)before.address, huge_usable(&before), 0);
         return;
     }
     if (before.address != 0) {
-        hak__diagnose_report(secure_heap, (const void *)before.address, whale_usable(&before), 0);
+        hak__diagnose_report(secure_heap, (const void *)before.address, huge_usable(&before), 0);
         return;
     }
     uintptr_t next = page + hak__os_page_size();
-    struct whale after = hak__whale_containing((const void *)next);
+    struct huge after = hak__huge_containing((const void *)next);
     if (after.address == next) {
-        hak__diagnose_report(secure_front, (const void *)next, whale_usable(&after), 0);
+        hak__diagnose_report(secure_front, (const void *)next, huge_usable(&after), 0);
     }
 }
 

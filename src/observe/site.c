@@ -9,7 +9,7 @@
 #include "base/atomics.h"
 #include "core/options.h"
 #include "hakmem/profile.h"
-#include "heap/heap.h"
+#include "arena/arena.h"
 #include "learn/learner.h"
 #include "observe/samples.h"
 #include "observe/sites.h"

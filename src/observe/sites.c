@@ -6,7 +6,7 @@
 #include "base/bits.h"
 #include "base/text.h"
 #include "hakmem/site.h"
-#include "heap/heap.h"
+#include "arena/arena.h"
 
 #include <string.h>
 

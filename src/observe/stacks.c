@@ -5,7 +5,7 @@
 #include "base/atomics.h"
 #include "base/bits.h"
 #include "control/life.h"
-#include "heap/heap.h"
+#include "arena/arena.h"
 #include "observe/unwind.h"
 
 #include <link.h>

@@ -80,7 +80,7 @@ static const char *summary_comment(char comment[100], const struct report *repor
     case SUMMARY_KEPT:
         return "serves any request, or goes back to the OS";
     case SUMMARY_TABLES:
-        return "page map, slab metadata, heaps";
+        return "page map, slab metadata, arenas";
     default:
         return hak__summary_names[part].help;
     }
@@ -106,12 +106,13 @@ static void summary_put_table(struct report_writer *writer, const struct report 
     }
 }
 
-/* Resident bytes of a class of slabs, of spans (CLASS_COUNT) or of whales (CLASS_COUNT + 1). */
+/* Resident bytes of a class of slabs, of spans (CLASS_COUNT) or of huge blocks (CLASS_COUNT +
+ * 1). */
 static uint64_t summary_class_bytes(const struct resident *resident, uint32_t class_index)
 {
     return class_index < CLASS_COUNT    ? resident->classes[class_index]
            : class_index == CLASS_COUNT ? resident_spans(resident)
-                                        : resident->whales;
+                                        : resident->huge;
 }
 
 /* The class with the most resident bytes below those of class `last`; of classes with equally many

@@ -21,7 +21,7 @@ enum os_call {
     OS_CALL_UNMAP,
     OS_CALL_REMAP,
     OS_CALL_PURGE,
-    OS_CALL_HUGE,
+    OS_CALL_HUGE_PAGES,
     OS_CALL_SMALL,
     OS_CALL_POPULATE,
     OS_CALL_RESIDENT,
@@ -164,7 +164,7 @@ HAK_HIDDEN int hak__os_move(void *from, size_t size, void *to, bool leaves);
 HAK_HIDDEN int hak__os_purge(void *address, size_t size);
 /* Asks for huge pages. The kernel may refuse, which is harmless. With a filter this function, the
  * next two and those about residency fail without a call. */
-HAK_HIDDEN int hak__os_huge(void *address, size_t size);
+HAK_HIDDEN int hak__os_huge_pages(void *address, size_t size);
 /* Asks for small pages, also if the machine prefers huge ones. Resident pages stay as they are. */
 HAK_HIDDEN int hak__os_small(void *address, size_t size);
 /* Makes memory resident now, without a change of its contents. Needs Linux 5.14. */

@@ -77,9 +77,9 @@ int hak__os_purge(void *address, size_t size)
     return error;
 }
 
-int hak__os_huge(void *address, size_t size)
+int hak__os_huge_pages(void *address, size_t size)
 {
-    return os_advise(OS_CALL_HUGE, address, size, MADV_HUGEPAGE);
+    return os_advise(OS_CALL_HUGE_PAGES, address, size, MADV_HUGEPAGE);
 }
 
 int hak__os_small(void *address, size_t size)

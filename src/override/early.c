@@ -9,9 +9,9 @@
  *
  * This file is in the shared library only: a static program runs resolvers before there is a place
  * for thread-local variables. musl's loader has no resolvers. */
-#include "heap/heap.h"
+#include "arena/arena.h"
 #include "override/direct.h"
-#include "zone/zone.h"
+#include "heap/heap.h"
 
 #if defined(__GLIBC__)
 
@@ -24,7 +24,7 @@ __attribute__((used)) static void (*early_resolve(void))(void)
 {
     hak__direct_bind();
     hak__thread = (struct thread *)(uintptr_t)&hak__thread_none;
-    hak__zone_thread = (struct zone_thread *)(uintptr_t)&hak__zone_thread_none;
+    hak__heap_thread = (struct heap_thread *)(uintptr_t)&hak__heap_thread_none;
     return early_function;
 }
 

@@ -29,7 +29,7 @@
 #include "core/diagnose.h"
 #include "core/lock.h"
 #include "hakmem/hakmem.h"
-#include "heap/heap.h"
+#include "arena/arena.h"
 #include "os/os.h"
 
 /* The addresses that the loader has bound. Volatile, so that the compiler does not replace them by

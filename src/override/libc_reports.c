@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* libc_reports.c: functions of glibc that report about memory or tune malloc: malloc_stats,
  * malloc_info, mallinfo, mallopt, malloc_trim. Their figures mean what they mean in glibc, as far
- * as hakmem has the thing: superslabs stand for glibc's main arena, whales for its mapped chunks.
- * Other C libraries (musl) lack these functions. */
+ * as hakmem has the thing: superslabs stand for glibc's main arena, huge blocks for its mapped
+ * chunks. Other C libraries (musl) lack these functions. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -76,12 +76,12 @@ static uint64_t libc_free_objects(const struct class_census *of_class)
 struct libc_info {
     size_t arena;      /* superslabs */
     size_t free_count; /* free objects */
-    size_t whale_count;
-    size_t whale_bytes;
+    size_t huge_count;
+    size_t huge_bytes;
     size_t cached_count; /* those of the free objects that are in thread caches */
     size_t cached_bytes;
     size_t in_slabs_bytes; /* of the other free objects */
-    size_t in_use_bytes;   /* whales not included */
+    size_t in_use_bytes;   /* huge blocks not included */
     size_t free_bytes;     /* arena - in_use_bytes */
     size_t releasable;     /* free dirty slices, which malloc_trim gives back */
 };
@@ -97,9 +97,9 @@ static struct libc_info libc_info_take(struct census *census)
         info.cached_bytes += of_class->cached_count * size_class_bytes(class_index);
         info.in_slabs_bytes += of_class->in_slabs_count * size_class_bytes(class_index);
     }
-    info.whale_count = census->whales.live_count;
-    info.whale_bytes = census->whales.live_bytes;
-    info.in_use_bytes = census->bytes_in_use - info.whale_bytes;
+    info.huge_count = census->huge.live_count;
+    info.huge_bytes = census->huge.live_bytes;
+    info.in_use_bytes = census->bytes_in_use - info.huge_bytes;
     info.free_bytes = info.arena > info.in_use_bytes ? info.arena - info.in_use_bytes : 0;
     info.releasable = hak__superslab_bytes_dirty();
     return info;
@@ -112,7 +112,7 @@ static void libc_put_totals(FILE *stream, const struct libc_info *info, bool who
     libc_put_element(stream, "total", "fast", info->cached_count, info->cached_bytes, true);
     libc_put_element(stream, "total", "rest", in_slabs_count, info->in_slabs_bytes, true);
     if (whole) {
-        libc_put_element(stream, "total", "mmap", info->whale_count, info->whale_bytes, true);
+        libc_put_element(stream, "total", "mmap", info->huge_count, info->huge_bytes, true);
     }
     libc_put_element(stream, "system", "current", 0, info->arena, false);
     libc_put_element(stream, "system", "max", 0, info->arena, false);
@@ -148,8 +148,8 @@ HAK_API int malloc_info(int options, FILE *stream)
 #define LIBC_INFO(info, as)                                                                        \
     {                                                                                              \
         .arena = as((info).arena), .ordblks = as((info).free_count),                               \
-        .smblks = as((info).cached_count), .hblks = as((info).whale_count),                        \
-        .hblkhd = as((info).whale_bytes), .fsmblks = as((info).cached_bytes),                      \
+        .smblks = as((info).cached_count), .hblks = as((info).huge_count),                         \
+        .hblkhd = as((info).huge_bytes), .fsmblks = as((info).cached_bytes),                       \
         .uordblks = as((info).in_use_bytes), .fordblks = as((info).free_bytes),                    \
         .keepcost = as((info).releasable)                                                          \
     }

@@ -9,12 +9,12 @@
 #include "region/superslab.h"
 #include "region/window.h"
 
-/* Milliseconds for which a refusal counts. Twice: a program that has unmapped something gets whales
- * in mappings of their own later. Half: a whale is tried, and all free memory is gathered, twice as
- * often in a program that has no mapping to spare. */
+/* Milliseconds for which a refusal counts. Twice: a program that has unmapped something gets huge
+ * blocks in mappings of their own later. Half: a huge block is tried, and all free memory is
+ * gathered, twice as often in a program that has no mapping to spare. */
 #define MAPPINGS_REFUSED_MS 10000u
 
-size_t hak__mappings_whales;
+size_t hak__mappings_huge;
 static uint32_t shared_refused;    /* 1: the kernel has refused a mapping */
 static uint32_t shared_refused_ms; /* clock at that time */
 
@@ -34,7 +34,7 @@ bool hak__mappings_are_short(void)
 {
     const struct superslab_table *table = &hak__superslabs;
     /* a split superslab and a closed range may cost two, a hole one */
-    size_t count = atomic_load_relaxed(&hak__mappings_whales) +
+    size_t count = atomic_load_relaxed(&hak__mappings_huge) +
                    2 * (atomic_load_relaxed(&table->split_count) + hak__os_closed_ranges()) +
                    atomic_load_relaxed(&table->released_count);
     return count >= MAPPINGS_MAX || hak__os_is_discarding() || mappings_were_refused();

@@ -2,9 +2,10 @@
 /* mappings.h: keeps mappings for the program. Linux allows a process 65,530 (vm.max_map_count);
  * then no thread starts, and memory inside a mapping cannot be unmapped.
  *
- * hakmem counts the ranges of its whales, live and cached. Whatever the kernel joins and whichever
- * whale is freed first, they are never more mappings than ranges. Where the count ends, whales are
- * taken from superslabs, which lie side by side: freed ones are emptied and meet their neighbours.
+ * hakmem counts the ranges of its huge blocks, live and cached. Whatever the kernel joins and
+ * whichever huge block is freed first, they are never more mappings than ranges. Where the count
+ * ends, huge blocks are taken from superslabs, which lie side by side: freed ones are emptied and
+ * meet their neighbours.
  *
  * The count and the notes are relaxed: each is a number of its own, and a thread that reads an old
  * one makes a mapping more.
@@ -14,17 +15,17 @@
 
 #include "base/atomics.h"
 
-/* Ranges of whales, live and cached. Written under WHALES. */
-HAK_HIDDEN extern size_t hak__mappings_whales; /* relaxed */
+/* Ranges of huge blocks, live and cached. Written under HUGE. */
+HAK_HIDDEN extern size_t hak__mappings_huge; /* relaxed */
 
-HAK_INLINE void mappings_add_whales(size_t added)
+HAK_INLINE void mappings_add_huge(size_t added)
 {
-    atomic_store_relaxed(&hak__mappings_whales, hak__mappings_whales + added);
+    atomic_store_relaxed(&hak__mappings_huge, hak__mappings_huge + added);
 }
 
-HAK_INLINE void mappings_remove_whales(size_t removed)
+HAK_INLINE void mappings_remove_huge(size_t removed)
 {
-    atomic_store_relaxed(&hak__mappings_whales, hak__mappings_whales - removed);
+    atomic_store_relaxed(&hak__mappings_huge, hak__mappings_huge - removed);
 }
 
 /* True: hakmem may have MAPPINGS_MAX mappings, or the kernel has refused one lately. Then hakmem

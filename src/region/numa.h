@@ -4,21 +4,21 @@
  * The kernel puts a page on the node of the processor that touches it first. So hakmem binds
  * nothing: it hands out memory only to threads of the node that touched it.
  *
- *   part of the superslabs  belongs to the node of the first heap that has it (superslab.h). Its
- *                           slices go to heaps of that node, and to others only if there is no
+ *   part of the superslabs  belongs to the node of the first arena that has it (superslab.h). Its
+ *                           slices go to arenas of that node, and to others only if there is no
  *                           memory.
- *   heap                    belongs to the node of its first thread (heap/heap.c).
- *   huge allocation         notes its node in its origin (large/whale.h). A request takes freed
+ *   arena                    belongs to the node of its first thread (arena/arena.c).
+ *   huge allocation         notes its node in its origin (large/huge.h). A request takes freed
  *                           ones of its node only.
  *
  * Number of a node: the kernel's, exclusive or that of the node on which the process began. So the
  * first node has the number 0. While all threads run there, nothing differs from a machine with one
  * node.
  *
- * A thread learns its number where it joins a heap and at its ticks (hak__os_node), without a
+ * A thread learns its number where it joins an arena and at its ticks (hak__os_node), without a
  * system call. Slices that were purged are touched anew, so they lie where their part does.
  *
- * Locks: none. A superslab's part and a part's node do not change, nor does a heap's node. */
+ * Locks: none. A superslab's part and a part's node do not change, nor does an arena's node. */
 #ifndef HAK_REGION_NUMA_H
 #define HAK_REGION_NUMA_H
 

@@ -10,13 +10,13 @@
  *                        was emptied and cut anew between.
  *   in two lists         It has the mark of the list it came to last. The other list's thread finds
  *                        a wrong one, even at the same moment. If both lists have the mark of one
- *                        heap, the second thread finds none, but not at the same moment.
+ *                        arena, the second thread finds none, but not at the same moment.
  *   an overwritten link  What it leads to has no mark, unless a free object starts there.
  *   an overwritten mark  Somebody has written to the object since it was freed.
  *
- * Marks are random numbers. Each heap has one, for its slabs' lists. Each thread's bins have one of
- * their own, until the thread first takes a list from a slab of its heap; then they have the
- * heap's. The caches of first-class heaps keep their own (docs/design/slab.md).
+ * Marks are random numbers. Each arena has one, for its slabs' lists. Each thread's bins have one
+ * of their own, until the thread first takes a list from a slab of its arena; then they have the
+ * arena's. The caches of heaps keep their own (docs/design/slab.md).
  *
  * Cost: two instructions in free, three in malloc; object and mark lie in one cache line. Free does
  * not look for the mark, because it would wait for that line (docs/decisions/0088).
@@ -53,7 +53,7 @@ HAK_INLINE void object_link(struct object *object, struct object *next)
     object->next = HAK_SECURE ? (struct object *)((uintptr_t)next ^ secure_key(object)) : next;
 }
 
-/* The mark of a heap's lists. `owner`: an owner word of the heap, or its key. */
+/* The mark of an arena's lists. `owner`: an owner word of the arena, or its key. */
 HAK_INLINE uintptr_t object_mark_of(uint32_t owner)
 {
     return hak__window.mark ^ (owner & ~OWNER_CODE_MASK);

@@ -14,7 +14,7 @@
 #include "base/bits.h"
 #include "core/gate.h"
 #include "os/os.h"
-#include "region/huge.h"
+#include "region/huge_pages.h"
 #include "region/mappings.h"
 #include "region/secure.h"
 #include "region/superslab.h"
@@ -266,7 +266,7 @@ static size_t release_note(size_t index, bool unmapped)
 static size_t release_one(size_t index)
 {
     void *start = window_slice_address(index * SUPERSLAB_SLICES);
-    hak__huge_unwatch(superslab_part_of(index)->evidence, HUGE_KINDS, start);
+    hak__huge_pages_unwatch(superslab_part_of(index)->evidence, HUGE_PAGES_KINDS, start);
     hak__gate_begin_call();
     bool unmapped = hak__os_unmap(start, SUPERSLAB_SIZE) == 0;
     hak__gate_end_call();

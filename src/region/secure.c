@@ -175,7 +175,7 @@ static const char *secure_what(enum secure_state state, enum secure_state wanted
     case SECURE_FRESH:
         return "invalid free (never allocated)";
     case SECURE_FREE:
-    case SECURE_RESTING:
+    case SECURE_QUARANTINED:
     case SECURE_CHANGING:
         return "double free";
     case SECURE_MALLOC:
@@ -208,9 +208,9 @@ void hak__secure_bad_query(const void *pointer, uint32_t class_index)
                         pointer, size_class_usable(class_index), 0);
 }
 
-void hak__secure_bad_rest(const void *object)
+void hak__secure_bad_quarantine(const void *object)
 {
-    if (secure_state_of(object) == SECURE_RESTING) {
+    if (secure_state_of(object) == SECURE_QUARANTINED) {
         hak__secure_written(object);
     }
     /* Two threads have freed it at the same moment. */

@@ -15,7 +15,7 @@
  *   keys     one random number for each slice; all slices of a slab have the same one. Links of
  *            free objects are XORed with it.
  *
- *   carved --> FRESH --malloc--> MALLOC, NEW or NEW_ARRAY --free--> RESTING --> FREE
+ *   carved --> FRESH --malloc--> MALLOC, NEW or NEW_ARRAY --free--> QUARANTINED --> FREE
  *                                            ^-------------malloc-------------------'
  *
  *   malloc  hands out an object only if it is FREE or FRESH, starts in a slab of its class, and
@@ -35,7 +35,7 @@
  * the object. A slab begins with room for such a word before its first object.
  *
  * Blocks of large/ have a canary in the gap between their end and their closed page, and spans also
- * one of SECURE_FRONT bytes before their start. Objects of zones: zone/zone_secure.h.
+ * one of SECURE_FRONT bytes before their start. Objects of heaps: heap/heap_secure.h.
  *
  * The states are plain bytes, without locked operations: two threads that free one object at the
  * same moment may both succeed. Then the second one to end the object's rest, or to hand it out,
@@ -59,8 +59,8 @@ enum secure_state {
     SECURE_NOTHING, /* no object starts here, or it was not carved yet */
     SECURE_FRESH,   /* free, and never handed out: its pages may be untouched */
     SECURE_FREE,
-    SECURE_RESTING, /* freed a short time ago (cache/cache.h) */
-    SECURE_MALLOC,  /* in use; from malloc and its relatives */
+    SECURE_QUARANTINED, /* freed a short time ago (cache/cache.h) */
+    SECURE_MALLOC,      /* in use; from malloc and its relatives */
     SECURE_NEW,
     SECURE_NEW_ARRAY,
     SECURE_CHANGING /* for the moment in which it is cleared, or its canary moves */
@@ -108,7 +108,7 @@ HAK_HIDDEN HAK_COLD unsigned char hak__secure_judge(const void *pointer, uint32_
 /* A question about a pointer at which no object in use starts. */
 HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_bad_query(const void *pointer,
                                                                          uint32_t class_index);
-HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_bad_rest(const void *object);
+HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_bad_quarantine(const void *object);
 HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_bad_tag(const void *pointer,
                                                                        uint32_t class_index);
 
@@ -130,10 +130,10 @@ HAK_HIDDEN void hak__secure_seal(void);
 /* A new random number. Any thread. */
 HAK_HIDDEN uint64_t hak__secure_draw(void);
 
-/* Gives the slices of a new slab a key. Under the heap's lock. */
+/* Gives the slices of a new slab a key. Under the arena's lock. */
 HAK_HIDDEN void hak__secure_new_key(size_t slice, uint32_t count);
 
-/* Forgets all objects of a slab that is given back. Under the heap's lock. */
+/* Forgets all objects of a slab that is given back. Under the arena's lock. */
 HAK_HIDDEN void hak__secure_forget(size_t slice, uint32_t count);
 
 /* The next number of a simple generator (Knuth's MMIX), of which the upper bits are good. */
@@ -414,11 +414,11 @@ HAK_INLINE void *secure_tag(void *object, size_t bytes)
 
 /* Checks an object whose rest ends. Its first word becomes a link, so this is the last look at it.
  */
-HAK_INLINE void secure_end_rest(const void *object)
+HAK_INLINE void secure_leave_quarantine(const void *object)
 {
-    if (HAK_UNLIKELY(atomic_load_relaxed(secure_state_at(object)) != SECURE_RESTING ||
+    if (HAK_UNLIKELY(atomic_load_relaxed(secure_state_at(object)) != SECURE_QUARANTINED ||
                      *(const uintptr_t *)object != 0)) {
-        hak__secure_bad_rest(object);
+        hak__secure_bad_quarantine(object);
     }
 }
 
@@ -471,7 +471,7 @@ HAK_INLINE void *secure_take_back(void *pointer, uint32_t class_index, size_t by
     atomic_fence_signal(); /* as above */
     secure_clear(pointer, bytes);
     atomic_fence_signal();
-    atomic_store_relaxed(state, (unsigned char)SECURE_RESTING);
+    atomic_store_relaxed(state, (unsigned char)SECURE_QUARANTINED);
     return pointer;
 }
 

@@ -91,7 +91,7 @@ HAK_STATIC_ASSERT(SUPERSLAB_SIZE == HUGE_PAGE_SIZE, "one is asked for");
 static void superslab_make_dirty(size_t index, uint64_t mask)
 {
     struct superslab *superslab = superslab_at(index);
-    for (uint32_t first = 0; superslab->huge != 0 && first < SUPERSLAB_SLICES;
+    for (uint32_t first = 0; superslab->huge_pages != 0 && first < SUPERSLAB_SLICES;
          first += HUGE_SLICES) {
         uint64_t page = bits_mask(first, HUGE_SLICES);
         mask |= (mask & page) != 0 ? page : 0;
@@ -231,7 +231,7 @@ static HAK_COLD void superslab_stay_small(size_t index)
 static struct slice_run superslab_take_free(struct superslab_wish wish, bool *goes_on)
 {
     struct slice_run run = {SLICE_NONE, false};
-    bool new_huge = false, dirty_only = wish.dirty_only;
+    bool new_huge_pages = false, dirty_only = wish.dirty_only;
     if (HAK_UNLIKELY(!hak__superslab_lock(&wish.part->lock))) {
         *goes_on = false;
         return run;
@@ -249,11 +249,11 @@ static struct slice_run superslab_take_free(struct superslab_wish wish, bool *go
         uint64_t mask = bits_mask(run.slice % SUPERSLAB_SLICES, wish.count);
         superslab_mark_in_use(index, mask);
         run.zeroed = (superslab_at(index)->dirty & mask) == 0;
-        new_huge = superslab_at(index)->huge != 0 && run.zeroed;
+        new_huge_pages = superslab_at(index)->huge_pages != 0 && run.zeroed;
         superslab_make_dirty(index, mask);
     }
     lock_release(&wish.part->lock);
-    if (HAK_UNLIKELY(new_huge) && window_inherits()) {
+    if (HAK_UNLIKELY(new_huge_pages) && window_inherits()) {
         superslab_stay_small(run.slice / SUPERSLAB_SLICES);
     }
     return run;

@@ -15,14 +15,14 @@
  * nothing, and the first touch of any other page costs a microsecond (docs/design/region.md).
  *
  * Parts: the superslabs belong to parts, each with its own index, sums and REGION lock, so that
- * many processors do not share them. The first PART_HEAPS_LONE heaps have part 0, and each
- * PART_HEAPS further ones another. A part gets addresses in groups of superslabs. A request gets
- * free slices of its heap's part, else dirty ones of another part of its memory node (numa.h), else
- * new memory, else what any part has. The secure form has a part for each node.
+ * many processors do not share them. The first PART_ARENAS_LONE arenas have part 0, and each
+ * PART_ARENAS further ones another. A part gets addresses in groups of superslabs. A request gets
+ * free slices of its arena's part, else dirty ones of another part of its memory node (numa.h),
+ * else new memory, else what any part has. The secure form has a part for each node.
  *
  * Locks: REGION guards every map, state and sum of its part; nobody holds two of these locks.
  * GROWTH serialises claims, releases and the making of parts, and is taken before REGION. PURGE
- * guards a purge pass by ticks. Callers hold at most a heap's lock.
+ * guards a purge pass by ticks. Callers hold at most an arena's lock.
  */
 #ifndef HAK_REGION_SUPERSLAB_H
 #define HAK_REGION_SUPERSLAB_H
@@ -30,7 +30,7 @@
 #include "base/atomics.h"
 #include "core/limits.h"
 #include "core/lock.h"
-#include "region/huge.h"
+#include "region/huge_pages.h"
 #include "region/superslab_index.h"
 
 enum superslab_state {
@@ -41,23 +41,24 @@ enum superslab_state {
 };
 
 /* Which pages hakmem has asked for: HUGE sets `huge` of a superslab, SPLIT sets `split`. */
-enum superslab_pages { SUPERSLAB_SMALL, SUPERSLAB_HUGE, SUPERSLAB_SPLIT };
+enum superslab_pages { SUPERSLAB_SMALL, SUPERSLAB_HUGE_PAGES, SUPERSLAB_SPLIT };
 
 struct superslab {
     uint64_t free;
     uint64_t dirty;
     uint64_t aged;
-    uint16_t state;   /* this and `claimed` are read relaxed without a lock */
-    uint16_t claimed; /* slices, from the first on */
-    uint8_t huge;     /* 1: it may have huge pages */
-    uint8_t split;    /* 1: it has small pages, because a part of its huge page was purged */
-    uint16_t part;    /* written before the superslab is claimed; relaxed */
+    uint16_t state;     /* this and `claimed` are read relaxed without a lock */
+    uint16_t claimed;   /* slices, from the first on */
+    uint8_t huge_pages; /* 1: it may have huge pages */
+    uint8_t split;      /* 1: it has small pages, because a part of its huge page was purged */
+    uint16_t part;      /* written before the superslab is claimed; relaxed */
 };
 
 HAK_STATIC_ASSERT(sizeof(struct superslab) == 32, "two superslabs' maps are a cache line");
 
 /* Superslabs of a group. Also the fan-out of the index, whose code shifts by 6 bits a level.
- * Doubled: searches compare twice the bytes at each level. Halved: large heaps need more levels. */
+ * Doubled: searches compare twice the bytes at each level. Halved: large heaps need more
+ * levels. */
 #define SUPERSLAB_GROUP 64u
 
 #define GROUP_SLICES ((size_t)SUPERSLAB_GROUP * SUPERSLAB_SLICES)
@@ -85,7 +86,7 @@ HAK_HIDDEN void hak__superslab_tables(struct superslab_group *groups_end);
 /* Takes `count` (1 to SUPERSLAB_SLICES) adjacent slices of one superslab, of this part if it can.
  * SLICE_NONE: no memory, or refused. The number of the first one is a multiple of `alignment`
  * (slices, a power of two up to SUPERSLAB_SLICES). Claims more memory if no free run fits. The
- * owner words stay 0. Any thread; it holds no lock but a heap's. */
+ * owner words stay 0. Any thread; it holds no lock but an arena's. */
 HAK_HIDDEN struct slice_run hak__superslab_take(uint32_t part, uint32_t count, uint32_t alignment);
 
 /* Gives back slices of one superslab, which are then free and dirty. The caller has set their owner
@@ -141,16 +142,16 @@ HAK_HIDDEN size_t hak__superslab_bytes_touched(void);
 HAK_HIDDEN void hak__superslab_set_growth(size_t bytes);
 
 /* In fork's child, before it has two threads: memory claimed so far is shared with the parent, and
- * is no part of the heap that huge.h's rule 2 asks for. A small child gets small pages. Its heaps
- * have parts as if they were the first. */
+ * is no part of the heap that rule 2 of huge_pages.h asks for. A small child gets small pages. Its
+ * arenas have parts as if they were the first. */
 HAK_HIDDEN void hak__superslab_inherit(void);
 
-/* Tells how many bytes live whales have, for the peak below. Under WHALES. */
-HAK_HIDDEN void hak__superslab_note_whales(size_t bytes);
+/* Tells how many bytes live huge blocks have, for the peak below. Under HUGE. */
+HAK_HIDDEN void hak__superslab_note_huge(size_t bytes);
 /* After slices were taken: notes a new peak. Any thread. */
 HAK_HIDDEN void hak__superslab_note_peak(void);
 /* The most bytes that were in use at the same time, since start or the last reset: slices of slabs
- * and spans, those that heaps keep included, and live whales. Any thread. */
+ * and spans, those that arenas keep included, and live huge blocks. Any thread. */
 HAK_HIDDEN size_t hak__superslab_peak_bytes(void);
 /* Milliseconds since then. UINT64_MAX: unknown, because no clock can be read without a system call,
  * which a new peak is not worth. Any thread. */
@@ -212,20 +213,20 @@ struct superslab_part {
     size_t free_told __attribute__((aligned(HAK_CACHE_LINE)));
     size_t dirty_free_told;
     uint64_t random;         /* secure form */
-    uint32_t heaps;          /* that have it; under HEAPS */
+    uint32_t arenas;         /* that have it; under ARENAS */
     size_t aligned_next;     /* superslab at which step 3 of superslab_find_aligned goes on */
     size_t frontier;         /* slice at which it claims next; under GROWTH */
     size_t claimed_slices;   /* this and the next: under GROWTH */
     size_t inherited_slices; /* in fork's child: claimed at the fork */
-    struct huge_evidence evidence[HUGE_KINDS]; /* which superslabs get huge pages */
+    struct huge_pages_evidence evidence[HUGE_PAGES_KINDS]; /* which superslabs get huge pages */
 };
 
-/* Heaps that share a part. Half: twice the parts, each of which has part of a superslab to spare.
+/* Arenas that share a part. Half: twice the parts, each of which has part of a superslab to spare.
  * Twice: their lock is saturated by half as many processors (docs/design/scale.md). */
-#define PART_HEAPS (HAK_TINY_LIMITS || HAK_TSAN ? 1u : 4u)
-/* Heaps of part 0. Twice: 16 processors share a lock. Half: a machine of 8 processors has part of a
- * second superslab to spare. */
-#define PART_HEAPS_LONE (HAK_TINY_LIMITS || HAK_TSAN ? 1u : 8u)
+#define PART_ARENAS (HAK_TINY_LIMITS || HAK_TSAN ? 1u : 4u)
+/* Arenas of part 0. Twice: 16 processors share a lock. Half: a machine of 8 processors has part of
+ * a second superslab to spare. */
+#define PART_ARENAS_LONE (HAK_TINY_LIMITS || HAK_TSAN ? 1u : 8u)
 /* Half: 8 processors of 256 share a lock. Twice: 512 bytes more. */
 #define PARTS_MAX 64u
 /* Slices of a part that the sums of all parts need not know of. Twice: the sums are wrong by twice
@@ -235,10 +236,10 @@ struct superslab_part {
 HAK_HIDDEN extern struct superslab_part *hak__superslab_parts[PARTS_MAX];
 HAK_HIDDEN extern struct superslab_part hak__superslab_first; /* part 0 */
 
-/* The part for a new heap whose threads run on the memory node `node`. Makes one if it is time for
- * it and there is memory. Under HEAPS. */
+/* The part for a new arena whose threads run on the memory node `node`. Makes one if it is time for
+ * it and there is memory. Under ARENAS. */
 HAK_HIDDEN uint32_t hak__superslab_part_for(uint32_t node);
-/* A part of the node, for memory of no heap; 0 if it has none. Any thread. */
+/* A part of the node, for memory of no arena; 0 if it has none. Any thread. */
 HAK_HIDDEN uint32_t hak__superslab_part_near(uint32_t node);
 /* Bytes of the part's own mapping, for its group list, which begins at *place. 0: it has none. */
 HAK_HIDDEN size_t hak__superslab_part_bytes(uint32_t number, uintptr_t *place);
@@ -267,11 +268,11 @@ struct superslab_table {
     /* of all parts, if there are several; else unused; relaxed */
     size_t free_slices;
     size_t dirty_free_slices;
-    size_t growth_due;  /* touched bytes at which `grown` is set; relaxed */
-    size_t taken_most;  /* peak of slices in use since the last purge; relaxed */
-    size_t whale_bytes; /* of live whales (large/whale_registry.c); relaxed */
-    size_t peak_bytes;  /* the most bytes in slices in use and live whales; relaxed */
-    uint64_t peak_ms;   /* when that was; 0: unknown; relaxed */
+    size_t growth_due; /* touched bytes at which `grown` is set; relaxed */
+    size_t taken_most; /* peak of slices in use since the last purge; relaxed */
+    size_t huge_bytes; /* of live huge blocks (large/huge_registry.c); relaxed */
+    size_t peak_bytes; /* the most bytes in slices in use and live huge blocks; relaxed */
+    uint64_t peak_ms;  /* when that was; 0: unknown; relaxed */
 };
 HAK_HIDDEN extern struct superslab_table hak__superslabs;
 
@@ -308,8 +309,8 @@ HAK_INLINE size_t superslab_next(const struct superslab_part *part, size_t index
     return number < part->groups_count ? (size_t)part->groups[number] * SUPERSLAB_GROUP : SIZE_MAX;
 }
 
-/* A number that grows when FREED_MUCH_SLICES more slices are free and dirty, and when a whale of at
- * least that size enters the whale cache. Any thread. A hint. */
+/* A number that grows when FREED_MUCH_SLICES more slices are free and dirty, and when a huge block
+ * of at least that size enters the huge cache. Any thread. A hint. */
 HAK_INLINE uint32_t superslab_freed_much(void)
 {
     return atomic_load_relaxed(&hak__superslabs.freed_much);

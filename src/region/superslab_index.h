@@ -10,8 +10,8 @@
  *   level 0   a byte for each superslab             `index` of its group
  *
  * A search compares 64 bytes at each level, eight at a time. At level 2 it compares 64 bytes for
- * each 512 GiB of heap. A change climbs only while a maximum changes. A heap up to 128 MiB has one
- * level and no climb.
+ * each 512 GiB of heap. A change climbs only while a maximum changes. A heap up to 128 MiB has
+ * one level and no climb.
  *
  * Each part (superslab.h) has an index of its own, which numbers the part's superslabs without the
  * others. Callers use the ordinary numbers.

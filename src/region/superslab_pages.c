@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* superslab_pages.c: chooses huge or small pages for each superslab. The rules are in huge.h.
+/* superslab_pages.c: chooses huge or small pages for each superslab. The rules are in huge_pages.h.
  *
  *   claimed, earned -> HUGE -> a part is purged -> SPLIT -> all of it is purged -> HUGE
  *   claimed, not earned -> SMALL;  unmapped -> SMALL
@@ -12,14 +12,14 @@
 #include "region/superslab.h"
 
 #include "os/os.h"
-#include "region/huge.h"
+#include "region/huge_pages.h"
 #include "region/window.h"
 
 void hak__superslab_set_pages(size_t index, enum superslab_pages pages)
 {
     struct superslab *superslab = superslab_at(index);
     size_t before = superslab->split;
-    superslab->huge = pages == SUPERSLAB_HUGE;
+    superslab->huge_pages = pages == SUPERSLAB_HUGE_PAGES;
     superslab->split = pages == SUPERSLAB_SPLIT;
     if (superslab->split != before) { /* a counter that may fall */
         atomic_add_relaxed(&hak__superslabs.split_count, (size_t)superslab->split - before);
@@ -37,33 +37,35 @@ void hak__superslab_choose_pages(size_t first, size_t claimed, uint32_t count)
     void *start = window_slice_address(first);
     size_t index = first / SUPERSLAB_SLICES, end = first + claimed, size = claimed * SLICE_SIZE;
     bool whole = first % SUPERSLAB_SLICES == 0 && end % SUPERSLAB_SLICES == 0;
-    enum huge_kind kind = count == 1                 ? HUGE_SLABS
-                          : count <= SLAB_SLICES_MAX ? HUGE_RUNS
-                                                     : HUGE_SPANS;
+    enum huge_pages_kind kind = count == 1                 ? HUGE_PAGES_SLABS
+                                : count <= SLAB_SLICES_MAX ? HUGE_PAGES_RUNS
+                                                           : HUGE_SPANS;
     struct superslab_part *part = superslab_part_of(index);
-    struct huge_evidence *evidence = &part->evidence[kind];
+    struct huge_pages_evidence *evidence = &part->evidence[kind];
     size_t live = part->claimed_slices * SLICE_SIZE;
-    bool huge = whole && superslab_may_split() &&
-                hak__huge_is_earned(evidence, size, live, hak__superslab_bytes_grown()) &&
-                hak__huge_ask_untouched(start, size) == 0;
+    bool huge_pages =
+        whole && superslab_may_split() &&
+        hak__huge_pages_are_earned(evidence, size, live, hak__superslab_bytes_grown()) &&
+        hak__huge_pages_ask_untouched(start, size) == 0;
     /* Small pages, even if the machine prefers huge ones. The first half of a superslab needs no
      * call: no huge page fits into it, and the second half gets small pages. If the call fails, the
      * slices have the pages that the machine prefers. */
-    if (!huge && first % SUPERSLAB_SLICES + claimed > SUPERSLAB_SLICES / 2) {
+    if (!huge_pages && first % SUPERSLAB_SLICES + claimed > SUPERSLAB_SLICES / 2) {
         hak__os_small(start, size);
     }
-    if (!huge && whole) { /* of several, the last one is filled last */
-        struct huge_sample block = {.address = window_slice_address(end - SUPERSLAB_SLICES),
-                                    .size = SUPERSLAB_SIZE,
-                                    .live = live,
-                                    .dense_percent = kind == HUGE_SPANS ? HUGE_DENSE_SPANS_PERCENT
-                                                                        : HUGE_DENSE_PERCENT,
-                                    .is_superslab = true};
-        hak__huge_watch(evidence, block);
+    if (!huge_pages && whole) { /* of several, the last one is filled last */
+        struct huge_pages_sample block = {.address = window_slice_address(end - SUPERSLAB_SLICES),
+                                          .size = SUPERSLAB_SIZE,
+                                          .live = live,
+                                          .dense_percent = kind == HUGE_SPANS
+                                                               ? HUGE_PAGES_DENSE_SPANS_PERCENT
+                                                               : HUGE_PAGES_DENSE_PERCENT,
+                                          .is_superslab = true};
+        hak__huge_pages_watch(evidence, block);
     }
     if (lock_acquire_soon(&part->lock)) { /* else the slices cannot be published either */
         for (; index * SUPERSLAB_SLICES < end; index++) {
-            hak__superslab_set_pages(index, huge ? SUPERSLAB_HUGE : SUPERSLAB_SMALL);
+            hak__superslab_set_pages(index, huge_pages ? SUPERSLAB_HUGE_PAGES : SUPERSLAB_SMALL);
         }
         lock_release(&part->lock);
     }
@@ -75,9 +77,9 @@ bool hak__superslab_split(size_t index)
     if (!lock_acquire_soon(lock)) {
         return false;
     }
-    bool huge = superslab_at(index)->huge != 0;
+    bool huge_pages = superslab_at(index)->huge_pages != 0;
     lock_release(lock);
-    if (!huge) {
+    if (!huge_pages) {
         return true;
     }
     if (!superslab_may_split() ||
@@ -96,7 +98,7 @@ bool hak__superslab_split(size_t index)
 void hak__superslab_join(size_t index)
 {
     void *start = window_slice_address(index * SUPERSLAB_SLICES);
-    if (!hak__huge_is_quick() || hak__os_huge(start, SUPERSLAB_SIZE) != 0) {
+    if (!hak__huge_pages_are_quick() || hak__os_huge_pages(start, SUPERSLAB_SIZE) != 0) {
         return;
     }
     struct lock *lock = &superslab_part_of(index)->lock;
@@ -104,6 +106,6 @@ void hak__superslab_join(size_t index)
         hak__os_small(start, SUPERSLAB_SIZE);
         return;
     }
-    hak__superslab_set_pages(index, SUPERSLAB_HUGE);
+    hak__superslab_set_pages(index, SUPERSLAB_HUGE_PAGES);
     lock_release(lock);
 }

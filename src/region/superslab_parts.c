@@ -121,10 +121,10 @@ static uint32_t part_make(uint32_t node)
     return number;
 }
 
-/* True: one more heap may have the part. */
+/* True: one more arena may have the part. */
 static bool part_has_room(const struct superslab_part *part)
 {
-    return HAK_SECURE || part->heaps < (part->number == 0 ? PART_HEAPS_LONE : PART_HEAPS);
+    return HAK_SECURE || part->arenas < (part->number == 0 ? PART_ARENAS_LONE : PART_ARENAS);
 }
 
 uint32_t hak__superslab_part_for(uint32_t node)
@@ -133,7 +133,7 @@ uint32_t hak__superslab_part_for(uint32_t node)
     for (uint32_t i = 0; i < superslab_parts() && (best == NULL || !part_has_room(best)); i++) {
         struct superslab_part *part = hak__superslab_parts[i];
         if (part->node == node &&
-            (best == NULL || part_has_room(part) || part->heaps < best->heaps)) {
+            (best == NULL || part_has_room(part) || part->arenas < best->arenas)) {
             best = part;
         }
     }
@@ -142,7 +142,7 @@ uint32_t hak__superslab_part_for(uint32_t node)
         best = made != 0 ? hak__superslab_parts[made] : best;
     }
     best = best == NULL ? &hak__superslab_first : best;
-    best->heaps++;
+    best->arenas++;
     return best->number;
 }
 
@@ -160,7 +160,7 @@ void hak__superslab_inherit(void)
     hak__superslabs.inherited_slices = hak__superslabs.claimed_slices;
     for (uint32_t i = 0; i < superslab_parts(); i++) {
         struct superslab_part *part = hak__superslab_parts[i];
-        part->heaps = 0;
+        part->arenas = 0;
         part->inherited_slices = part->claimed_slices;
     }
 }

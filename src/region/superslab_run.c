@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* superslab_run.c: takes several adjacent whole superslabs, for a huge allocation.
  *
- * Why: a whale is a mapping of its own, and Linux allows a process 65,530 mappings by default.
- * Adjacent superslabs are one mapping, so this works when a whale does not. See superslab.h. */
+ * Why: a huge block is a mapping of its own, and Linux allows a process 65,530 mappings by
+ * default. Adjacent superslabs are one mapping, so this works when a huge block does not. See
+ * superslab.h. */
 #include <errno.h>
 
 #include "base/bits.h"

@@ -26,7 +26,7 @@ size_t hak__superslab_taken(void)
 void hak__superslab_note_peak(void)
 {
     struct superslab_table *table = &hak__superslabs;
-    size_t bytes = hak__superslab_taken() * SLICE_SIZE + atomic_load_relaxed(&table->whale_bytes);
+    size_t bytes = hak__superslab_taken() * SLICE_SIZE + atomic_load_relaxed(&table->huge_bytes);
     size_t peak = atomic_load_relaxed(&table->peak_bytes);
     while (bytes > peak) {
         if (atomic_cas_acquire(&table->peak_bytes, &peak, bytes)) {
@@ -36,9 +36,9 @@ void hak__superslab_note_peak(void)
     }
 }
 
-void hak__superslab_note_whales(size_t bytes)
+void hak__superslab_note_huge(size_t bytes)
 {
-    atomic_store_relaxed(&hak__superslabs.whale_bytes, bytes);
+    atomic_store_relaxed(&hak__superslabs.huge_bytes, bytes);
     hak__superslab_note_peak();
 }
 

@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "core/knobs.h"
 #include "os/os.h"
-#include "region/huge.h"
+#include "region/huge_pages.h"
 #include "region/secure.h"
 #include "region/superslab.h"
 
@@ -73,11 +73,11 @@ static int pair_claim_above(struct table_pair *pair, uintptr_t high)
     uintptr_t first = bits_align_up(pair->high, HUGE_PAGE_SIZE);
     /* The table's length is not enough: a long table may cover skipped superslabs. */
     size_t claimed = hak__superslab_bytes_claimed();
-    bool huge = !pair_goes_back(pair) && high > pair->high &&
-                high - pair->meet > TABLE_HUGE_BYTES && claimed >= TABLE_HUGE_HEAP_BYTES &&
-                claimed >= atomic_load_relaxed(&hak__knobs.huge_threshold) &&
-                hak__os_page_size() == HUGE_OS_PAGE_SIZE && hak__huge_is_quick();
-    if (!huge || pair_claim(pair->high, whole) != 0) {
+    bool huge_pages = !pair_goes_back(pair) && high > pair->high &&
+                      high - pair->meet > TABLE_HUGE_BYTES && claimed >= TABLE_HUGE_HEAP_BYTES &&
+                      claimed >= atomic_load_relaxed(&hak__knobs.huge_threshold) &&
+                      hak__os_page_size() == HUGE_PAGES_OS_PAGE_SIZE && hak__huge_pages_are_quick();
+    if (!huge_pages || pair_claim(pair->high, whole) != 0) {
         whole = high;
         int error = pair_claim(pair->high, high);
         if (error == -ENOMEM && pair->high != pair->low) {
@@ -90,8 +90,8 @@ static int pair_claim_above(struct table_pair *pair, uintptr_t high)
     if (pair_goes_back(pair) && pair->high < high) {
         hak__os_small((void *)pair->high, high - pair->high);
     }
-    if (huge && first < whole) {
-        hak__os_huge((void *)first, bits_align_down(whole - first, HUGE_PAGE_SIZE));
+    if (huge_pages && first < whole) {
+        hak__os_huge_pages((void *)first, bits_align_down(whole - first, HUGE_PAGE_SIZE));
     }
     atomic_store_relaxed(&pair->high, whole > pair->high ? whole : pair->high);
     return 0;

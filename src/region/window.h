@@ -7,7 +7,7 @@
  * Tables: two tables form a pair. They begin at the same address and grow away from each other, so
  * one mapping holds both. A small process touches only one page of the first pair
  * (docs/decisions/0054). In the second pair the lower part is the room: a fixed piece of memory for
- * the first heaps and threads.
+ * the first arenas and threads.
  *
  * Nothing is reserved. Tables and superslabs are claimed (mapped with MAP_FIXED_NOREPLACE) when the
  * frontier reaches them. So the process's address space holds only what is used, and that is all
@@ -16,15 +16,15 @@
  * catch writes beyond a table's end.
  *
  * The owner words are the page map: each slice has one word. A pointer lies in slice (pointer -
- * base) / 32 KiB. One load of that slice's word says which heap owns the slice and which size class
- * it has.
+ * base) / 32 KiB. One load of that slice's word says which arena owns the slice and which size
+ * class it has.
  *
- *   owner word:  | heap id, 24 bits | code, 8 bits |
+ *   owner word:  | arena id, 24 bits | code, 8 bits |
  *   code         2 x class: a slab of that class. Doubled, it is a bin's offset in units of 8
  *                bytes, which the processor scales in the same instruction.
- *                OWNER_SPAN: first slice of a span (heap id 0)
+ *                OWNER_SPAN: first slice of a span (arena id 0)
  *                OWNER_SPAN_TAKEN: the same while it is resized or waits to be freed
- *                OWNER_SAMPLED: a slice of sampled objects (heap id 0; large/sampled.h)
+ *                OWNER_SAMPLED: a slice of sampled objects (arena id 0; large/sampled.h)
  *   0            nobody: a free slice, or a further slice of a span
  *
  * State: one hak__window. base and the table addresses are written once, at start; shared_limit
@@ -64,14 +64,14 @@ struct window {
     uintptr_t mark;       /* of free objects (region/object.h): random, and no address. It is here
                              because free reads this cache line anyway. */
     size_t size;          /* bytes of address space that superslabs may take */
-    uint32_t inherited;   /* owner words of the heaps that fork's child has from its parent; 0: this
+    uint32_t inherited; /* owner words of the arenas that fork's child has from its parent; 0: this
                              process is no child. Written in the child before it has two threads */
 };
 
 HAK_HIDDEN extern struct window hak__window;
 
 /* Chooses the window's addresses and claims the first step of the tables. 0 or -errno; after an
- * error it may be called again. Under START (heap/start.c). */
+ * error it may be called again. Under START (arena/start.c). */
 HAK_HIDDEN int hak__window_start(void);
 
 /* Makes the tables cover slices [0, slice_count), and some more if no limit is near. 0 or -errno.
@@ -100,9 +100,9 @@ HAK_HIDDEN size_t hak__window_table_bytes(void);
  * claimed yet. Any thread, no lock. */
 HAK_HIDDEN bool hak__window_pair(uint32_t pair, uintptr_t *low, uintptr_t *high);
 
-/* The room: zeroed memory for heap/metadata.c, claimed together with the first tables. It starts at
- * an OS page. hak__window_room_bytes returns its size: METADATA_CHUNK_SIZE, or 0 before the window
- * has started, or if it started near a limit. */
+/* The room: zeroed memory for arena/metadata.c, claimed together with the first tables. It starts
+ * at an OS page. hak__window_room_bytes returns its size: METADATA_CHUNK_SIZE, or 0 before the
+ * window has started, or if it started near a limit. */
 HAK_HIDDEN void *hak__window_room(void);
 HAK_HIDDEN size_t hak__window_room_bytes(void);
 
@@ -185,14 +185,14 @@ HAK_INLINE uint32_t owner_class(uint32_t word)
     return (word & OWNER_CODE_MASK) >> OWNER_CLASS_SHIFT;
 }
 
-/* True: this process is a fork's child whose parent had heaps. */
+/* True: this process is a fork's child whose parent had arenas. */
 HAK_INLINE bool window_inherits(void)
 {
     return hak__window.inherited != 0;
 }
 
 /* True if an owner word, or a key, is of a slab that a fork's child has from its parent
- * (slab/slab_inherited.h). Words of spans and of nobody are below those of all heaps. */
+ * (slab/slab_inherited.h). Words of spans and of nobody are below those of all arenas. */
 HAK_INLINE bool window_is_inherited(uint32_t word)
 {
     return word - (1u << OWNER_CODE_BITS) < hak__window.inherited;

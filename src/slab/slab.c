@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* slab.c: the slabs of one heap: refill, return, lend, and giving idle slabs back.
+/* slab.c: the slabs of one arena: refill, return, lend, and giving idle slabs back.
  *
  * slab.h has the words of a slab and the invariants; slab_remote.c has the operations on the remote
- * word and the notify stack.
- * Calls: refill -> slab_take_objects, slab_new. Locks: the caller holds the heap's lock, except for
- * slab_is_object.
+ * word and the notify stack. Calls: refill -> slab_take_objects, slab_new. Locks: the caller holds
+ * the arena's lock, except for slab_is_object.
  */
 #include "slab/slab.h"
 
@@ -20,7 +19,7 @@
 void hak__slab_not_object(const struct slab *slab, const void *pointer)
 {
     hak__diagnose_fatal("invalid free (no object starts here)", pointer,
-                        size_class_bytes(slab->class_index), slab_heap_id(slab));
+                        size_class_bytes(slab->class_index), slab_arena_id(slab));
 }
 
 static void slab_set_remote_seen(struct slab_set *set, struct slab *slab, uint32_t count)
@@ -59,7 +58,7 @@ static struct slab *slab_new(struct slab_set *set, uint32_t class_index)
     slab->carved_count = 0;
     slab->purged_count = 0;
     slab->purge_seen = 0;
-    slab->purge_rests = 0;
+    slab->purge_passes = 0;
     slab->capacity = size_class->objects_per_slab;
     slab->class_index = (uint8_t)class_index;
     slab->slice_count = size_class->slab_slices;
@@ -99,7 +98,7 @@ void hak__slab_give_back(struct slab_set *set, struct slab *slab)
     for (uint32_t i = 0; i < count; i++) {
         window_set_owner(slice + i, OWNER_NOBODY);
     }
-    struct slice_rest slices = {(uint32_t)slice, count};
+    struct quarantined_slices slices = {(uint32_t)slice, count};
     if (HAK_SECURE) {
         slices = hak__slab_end_secure(set, slab);
     }
@@ -143,7 +142,7 @@ static void slab_check(const struct slab_set *set, const struct slab *slab)
     }
 }
 
-/* Slabs of inherited heaps may have objects to give and not be listed (slab_inherited.h). */
+/* Slabs of inherited arenas may have objects to give and not be listed (slab_inherited.h). */
 static void slab_check_class(const struct slab_set *set, uint32_t class_index)
 {
     if (window_is_inherited(set->key)) {
@@ -246,7 +245,7 @@ static struct object *slab_follow(const struct slab *slab, const struct object *
 }
 
 /* Splits a list taken from the slab: the result has the first `most` objects, and the rest becomes
- * the slab's free list. The heap's other threads can use the rest (docs/decisions/0015), and a
+ * the slab's free list. The arena's other threads can use the rest (docs/decisions/0015), and a
  * thread that needs few objects has fewer to give back (0022). */
 static struct object_list slab_take_part(struct slab_set *set, struct slab *slab,
                                          struct object_list list, uint32_t most)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* slab.h: slices cut into objects of one class, and the set of slabs one heap owns.
+/* slab.h: slices cut into objects of one class, and the set of slabs one arena owns.
  *
  * Bins take their objects from slabs and return them there (docs/design/slab.md).
  *
@@ -11,8 +11,8 @@
  * A partial slab has free objects or memory that is not carved yet, and is listed. A full slab has
  * neither. In an idle slab all carved objects are back, and N is clear.
  *
- * Words of a slab, with their writers (O: a thread that holds the owner heap's lock; A: any thread,
- * atomically):
+ * Words of a slab, with their writers (O: a thread that holds the owner arena's lock; A: any
+ * thread, atomically):
  *
  *   O free_list, free_count   free objects of the slab (struct object)
  *   A shared_remote           objects that other threads freed:  | head 32 | N 1 | count 31 |
@@ -42,7 +42,7 @@
  * in a second step. Between the steps the owner may take the objects and find the slab empty. If it
  * gave the slab back at that moment, the freer would push a slab that belongs to somebody else.
  *
- * Locks: the heap's lock guards each word that is marked O, and the slab set except its shared
+ * Locks: the arena's lock guards each word that is marked O, and the slab set except its shared
  * words.
  */
 #ifndef HAK_SLAB_SLAB_H
@@ -74,10 +74,10 @@ struct slab {
     uint8_t slices_back;  /* set for each slice of the slab: its distance from the first one */
     uint8_t purged_pages; /* set for each slice: a bit for each 4 KiB, see slab_pages.c */
     bool listed : 1;
-    bool untouched : 1;      /* none of its pages was resident when the slab was taken */
-    bool closed_end : 1;     /* secure form: no access survives its last page */
-    bool kept : 1;           /* idle, and kept with its class */
-    uint8_t purge_rests : 4; /* passes since that saw the same; PAGES_RESTS + 1: it was walked */
+    bool untouched : 1;       /* none of its pages was resident when the slab was taken */
+    bool closed_end : 1;      /* secure form: no access survives its last page */
+    bool kept : 1;            /* idle, and kept with its class */
+    uint8_t purge_passes : 4; /* passes since that saw the same; PAGES_PASSES + 1: it was walked */
     uint16_t first;       /* bytes from the slab's start to its first object (core/size_class.h) */
     uint16_t remote_seen; /* remote objects that the set's totals include */
 };
@@ -85,7 +85,7 @@ struct slab {
 HAK_STATIC_ASSERT(sizeof(struct slab) <= SLAB_METADATA_SIZE, "slab metadata is one cache line");
 
 /* Slices of a slab that was given back; count 0: none. */
-struct slice_rest {
+struct quarantined_slices {
     uint32_t slice;
     uint32_t count;
 };
@@ -106,30 +106,30 @@ HAK_INLINE uint64_t slab_totals_lost(const struct slab_totals *totals)
 
 /* Secure form: slabs that were given back last. They go back to the region later, so that a pointer
  * into one does not point into another class's slab at once. */
-struct slab_rests {
-    struct slice_rest slabs[SLABS_RESTING];
+struct slab_quarantine {
+    struct quarantined_slices slabs[SLABS_QUARANTINED];
     uint32_t next;
 };
 
-/* The slabs of one heap. Everything but the shared words is written under the heap's lock. */
+/* The slabs of one arena. Everything but the shared words is written under the arena's lock. */
 struct slab_set {
-    uint32_t key;             /* heap id << 8: owner words of its slabs are key | code */
+    uint32_t key;             /* arena id << 8: owner words of its slabs are key | code */
     uint32_t shared_notified; /* A: top of the notify stack: its first slice + 1; 0: empty */
     uint32_t shared_pending;  /* A: about how many slabs were pushed since the last drain */
     uint32_t shared_patience; /* if so many are pending, other threads drain; relaxed */
-    uint32_t shared_threads;  /* that draw from the heap; relaxed */
+    uint32_t shared_threads;  /* that draw from the arena; relaxed */
     uint32_t part;            /* from which it takes slices (region/superslab.h) */
     struct counters counters;
     /* [class]: the first slab that has objects to give. Other threads read it relaxed. */
     struct slab *partial[CLASS_COUNT];
     struct slab_totals *totals;      /* [class] */
-    struct lock *lock;               /* the heap's; constant */
+    struct lock *lock;               /* the arena's; constant */
     struct slab_set *next_inherited; /* slab_inherited.h; written in fork's child at its start */
     bool shared_drawn;               /* a thread draws from this inherited set; relaxed */
     uint32_t shared_kept;            /* slices of the kept slabs; others read it relaxed */
     uint32_t kept_least;             /* the least of them since the last trim */
     struct slab *kept[SLABS_KEPT_LISTS]; /* linked by `next`; see slab_kept.c */
-    struct slab_rests rests[HAK_SECURE];
+    struct slab_quarantine quarantine[HAK_SECURE];
 };
 
 /* A list of `count` objects of one class. The last link is NULL, except in lists that are passed
@@ -202,9 +202,9 @@ HAK_INLINE struct slab *slab_of_slice(size_t slice)
     return window_slab_metadata(slice - slab->slices_back);
 }
 
-/* The id of the slab's heap, for reports. 0: there is no slab; the metadata of free slices may have
- * gone back to the kernel. */
-HAK_INLINE uint32_t slab_heap_id(const struct slab *slab)
+/* The id of the slab's arena, for reports. 0: there is no slab; the metadata of free slices may
+ * have gone back to the kernel. */
+HAK_INLINE uint32_t slab_arena_id(const struct slab *slab)
 {
     return slab->owner != NULL ? slab->owner->key >> OWNER_CODE_BITS : 0;
 }
@@ -228,7 +228,7 @@ struct slab_grid {
     uint32_t carved;
 };
 
-/* Any thread. relaxed: the caller may be without the heap's lock. A valid object was carved before
+/* Any thread. relaxed: the caller may be without the arena's lock. A valid object was carved before
  * the caller got its address. */
 HAK_INLINE struct slab_grid slab_grid_of(const struct slab *slab, uint32_t class_index)
 {
@@ -262,12 +262,12 @@ HAK_INLINE void slab_check_object(const struct slab *slab, const void *pointer)
 
 /* Takes 1 to `most` objects (`most` at least 1) of one slab of the class. It takes them from the
  * first of these sources that has any: free list, remote frees, carving, a new slab. count 0: no
- * memory. Under the heap's lock. */
+ * memory. Under the arena's lock. */
 HAK_HIDDEN struct refill hak__slab_refill(struct slab_set *set, uint32_t class_index,
                                           uint32_t most);
 
 /* True if a refill of the class needs a new slab, and that slab would raise the peak of slices in
- * use. The caller then tries to borrow from other heaps. A hint. Under the heap's lock. */
+ * use. The caller then tries to borrow from other arenas. A hint. Under the arena's lock. */
 HAK_HIDDEN bool hak__slab_refill_grows(struct slab_set *set, uint32_t class_index);
 HAK_INLINE bool slab_refill_grows(struct slab_set *set, uint32_t class_index)
 {
@@ -276,7 +276,7 @@ HAK_INLINE bool slab_refill_grows(struct slab_set *set, uint32_t class_index)
 }
 
 /* Takes up to `most` (at least 1) free objects of one slab of the class, for a thread of another
- * heap. It carves nothing. count 0: there is none. Under the lending heap's lock. */
+ * arena. It carves nothing. count 0: there is none. Under the lending arena's lock. */
 HAK_HIDDEN struct object_list hak__slab_lend(struct slab_set *set, uint32_t class_index,
                                              uint32_t most);
 
@@ -287,7 +287,7 @@ HAK_INLINE bool slab_may_lend(const struct slab_set *set, uint32_t class_index)
            atomic_load_relaxed(&set->shared_notified) != 0;
 }
 
-/* True if the heap keeps idle slabs. Any thread, no lock. A hint. */
+/* True if the arena keeps idle slabs. Any thread, no lock. A hint. */
 HAK_INLINE bool slab_keeps(const struct slab_set *set)
 {
     return atomic_load_relaxed(&set->shared_kept) != 0;
@@ -295,7 +295,7 @@ HAK_INLINE bool slab_keeps(const struct slab_set *set)
 
 /* Returns a list of objects, which ends in `tail`, to its slab. Keeps the slab or gives it back if
  * it is idle now. Aborts if it notices a double free, or if the list is empty because no object
- * starts at its head. Under the lock of the slab's heap. */
+ * starts at its head. Under the lock of the slab's arena. */
 HAK_HIDDEN void hak__slab_return(struct slab *slab, struct object_list list, struct object *tail);
 
 /* Returns a list of objects of one slab for a thread that does not hold the owner's lock: one
@@ -306,28 +306,28 @@ HAK_HIDDEN struct slab_set *hak__slab_return_remote(struct slab *slab, struct ob
                                                     struct object *tail);
 
 /* Empties the notify stack: lists the slabs on it, and keeps idle ones or gives them back. Returns
- * the number of slabs that were on it. Any thread, under the heap's lock. */
+ * the number of slabs that were on it. Any thread, under the arena's lock. */
 HAK_HIDDEN uint32_t hak__slab_drain(struct slab_set *set);
 
 /* slab_kept.c. Gives kept slabs back to the region: at least `slices` slices, or all. Under the
- * heap's lock. */
+ * arena's lock. */
 HAK_HIDDEN void hak__slab_give_kept(struct slab_set *set, uint32_t slices);
-/* Gives back those that were not needed since the last trim. Under the heap's lock. */
+/* Gives back those that were not needed since the last trim. Under the arena's lock. */
 HAK_HIDDEN void hak__slab_trim_kept(struct slab_set *set);
 
 /* slab_pages.c. Returns whole pages of free objects to the OS if the slab's free list is as the
- * last `rests` calls saw it. Returns what the call cost, in bytes: those purged, and what a walk of
- * the free list counts for. Under the heap's lock; `slab` is one of its slabs. */
-HAK_HIDDEN size_t hak__slab_purge(struct slab_set *set, struct slab *slab, uint32_t rests);
+ * last `passes` calls saw it. Returns what the call cost, in bytes: those purged, and what a walk
+ * of the free list counts for. Under the arena's lock; `slab` is one of its slabs. */
+HAK_HIDDEN size_t hak__slab_purge(struct slab_set *set, struct slab *slab, uint32_t passes);
 
-/* Free objects in the slab: its free list and its remote frees. Under the heap's lock, or while
- * nobody uses the heap. */
+/* Free objects in the slab: its free list and its remote frees. Under the arena's lock, or while
+ * nobody uses the arena. */
 HAK_HIDDEN uint32_t hak__slab_free_objects(const struct slab *slab);
 
-/* Secure form: gives the slabs that rest back to the region. Under the heap's lock. */
-HAK_HIDDEN void hak__slab_end_rests(struct slab_set *set);
+/* Secure form: gives the slabs that rest back to the region. Under the arena's lock. */
+HAK_HIDDEN void hak__slab_end_quarantine(struct slab_set *set);
 
-/* Assertion level 2: checks all listed slabs and the totals; aborts at an error. Under the heap's
+/* Assertion level 2: checks all listed slabs and the totals; aborts at an error. Under the arena's
  * lock. */
 HAK_HIDDEN void hak__slab_set_check(const struct slab_set *set);
 

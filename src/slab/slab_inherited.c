@@ -41,14 +41,14 @@ void hak__slab_inherit(struct slab_set *set, bool first)
     shared_asked = NULL;
 }
 
-/* Under HEAPS. Relaxed: a thread draws from an inherited set only while the child has no heap of
- * its own. A thread that takes slabs over has one, which was listed later under HEAPS. */
+/* Under ARENAS. Relaxed: a thread draws from an inherited set only while the child has no arena of
+ * its own. A thread that takes slabs over has one, which was listed later under ARENAS. */
 void hak__slab_draw(struct slab_set *set)
 {
     atomic_store_relaxed(&set->shared_drawn, true);
 }
 
-/* Takes the lock of a heap of which slabs may be taken over. False: none may be, or the lock is
+/* Takes the lock of an arena of which slabs may be taken over. False: none may be, or the lock is
  * taken. */
 static bool inherited_lock(const struct slab_set *from)
 {
@@ -192,7 +192,7 @@ static bool inherited_is_counted(const struct object *object)
     return word != NULL && (*word & bit) != 0;
 }
 
-/* Under the lock of the set's heap. The object is not counted yet. */
+/* Under the lock of the set's arena. The object is not counted yet. */
 static void inherited_count(struct slab_set *set, struct slab *slab, struct object *object)
 {
     uint64_t bit, *word = counted_word(object, &bit);
@@ -230,7 +230,7 @@ static bool inherited_list_has(const struct slab *slab, struct object_list list,
 
 /* True: the object was free at the fork, or was counted since. An object that is in use may have a
  * mark, if nobody has written to it since it was carved; so the slab's lists decide. Under the lock
- * of the slab's heap. */
+ * of the slab's arena. */
 static bool inherited_is_free(const struct slab *slab, const struct object *object)
 {
     if (inherited_is_counted(object)) {
@@ -247,7 +247,7 @@ static HAK_COLD void inherited_freed_twice(const struct object *object, uint32_t
     hak__diagnose_fatal("double free", object, size_class_bytes(class_index), 0);
 }
 
-/* Frees an object of the class. Under the lock of `set`, the heap that owned its slab when the
+/* Frees an object of the class. Under the lock of `set`, the arena that owned its slab when the
  * caller looked. */
 static void inherited_free(struct slab_set *set, struct object *object, uint32_t class_index)
 {
@@ -350,7 +350,7 @@ bool hak__slab_count_inherited(struct object *object, uint32_t class_index, uint
     return true;
 }
 
-/* Gives the objects of a slab's list the mark of the slab's new heap. Aborts if one does not have
+/* Gives the objects of a slab's list the mark of the slab's new arena. Aborts if one does not have
  * that of the old one. */
 static void inherited_mark(const struct slab *slab, struct object_list list, uintptr_t old)
 {
@@ -364,7 +364,7 @@ static void inherited_mark(const struct slab *slab, struct object_list list, uin
     }
 }
 
-/* Makes an inherited slab one of `to`. Under the locks of both heaps. */
+/* Makes an inherited slab one of `to`. Under the locks of both arenas. */
 static struct slab *inherited_take(struct slab_set *from, struct slab *slab, struct slab_set *to)
 {
     struct slab_totals *lost = slab_totals(from, slab), *gained = slab_totals(to, slab);
@@ -396,7 +396,7 @@ static struct slab *inherited_take(struct slab_set *from, struct slab *slab, str
 }
 
 /* Looks for a slab of which half is free. One with N set stays: a thread of the parent may have
- * stopped between the two steps of its remote free. Under the lock of the set's heap. */
+ * stopped between the two steps of its remote free. Under the lock of the set's arena. */
 static struct slab *inherited_find(struct slab_set *from, uint32_t class_index)
 {
     (void)hak__slab_drain(from);

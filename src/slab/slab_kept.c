@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* slab_kept.c: idle slabs that a heap keeps.
+/* slab_kept.c: idle slabs that an arena keeps.
  *
- * An idle slab stays with its class, as it is, with its objects in its free list. The heap gives
+ * An idle slab stays with its class, as it is, with its objects in its free list. The arena gives
  * kept slabs back before it takes slices that would raise the peak, all of them before a new span,
  * which needs adjacent slices, and at each trim as many as were not needed since. So memory that
  * goes up and down takes no lock of the process, and no peak is higher for it. Programs' loops do
  * that by slabs of one class, and the objects need not be carved again. At most SLABS_KEPT_SLICES,
  * so that a trim ends soon.
  *
- * All objects of such a slab are free, so whoever frees one makes a mistake: a thread of the heap
+ * All objects of such a slab are free, so whoever frees one makes a mistake: a thread of the arena
  * is told by hak__slab_return, which counts, another thread by the drain that finds the slab.
  *
- * Locks: all of it is under the lock of the set's heap. */
+ * Locks: all of it is under the lock of the set's arena. */
 #include "region/superslab.h"
 #include "slab/slab_lists.h"
 
-/* Only for threads that may use it again: not in a heap without threads, nor in one of a fork's
+/* Only for threads that may use it again: not in an arena without threads, nor in one of a fork's
  * parent. The secure form lets slabs rest instead. */
 static bool slab_may_keep(const struct slab_set *set, const struct slab *slab)
 {

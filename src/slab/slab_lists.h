@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* slab_lists.h: a set's lists and totals, for the files of slab/. Locks: the caller holds the lock
- * of the set's heap. */
+ * of the set's arena. */
 #ifndef HAK_SLAB_SLAB_LISTS_H
 #define HAK_SLAB_SLAB_LISTS_H
 
@@ -76,7 +76,8 @@ HAK_HIDDEN bool hak__slab_would_grow(struct slab_set *set, uint32_t slices);
 HAK_HIDDEN void hak__slab_begin_secure(struct slab_set *set, struct slab *slab);
 /* Lets the slices of a slab rest that is given back. Returns those to give to the region now, which
  * have rested longest; count 0: none. */
-HAK_HIDDEN struct slice_rest hak__slab_end_secure(struct slab_set *set, const struct slab *slab);
+HAK_HIDDEN struct quarantined_slices hak__slab_end_secure(struct slab_set *set,
+                                                          const struct slab *slab);
 
 /* If the slab is idle, keeps it or gives it back, even if it is the last of its class: a loop
  * around a few objects uses only its bin, and so empties no slab. In slab.c. */

@@ -11,12 +11,12 @@
  * A purged object has lost its mark, so free cannot see that it is free already. The slab does when
  * the object comes back to it.
  *
- * A pass purges only a slab whose free list is as the PAGES_RESTS passes before saw it, and walks
+ * A pass purges only a slab whose free list is as the PAGES_PASSES passes before saw it, and walks
  * each such list once. What is left on the list keeps its links and marks. The secure form purges
  * nothing here: the states of its objects would have to agree. Nor does a system whose pages are
  * not of 4 KiB.
  *
- * Locks: all of it is under the lock of the set's heap. */
+ * Locks: all of it is under the lock of the set's arena. */
 #include "core/diagnose.h"
 #include "core/gate.h"
 #include "os/os.h"
@@ -107,7 +107,7 @@ void hak__slab_check_purged(const struct slab *slab, struct object_list list)
         }
         if (HAK_UNLIKELY(object_is_purged(slab, object_number(slab, object)))) {
             hak__diagnose_fatal("double free", object, size_class_bytes(slab->class_index),
-                                slab_heap_id(slab));
+                                slab_arena_id(slab));
         }
         object = object_next(object);
     }
@@ -226,24 +226,24 @@ static bool slab_is_dense(const struct slab *slab)
     return live > 2 * slab->slice_count * SLICE_PAGES;
 }
 
-size_t hak__slab_purge(struct slab_set *set, struct slab *slab, uint32_t rests)
+size_t hak__slab_purge(struct slab_set *set, struct slab *slab, uint32_t passes)
 {
     if (HAK_SECURE || slab->free_count == 0 || slab->kept || hak__os_page_size() != PAGE_BYTES ||
-        (rests == PAGES_RESTS_GROWING && slab_is_dense(slab))) {
+        (passes == PAGES_PASSES_GROWING && slab_is_dense(slab))) {
         return 0;
     }
     if (slab->purge_seen != list_seen(slab)) {
         slab->purge_seen = list_seen(slab);
-        slab->purge_rests = 0;
-    } else if (slab->purge_rests < PAGES_RESTS) {
-        slab->purge_rests++;
+        slab->purge_passes = 0;
+    } else if (slab->purge_passes < PAGES_PASSES) {
+        slab->purge_passes++;
     }
-    if (slab->purge_rests > PAGES_RESTS || slab->purge_rests < rests) {
+    if (slab->purge_passes > PAGES_PASSES || slab->purge_passes < passes) {
         return 0;
     }
     size_t cost = slab_purge_pages(set, slab);
     slab->purge_seen = list_seen(slab);
-    slab->purge_rests = PAGES_RESTS + 1;
+    slab->purge_passes = PAGES_PASSES + 1;
     return cost;
 }
 

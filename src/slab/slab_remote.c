@@ -10,7 +10,7 @@
  *           B2  for each slab on the stack: clear N         acq_rel, pairs with A1
  *           B3  take the objects out of the word, keep N    acquire, pairs with A1
  *
- * The owner is whoever holds the owner heap's lock.
+ * The owner is whoever holds the owner arena's lock.
  *
  * There is no ABA problem. A1 only prepends to the list in the word, and B3 takes the whole list.
  * If the word changes and becomes equal again before A1's CAS, it names the list that is there now.
@@ -64,7 +64,7 @@ struct slab_set *hak__slab_return_remote(struct slab *slab, struct object_list l
         uint64_t count = (word & REMOTE_COUNT_MASK) + list.count;
         if (HAK_UNLIKELY(count > slab->capacity)) {
             hak__diagnose_fatal("double free (more objects freed than the slab holds)", list.head,
-                                size_class_bytes(slab->class_index), slab_heap_id(slab));
+                                size_class_bytes(slab->class_index), slab_arena_id(slab));
         }
         object_link(tail, remote_head(slab, word));
         joined = granule << REMOTE_HEAD_SHIFT | REMOTE_NOTIFIED | count;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* slab_remote.h: the owner's operations on the remote word and the notify stack of slab.h.
  *
- * Used inside slab/ only. Locks: the caller holds the owner heap's lock; only
+ * Used inside slab/ only. Locks: the caller holds the owner arena's lock; only
  * hak__slab_remote_count may be called without it, and is then a hint. */
 #ifndef HAK_SLAB_SLAB_REMOTE_H
 #define HAK_SLAB_SLAB_REMOTE_H

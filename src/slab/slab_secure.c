@@ -43,24 +43,25 @@ void hak__slab_begin_secure(struct slab_set *set, struct slab *slab)
     *slab_totals(set, slab)->lost_count += slab_lost(slab);
 }
 
-struct slice_rest hak__slab_end_secure(struct slab_set *set, const struct slab *slab)
+struct quarantined_slices hak__slab_end_secure(struct slab_set *set, const struct slab *slab)
 {
-    struct slice_rest slices = {(uint32_t)slab_slice(slab), slab->slice_count};
+    struct quarantined_slices slices = {(uint32_t)slab_slice(slab), slab->slice_count};
     hak__secure_forget(slices.slice, slices.count);
     *slab_totals(set, slab)->lost_count -= slab_lost(slab);
     if (slab->closed_end && !hak__os_open_pages(slab_end_page(slab), hak__os_page_size())) {
-        return (struct slice_rest){0, 0}; /* no other slab or span could use that page */
+        return (struct quarantined_slices){0, 0}; /* no other slab or span could use that page */
     }
-    struct slice_rest *place = &set->rests->slabs[set->rests->next++ % SLABS_RESTING];
-    struct slice_rest oldest = *place;
+    struct quarantined_slices *place =
+        &set->quarantine->slabs[set->quarantine->next++ % SLABS_QUARANTINED];
+    struct quarantined_slices oldest = *place;
     *place = slices;
     return oldest;
 }
 
-void hak__slab_end_rests(struct slab_set *set)
+void hak__slab_end_quarantine(struct slab_set *set)
 {
-    for (uint32_t i = 0; HAK_SECURE && i < SLABS_RESTING; i++) {
-        struct slice_rest *place = &set->rests->slabs[i];
+    for (uint32_t i = 0; HAK_SECURE && i < SLABS_QUARANTINED; i++) {
+        struct quarantined_slices *place = &set->quarantine->slabs[i];
         if (place->count != 0) {
             hak__superslab_give(place->slice, place->count);
         }

@@ -42,7 +42,7 @@ TEST(what_is_set_is_got)
     static const char *const cases[][3] = {
         {"purge_delay_ms", "250", "250"},     {"PURGE_DELAY_MS", "never", "never"},
         {"HAKMEM_BIN_BYTES", "128k", "128k"}, {"hakmem_cache_bytes", "3m", "3m"},
-        {"cache_bytes_total", "1g", "1g"},    {"whale_cache_bytes", "1048576", "1m"},
+        {"cache_bytes_total", "1g", "1g"},    {"huge_cache_bytes", "1048576", "1m"},
         {"huge_threshold", "never", "never"}, {"limit", "300g", "300g"},
         {"limit_hard", "400g", "400g"},       {"abort_on_foreign", "1", "1"},
         {"keep_deepbind", "1", "1"},
@@ -72,7 +72,7 @@ TEST(refused)
         {"bin_bytes", "4g", EINVAL},        {"cache_bytes_total", "0", EINVAL},
         {"limit", "much", EINVAL},          {"limit_hard", "1 m", EINVAL},
         {"sample_bytes", "often", EINVAL},  {"abort_on_foreign", "yes", EINVAL},
-        {"profile", "small", EPERM},        {"heaps", "2", EPERM},
+        {"profile", "small", EPERM},        {"arenas", "2", EPERM},
         {"guard", "1000", EPERM},           {"scavenger", "1", EPERM},
         {"stats_file", "/tmp/file", EPERM}, {"config_file", "/tmp/file", EPERM},
     };
@@ -107,16 +107,16 @@ TEST(short_buffers)
     assert_int_equal(strlen(value), sizeof value - 1);
 }
 
-/* A freed whale goes back at once when none may be kept. */
-TEST(whales_follow_the_option)
+/* A freed huge block goes back at once when none may be kept. */
+TEST(huge_follow_the_option)
 {
-    set("whale_cache_bytes", "0");
+    set("huge_cache_bytes", "0");
     char *block = hak_malloc(32 * MIB);
     assert_non_null(block);
     size_t before = stats_now().bytes_mapped;
     hak_free(block);
     assert_true(before - stats_now().bytes_mapped >= 32 * MIB);
-    set("whale_cache_bytes", "never");
+    set("huge_cache_bytes", "never");
 }
 
 TEST(the_hard_limit_holds)
@@ -271,7 +271,7 @@ TEST(names)
     assert_int_equal(hak_control("", NULL, answer, sizeof answer), ENOENT);
     assert_int_equal(hak_control("options.", NULL, answer, sizeof answer), ENOENT);
     assert_int_equal(hak_control("options.nonsense", "1", answer, sizeof answer), ENOENT);
-    assert_int_equal(hak_control("options.heaps", "3", answer, sizeof answer), EPERM);
+    assert_int_equal(hak_control("options.arenas", "3", answer, sizeof answer), EPERM);
     assert_int_equal(hak_control("options.limit", "x", answer, sizeof answer), EINVAL);
     assert_int_equal(hak_control("counters.malloc_slow", "0", answer, sizeof answer), EPERM);
     assert_int_equal(hak_control("counters", NULL, answer, sizeof answer), ENOENT);

@@ -65,11 +65,11 @@ static size_t slices_of(const char *map, const char *kind)
     return number_of(map, "count", "{\"kind\": \"%s\"", kind);
 }
 
-/* Whales in use, and the bytes of those that are kept or not. */
-static size_t whales_of(const char *map, size_t bytes[2])
+/* Huge blocks in use, and the bytes of those that are kept or not. */
+static size_t huge_of(const char *map, size_t bytes[2])
 {
     size_t count = 0, last = 0;
-    const char *at = strstr(map, "\"whales\": [");
+    const char *at = strstr(map, "\"huge\": [");
     while ((at = strstr(at, "{\"address\": ")) != NULL) {
         size_t address = report_number_at(at, "address"), kept = report_number_at(at, "kept");
         REQUIRE(address > last && kept <= 1);
@@ -86,10 +86,10 @@ static size_t whales_of(const char *map, size_t bytes[2])
 static void check_stats(const char *map)
 {
     struct hak_stats stats = stats_now();
-    const char *classes = strstr(map, "\"classes\": ["), *end = strstr(classes, "\"whales\": [");
-    size_t spans = report_number_at(map, "spans"), superslabs = 0, whale_bytes[2] = {0, 0};
-    size_t whales = whales_of(map, whale_bytes), objects = spans + whales, bytes = whale_bytes[0];
-    size_t cached = slices_of(map, "kept_spans") * SLICE + whale_bytes[1];
+    const char *classes = strstr(map, "\"classes\": ["), *end = strstr(classes, "\"huge\": [");
+    size_t spans = report_number_at(map, "spans"), superslabs = 0, huge_bytes[2] = {0, 0};
+    size_t huge = huge_of(map, huge_bytes), objects = spans + huge, bytes = huge_bytes[0];
+    size_t cached = slices_of(map, "kept_spans") * SLICE + huge_bytes[1];
     for (const char *at = map; (at = strstr(at, "{\"index\": ")) != NULL && at < classes; at++) {
         superslabs++;
     }
@@ -103,7 +103,7 @@ static void check_stats(const char *map)
     REQUIRE_SIZE(report_number_at(map, "objects_in_use"), ==, stats.objects_in_use_count);
     REQUIRE_SIZE(report_number_at(map, "bytes_in_use"), ==, stats.bytes_in_use);
     REQUIRE_SIZE(report_number_at(map, "process"), ==, (size_t)getpid());
-    REQUIRE_SIZE(whales, ==, stats.whales_count);
+    REQUIRE_SIZE(huge, ==, stats.huge_count);
     REQUIRE_SIZE(superslabs, ==, stats.superslabs_count);
     REQUIRE_SIZE(cached, ==, stats.bytes_cached);
     REQUIRE_SIZE((slices_of(map, "free_dirty") + slices_of(map, "free_aged")) * SLICE, ==,
@@ -123,15 +123,14 @@ TEST(known_blocks)
     hak_free(hak_malloc(96)); /* the class has a record */
     const char *before = map_read(&first, collect);
     check_stats(before);
-    size_t in_use = number_of(before, "in_use", "{\"class\": 6, "),
-           whales = whales_of(before, bytes);
+    size_t in_use = number_of(before, "in_use", "{\"class\": 6, "), huge = huge_of(before, bytes);
     for (size_t i = 0; i < COUNT; i++) {
         blocks[i] = hak_malloc(96);
         memset(blocks[i], 1, 96);
     }
-    char *span = hak_malloc(300 * KIB), *whale = hak_malloc(5 * MIB), *kept = hak_malloc(9 * MIB);
+    char *span = hak_malloc(300 * KIB), *block = hak_malloc(5 * MIB), *kept = hak_malloc(9 * MIB);
     memset(span, 1, 300 * KIB);
-    memset(whale, 1, 3 * MIB);
+    memset(block, 1, 3 * MIB);
     memset(kept, 1, 9 * MIB);
     const char *with = map_read(&second, collect);
     check_stats(with);
@@ -140,8 +139,8 @@ TEST(known_blocks)
     assert_int_equal(number_of(with, "in_use", "{\"class\": 6, "), in_use + COUNT);
     assert_true(number_of(with, "resident_bytes", "{\"class\": 6, ") >= COUNT * 96);
     assert_int_equal(report_number_at(with, "spans"), report_number_at(before, "spans") + 1);
-    assert_int_equal(whales_of(with, bytes), whales + 2);
-    size_t address = (size_t)whale;
+    assert_int_equal(huge_of(with, bytes), huge + 2);
+    size_t address = (size_t)block;
     assert_int_equal(number_of(with, "bytes", "{\"address\": %zu", address), 5 * MIB);
     assert_in_range(number_of(with, "resident_bytes", "{\"address\": %zu", address), 3 * MIB,
                     3 * MIB + 128 * KIB);
@@ -155,11 +154,11 @@ TEST(known_blocks)
     map_check(&third);
     assert_int_equal(number_of(after, "in_use", "{\"class\": 6, "), in_use + COUNT / 2);
     assert_int_equal(report_number_at(after, "spans"), report_number_at(before, "spans"));
-    assert_int_equal(whales_of(after, bytes), whales + 1);
+    assert_int_equal(huge_of(after, bytes), huge + 1);
     for (size_t i = 1; i < COUNT; i += 2) {
         hak_free(blocks[i]);
     }
-    hak_free(whale);
+    hak_free(block);
 }
 
 enum { THREADS = 4, SLOTS = 500 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_heap_memory.c: first-class heaps (hakmem/heap.h) in memory of the program, of odd sizes and
+/* test_heap_memory.c: heaps (hakmem/heap.h) in memory of the program, of odd sizes and
  * alignments, and with page providers, each call of which fails once. */
 #include "../support.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_heaps.c: first-class heaps (hakmem/heap.h) in one thread: objects of every size and
+/* test_heaps.c: heaps (hakmem/heap.h) in one thread: objects of every size and
  * alignment, destruction, limits, statistics, the walk, moving, and what happens with bad
  * arguments. */
 #include "../support.h"

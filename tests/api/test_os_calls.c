@@ -210,10 +210,10 @@ CHILD(use)
         memset(blocks[i], 1, 1024);
     }
     for (unsigned i = 0; i < 3; i++) {
-        char *whale = hak_malloc(32 * MIB);
-        REQUIRE(whale != NULL);
-        memset(whale, 1, 32 * MIB);
-        hak_free(whale);
+        char *block = hak_malloc(32 * MIB);
+        REQUIRE(block != NULL);
+        memset(block, 1, 32 * MIB);
+        hak_free(block);
     }
     fprintf(stderr, "asked %zu times\n", report_number("madvise_hugepage"));
 }

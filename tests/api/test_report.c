@@ -56,7 +56,7 @@ TEST(small_heap)
     hak_free(block);
 }
 
-/* A record for each thread that has a cache, and for each heap, of which they may share some. */
+/* A record for each thread that has a cache, and for each arena, of which they may share some. */
 TEST(live_threads)
 {
     pthread_t threads[LIVE_THREADS];
@@ -69,12 +69,12 @@ TEST(live_threads)
     pthread_barrier_wait(&live_barrier);
     JOIN_ALL(threads, LIVE_THREADS);
     assert_int_equal(during.threads_count, before.threads_count + LIVE_THREADS);
-    assert_true(during.heaps_count <= before.heaps_count + LIVE_THREADS);
-    assert_true(during.heaps_count - during.heaps_parked_count <= during.threads_count);
+    assert_true(during.arenas_count <= before.arenas_count + LIVE_THREADS);
+    assert_true(during.arenas_count - during.arenas_parked_count <= during.threads_count);
     assert_int_equal(during.objects_in_use_count, before.objects_in_use_count + LIVE_THREADS);
     assert_int_equal(count_parts(text, "\"threads\": [", "\"cached_bytes\""), during.threads_count);
-    assert_int_equal(count_parts(text, "\"heaps\": [", "\"span_cached_bytes\""),
-                     during.heaps_count);
+    assert_int_equal(count_parts(text, "\"arenas\": [", "\"span_cached_bytes\""),
+                     during.arenas_count);
     assert_int_equal(stats_now().threads_count, before.threads_count);
     require_same_use(before, stats_now());
     pthread_barrier_destroy(&live_barrier);
@@ -84,7 +84,7 @@ TEST(json_report)
 {
     void *small = hak_malloc(100);
     void *span = hak_malloc(800000);
-    void *whale = hak_malloc(9 * MIB);
+    void *block = hak_malloc(9 * MIB);
     const char *text = report_write(&written, HAK_REPORT_JSON);
     if (!SUPPORT_EMULATED) { /* qemu-user does not start programs */
         FILE *reader = popen("python3 -m json.tool >/dev/null", "w");
@@ -99,17 +99,17 @@ TEST(json_report)
     assert_int_equal(report_number_at(text, "bytes_cached"), stats.bytes_cached);
     assert_int_equal(report_number_at(text, "bytes_free_dirty"), stats.bytes_free_dirty);
     assert_int_equal(report_number_at(text, "objects_in_use_count"), stats.objects_in_use_count);
-    assert_int_equal(report_number_at(text, "heaps_count"), stats.heaps_count);
-    assert_int_equal(report_number_at(text, "heaps_parked_count"), stats.heaps_parked_count);
+    assert_int_equal(report_number_at(text, "arenas_count"), stats.arenas_count);
+    assert_int_equal(report_number_at(text, "arenas_parked_count"), stats.arenas_parked_count);
     assert_int_equal(report_number_at(text, "threads_count"), stats.threads_count);
     assert_int_equal(report_number_at(text, "superslabs_count"), stats.superslabs_count);
-    assert_int_equal(report_number_at(text, "whales_count"), stats.whales_count);
+    assert_int_equal(report_number_at(text, "huge_count"), stats.huge_count);
     assert_true(report_number_at(text, "malloc_slow") > 0);
     assert_true(report_number_at(text, "refill_carve") > 0);
     assert_true(report_number_at(text, "mmap") > 0);
     hak_free(small);
     hak_free(span);
-    hak_free(whale);
+    hak_free(block);
 }
 
 /* The full text begins with the summary, whose columns add up. */
@@ -177,8 +177,8 @@ TEST(names)
     assert_true(hak_stats_value("totals.bytes_in_use", &value));
     assert_int_equal(value, stats.bytes_in_use);
     assert_true(hak_stats_value("classes.64.in_use", &value) && value >= 1);
-    assert_true(hak_stats_value("heaps.1.threads", &value));
-    assert_true(hak_stats_value("heaps.1.counters.slab_from_region", &value) && value >= 1);
+    assert_true(hak_stats_value("arenas.1.threads", &value));
+    assert_true(hak_stats_value("arenas.1.counters.slab_from_region", &value) && value >= 1);
     if (hak_stats_value("summary.rss_bytes", &value)) { /* emulators lack it */
         assert_true(value > 100000);
     }

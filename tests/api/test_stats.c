@@ -46,7 +46,7 @@ static void *growth_work(void *argument)
         void **slot = &shared_blocks[random_below(&random, COUNT_OF(shared_blocks))];
         hak_free(__atomic_exchange_n(slot, hak_malloc(random_size(&random, 18)), __ATOMIC_SEQ_CST));
         if (random_below(&random, 200) == 0) {
-            struct hak_stats stats = stats_now(); /* drains heaps */
+            struct hak_stats stats = stats_now(); /* drains arenas */
             REQUIRE(stats.version == HAK_STATS_VERSION);
         }
     }
@@ -106,9 +106,9 @@ TEST(peaks)
     hak_stats_reset_peaks();
     struct hak_stats start = stats_now();
     assert_int_equal(start.peak_bytes_mapped, start.bytes_mapped + start.bytes_metadata);
-    void *whale = hak_malloc(50 * MIB);
-    assert_non_null(whale);
-    hak_free(whale);
+    void *block = hak_malloc(50 * MIB);
+    assert_non_null(block);
+    hak_free(block);
     hak_trim(0);
     struct hak_stats after = stats_now();
     assert_true(after.peak_bytes_mapped >= start.bytes_mapped + 50 * MIB);

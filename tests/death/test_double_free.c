@@ -165,8 +165,8 @@ TEST(span)
     }
 }
 
-/* A whale too large for the cache is unmapped at once: nobody can know that it was ours. */
-TEST(whale)
+/* A huge block too large for the cache is unmapped at once: nobody can know that it was ours. */
+TEST(block)
 {
     static size_t sizes[] = {3 * MIB, 8 * MIB, 100 * MIB};
     for (size_t i = 0; i < 2; i++) {

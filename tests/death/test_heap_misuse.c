@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_heap_misuse.c: mistakes with first-class heaps (hakmem/heap.h) end the process with a
+/* test_heap_misuse.c: mistakes with heaps (hakmem/heap.h) end the process with a
  * message that names them. */
 #include "../child.h"
 

@@ -55,7 +55,7 @@ TEST(in_front_of_allocations)
     }
 }
 
-TEST(inside_spans_and_whales)
+TEST(inside_spans_and_huge)
 {
     static struct interior cases[] = {
         {800000, 16},          {800000, 8},      {800000, 4096},     {800000, 65536},

@@ -46,7 +46,7 @@ enum { FAULT_ELSEWHERE = -1, FAULT_HALF = -2, FAULT_GONE = -3, FAULT_TAKEN = -4 
     EVER(MUNMAP, ENOMEM, EPERM)                                                                    \
     EVER(MREMAP, ENOMEM, EAGAIN, EFAULT, ENOSYS, FAULT_GONE, FAULT_TAKEN)                          \
     EVER(PURGE, EINVAL, EAGAIN, ENOMEM, EPERM)                                                     \
-    EVER(HUGE, EINVAL, ENOMEM, EAGAIN)                                                             \
+    EVER(HUGE_PAGES, EINVAL, ENOMEM, EAGAIN)                                                       \
     EVER(SMALL, EINVAL, ENOMEM, EAGAIN)                                                            \
     EVER(POPULATE, EINVAL, ENOMEM, EFAULT, EPERM)                                                  \
     EVER(MINCORE, EAGAIN, ENOMEM, ENOSYS)                                                          \
@@ -379,7 +379,7 @@ static const struct {
     long advice;
     enum fault_call call;
 } fault_advices[] = {
-    {MADV_HUGEPAGE, FAULT_HUGE},
+    {MADV_HUGEPAGE, FAULT_HUGE_PAGES},
     {MADV_NOHUGEPAGE, FAULT_SMALL},
     {MADV_POPULATE_WRITE, FAULT_POPULATE},
     {FAULT_GUARD_INSTALL, FAULT_GUARD},

@@ -224,8 +224,8 @@ static inline void rest_check_mapped(size_t lost_most)
 static inline struct rest rest_now(void)
 {
     if (hak__window.shared_limit != 0) {
-        hak__heap_reclaim(true); /* at level 2 walks every slab */
-        hak__heap_reclaim(true); /* what the first one's own work left */
+        hak__arena_reclaim(true); /* at level 2 walks every slab */
+        hak__arena_reclaim(true); /* what the first one's own work left */
     }
     REQUIRE(hak__lock_own.held == 0);
     rest_check_mapped(0);

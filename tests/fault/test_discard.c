@@ -5,7 +5,7 @@
 #include "../unit/unit.h"
 #include "fault.h"
 
-#include "large/whale_cache.h"
+#include "large/huge_cache.h"
 
 enum { SIZE_MIB = 8 };
 
@@ -55,15 +55,15 @@ TEST(aligned_mapping)
     assert_int_equal(fault_ledger - before, 0);
 }
 
-TEST(whales)
+TEST(huge)
 {
     void *kept = hak_malloc(3 * MIB); /* the registry exists */
     int64_t before = fault_ledger;
-    hak__knobs.whale_cache_bytes = 0;
-    void *whale = hak_malloc(600 * MIB);
-    assert_non_null(whale);
+    hak__knobs.huge_cache_bytes = 0;
+    void *block = hak_malloc(600 * MIB);
+    assert_non_null(block);
     fault_arm((struct fault_plan){FAULT_SET(FAULT_MUNMAP), 1, ENOMEM, true, 0}, 0);
-    hak_free(whale);
+    hak_free(block);
     fault_disarm();
     assert_int_equal(fault_fired_count, 1);
     struct hak_stats stats = stats_now();
@@ -172,11 +172,12 @@ TEST(failed_moves_into_a_part)
     }
 }
 
-/* A joined whale moves in steps; when one of them fails it is where it was, or has been copied. */
-TEST(joined_whales_grow)
+/* A joined huge block moves in steps; when one of them fails it is where it was, or has been
+ * copied. */
+TEST(joined_huge_grow)
 {
     static const int ways[] = {ENOMEM, FAULT_GONE, FAULT_TAKEN};
-    hak__knobs.whale_cache_bytes = UINT64_MAX;
+    hak__knobs.huge_cache_bytes = UINT64_MAX;
     hak__knobs.purge_delay_ms = UINT32_MAX;
     for (size_t i = 0; i < 3 * COUNT_OF(ways); i++) {
         void *parts[3];
@@ -188,7 +189,7 @@ TEST(joined_whales_grow)
         FREE_ALL(parts, COUNT_OF(parts));
         size_t size = 14 * MIB + 4096;
         char *block = hak_malloc(size);
-        size_t joined = hak__whale_joined_bytes;
+        size_t joined = hak__huge_joined_bytes;
         assert_true(HAK_TINY_LIMITS || joined == size);
         pattern_fill(block, size, i);
         hak_trim(0);
@@ -209,7 +210,7 @@ TEST(joined_whales_grow)
         unit_unblock(neighbour);
         hak_free(larger);
         hak_trim(0);
-        assert_int_equal(hak__whale_joined_bytes, 0);
+        assert_int_equal(hak__huge_joined_bytes, 0);
         struct hak_stats stats = stats_now();
         assert_int_equal(fault_ledger, stats.bytes_mapped + stats.bytes_metadata);
     }

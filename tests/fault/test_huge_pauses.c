@@ -11,7 +11,7 @@
 #include "../unit/unit.h"
 #include "fault.h"
 
-#include "region/huge.h"
+#include "region/huge_pages.h"
 
 enum { SIZE = 3 * HUGE_PAGE_SIZE, SLOW = 0 };
 static const uint64_t quick = UINT64_MAX - 1;
@@ -22,7 +22,7 @@ static int ask(uint64_t us_max)
 {
     REQUIRE(hak__os_purge(range, SIZE) == 0);
     hak__huge_page_us_max = us_max;
-    return hak__huge_ask(range, SIZE, 0);
+    return hak__huge_pages_ask(range, SIZE, 0);
 }
 
 static int range_unmap(void **state)
@@ -41,8 +41,8 @@ static void range_map(void)
 static int pauses_setup(void **state)
 {
     range_map();
-    fault_clock_ms += HUGE_PAUSE_MS_MAX;
-    REQUIRE(ask(quick) == 0 && hak__huge_is_quick());
+    fault_clock_ms += HUGE_PAGES_PAUSE_MS_MAX;
+    REQUIRE(ask(quick) == 0 && hak__huge_pages_are_quick());
     range_unmap(state);
     range_map();
     fault_clock_ms++;
@@ -59,11 +59,11 @@ static uint64_t calls(enum os_call call)
 /* Nothing is asked of the kernel but small pages, whatever the machine prefers. */
 static void require_pause(void)
 {
-    uint64_t asked = calls(OS_CALL_HUGE), small = calls(OS_CALL_SMALL);
+    uint64_t asked = calls(OS_CALL_HUGE_PAGES), small = calls(OS_CALL_SMALL);
     assert_int_equal(ask(quick), -EAGAIN);
     assert_int_equal(calls(OS_CALL_SMALL) - small, 1);
-    assert_int_equal(hak__huge_ask_untouched(range, HUGE_PAGE_SIZE), -EAGAIN);
-    assert_int_equal(calls(OS_CALL_HUGE) - asked, 0);
+    assert_int_equal(hak__huge_pages_ask_untouched(range, HUGE_PAGE_SIZE), -EAGAIN);
+    assert_int_equal(calls(OS_CALL_HUGE_PAGES) - asked, 0);
     assert_int_equal(hak__os_resident(range, HUGE_PAGE_SIZE), 0);
 }
 
@@ -72,7 +72,7 @@ static void require_slow(uint32_t pause_ms)
     uint64_t small = calls(OS_CALL_SMALL);
     assert_int_equal(ask(SLOW), -EAGAIN);
     assert_int_equal(calls(OS_CALL_SMALL) - small, 1);
-    assert_false(hak__huge_is_quick());
+    assert_false(hak__huge_pages_are_quick());
     require_pause();
     fault_clock_ms += pause_ms - 1;
     require_pause();
@@ -81,29 +81,29 @@ static void require_slow(uint32_t pause_ms)
 
 PAUSES_TEST(pauses_double)
 {
-    for (uint32_t pause = HUGE_PAUSE_MS_MIN; pause < HUGE_PAUSE_MS_MAX; pause *= 2) {
+    for (uint32_t pause = HUGE_PAGES_PAUSE_MS_MIN; pause < HUGE_PAGES_PAUSE_MS_MAX; pause *= 2) {
         require_slow(pause);
     }
-    require_slow(HUGE_PAUSE_MS_MAX);
-    require_slow(HUGE_PAUSE_MS_MAX);
-    assert_false(hak__huge_is_quick()); /* until one came quickly */
+    require_slow(HUGE_PAGES_PAUSE_MS_MAX);
+    require_slow(HUGE_PAGES_PAUSE_MS_MAX);
+    assert_false(hak__huge_pages_are_quick()); /* until one came quickly */
     assert_int_equal(ask(quick), 0);
-    assert_true(hak__huge_is_quick());
+    assert_true(hak__huge_pages_are_quick());
     fault_clock_ms++;
-    require_slow(HUGE_PAUSE_MS_MIN);
+    require_slow(HUGE_PAGES_PAUSE_MS_MIN);
 }
 
 /* The calling thread asks for a superslab's huge page; its next slow operation ends `us` after this
  * one. */
 static void watch(uint64_t us)
 {
-    assert_int_equal(hak__huge_ask_untouched(range, HUGE_PAGE_SIZE), 0);
-    assert_true(huge_is_watched());
-    hak__huge_look();
-    assert_true(huge_is_watched());
+    assert_int_equal(hak__huge_pages_ask_untouched(range, HUGE_PAGE_SIZE), 0);
+    assert_true(huge_pages_are_watched());
+    hak__huge_pages_look();
+    assert_true(huge_pages_are_watched());
     fault_clock_us += us;
-    hak__huge_look();
-    assert_false(huge_is_watched());
+    hak__huge_pages_look();
+    assert_false(huge_pages_are_watched());
 }
 
 /* A superslab is not touched: the program's touch is timed, and three slow ones in a row begin a
@@ -116,17 +116,17 @@ PAUSES_TEST(the_first_touch_is_watched)
     for (uint32_t i = 0; i < 3; i++) { /* a quick one between */
         watch(HUGE_PAGE_US_MAX + 1);
         watch(HUGE_PAGE_US_MAX + 1);
-        assert_true(hak__huge_is_quick());
+        assert_true(hak__huge_pages_are_quick());
         watch(HUGE_PAGE_US_MAX);
     }
     watch(HUGE_PAGE_US_MAX + 1);
     watch(HUGE_PAGE_US_MAX + 1);
     watch(HUGE_PAGE_US_MAX + 1);
-    assert_false(hak__huge_is_quick());
-    assert_int_equal(hak__huge_ask_untouched(range, HUGE_PAGE_SIZE), -EAGAIN);
-    fault_clock_ms += HUGE_PAUSE_MS_MIN;
+    assert_false(hak__huge_pages_are_quick());
+    assert_int_equal(hak__huge_pages_ask_untouched(range, HUGE_PAGE_SIZE), -EAGAIN);
+    fault_clock_ms += HUGE_PAGES_PAUSE_MS_MIN;
     watch(1);
-    assert_true(hak__huge_is_quick());
+    assert_true(hak__huge_pages_are_quick());
     assert_int_equal(calls(OS_CALL_POPULATE), timed);
     assert_int_equal(hak__os_resident(range, HUGE_PAGE_SIZE), 0);
     fault_clock_us = 0;
@@ -135,7 +135,7 @@ PAUSES_TEST(the_first_touch_is_watched)
 int main(void)
 {
     range_map();
-    if (hak__os_huge(range, SIZE) != 0 || hak__os_populate(range, HUGE_PAGE_SIZE) != 0) {
+    if (hak__os_huge_pages(range, SIZE) != 0 || hak__os_populate(range, HUGE_PAGE_SIZE) != 0) {
         print_message("skipped: a kernel without huge pages, or before 5.14: none is timed\n");
         return 77;
     }

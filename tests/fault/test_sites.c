@@ -54,7 +54,7 @@ static int do_remap(void)
     }
 
 DO(purge, hak__os_purge(page_of_mine, 4096))
-DO(huge, hak__os_huge(page_of_mine, 4096))
+DO(huge, hak__os_huge_pages(page_of_mine, 4096))
 DO(small, hak__os_small(page_of_mine, 4096))
 DO(populate, hak__os_populate(page_of_mine, 4096))
 DO(ram_size, hak__os_ram_size() < 64 * MIB)
@@ -275,7 +275,7 @@ static const struct site {
              {FAULT_MUNMAP, do_unmap, true},
              {FAULT_MREMAP, do_remap, true},
              {FAULT_PURGE, do_purge, true},
-             {FAULT_HUGE, do_huge, true},
+             {FAULT_HUGE_PAGES, do_huge, true},
              {FAULT_SMALL, do_small, true},
              {FAULT_POPULATE, do_populate, true},
              {FAULT_MINCORE, do_resident, false},

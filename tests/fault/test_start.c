@@ -31,7 +31,7 @@ static void play_first(void)
     }
 }
 
-static void play_first_whale(void)
+static void play_first_huge(void)
 {
     try_calloc(0, 3 * MIB);
     try_aligned(1, 8 * MIB, 5 * MIB);
@@ -54,7 +54,7 @@ static void play_first_questions(void)
 
 static const struct scenario scenarios[] = {
     {"first allocations", prepare_nothing, play_first, false},
-    {"first whale", prepare_nothing, play_first_whale, false},
+    {"first huge block", prepare_nothing, play_first_huge, false},
     {"first questions", prepare_nothing, play_first_questions, false},
 };
 

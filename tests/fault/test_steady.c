@@ -7,7 +7,7 @@
 
 #include "scenario.h"
 
-#include "region/huge.h"
+#include "region/huge_pages.h"
 
 /* Times depend on nothing but what is done: what is free is purged at every tick. */
 static void prepare_work(void)
@@ -30,11 +30,11 @@ static void prepare_work(void)
 static void prepare_without_purges(void)
 {
     prepare_work();
-    hak__heap_reclaim(true); /* and there is little to begin with */
+    hak__arena_reclaim(true); /* and there is little to begin with */
     hak__knobs.purge_delay_ms = UINT32_MAX;
 }
 
-/* Filled whales are evidence, so that the next have huge pages. */
+/* Filled huge blocks are evidence, so that the next have huge pages. */
 static void prepare_huge_pages(void)
 {
     prepare_without_purges();
@@ -44,7 +44,7 @@ static void prepare_huge_pages(void)
         held_write(i);
     }
     drop_all();
-    hak__heap_reclaim(true);
+    hak__arena_reclaim(true);
     hak__knobs.huge_threshold = 4 * MIB;
     hak__huge_page_us_max = UINT64_MAX;
 }
@@ -93,7 +93,7 @@ static void play_spans(void)
     }
 }
 
-static void play_whales(void)
+static void play_huge(void)
 {
     for (size_t i = 0; i < 16; i++) {
         if (i % 3 == 2) {
@@ -119,7 +119,7 @@ static void play_whales(void)
 }
 
 /* The registry grows. */
-static void play_many_whales(void)
+static void play_many_huge(void)
 {
     for (size_t i = 0; i < 150; i++) {
         try_malloc(i, 2 * MIB + 1);
@@ -199,7 +199,7 @@ static void play_trim_and_reports(void)
         errno = ERRNO_UNTOUCHED;
         hak_trim(round == 1 ? MIB : 0);
         if (round == 2) {
-            hak__heap_reclaim(true); /* what an allocation does that finds no memory */
+            hak__arena_reclaim(true); /* what an allocation does that finds no memory */
         }
         hak_stats_get(&stats);
         REQUIRE(stats.bytes_in_use <= stats.bytes_mapped);
@@ -213,9 +213,9 @@ static void play_trim_and_reports(void)
 static const struct scenario scenarios[] = {
     {"small objects", prepare_work, play_small, false},
     {"spans", prepare_work, play_spans, false},
-    {"whales", prepare_work, play_whales, false},
-    {"whales, nothing purged", prepare_without_purges, play_whales, false},
-    {"many whales", prepare_without_purges, play_many_whales, false},
+    {"huge blocks", prepare_work, play_huge, false},
+    {"huge blocks, nothing purged", prepare_without_purges, play_huge, false},
+    {"many huge blocks", prepare_without_purges, play_many_huge, false},
     {"huge pages", prepare_huge_pages, play_huge_pages, false},
     {"slow huge pages", prepare_slow_huge_pages, play_huge_pages, true},
     {"aligned", prepare_without_purges, play_aligned, false},
@@ -228,19 +228,19 @@ TEST(every_call_fails)
     scenario_require_all(scenarios, COUNT_OF(scenarios));
 }
 
-static void whales_are_counted(void *argument)
+static void huge_are_counted(void *argument)
 {
     prepare_work();
     fault_arm((struct fault_plan){0}, 0);
-    play_whales();
+    play_huge();
     fault_disarm();
     REQUIRE_SIZE((size_t)fault_counts[FAULT_SYSINFO], ==, 0);
 }
 
 /* Each asked the kernel for the size of the memory. */
-TEST(whales_do_not_ask_for_the_memory)
+TEST(huge_do_not_ask_for_the_memory)
 {
-    REQUIRE_LIFE(whales_are_counted, NULL, NULL);
+    REQUIRE_LIFE(huge_are_counted, NULL, NULL);
 }
 
 int main(void)

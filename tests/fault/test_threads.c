@@ -76,7 +76,7 @@ static void play_guests(void)
 
 static void prepare_guests(void)
 {
-    hak__knobs.heaps_max = 8;
+    hak__knobs.arenas_max = 8;
     hak__knobs.purge_delay_ms = UINT32_MAX;
     REQUIRE(try_malloc(0, 100));
     keep_all();
@@ -137,10 +137,10 @@ static void play_fork(void)
         told[FAULT_CALLS + 1] = held_failures;
         recover();
         drop_all();
-        hak__heap_reclaim(true);
+        hak__arena_reclaim(true);
         REQUIRE(hak__lock_own.held == 0);
         /* At the fork the busy thread may have been mapping, or unmapping, a block beside the
-         * heaps. */
+         * arenas. */
         rest_check_mapped(BUSY_LARGE + hak__os_page_size());
         kept_check();
         _exit(0);

@@ -94,7 +94,7 @@ for words in 'run --stats -- true' 'record -o trace -- sort --version' 'replay t
     [[ $status == 0 ]] || fail "without network: $words: $status $errors"
 done
 [[ -s kept && -s pprof.gz && -s page.html && -s heap.html ]] || fail "files are missing: $(ls -l)"
-for words in bench doctor score cost 'compare -- true' 'tune -- true' 'ab --b heaps=1 -- true' 'peers install' 'peers list'; do
+for words in bench doctor score cost 'compare -- true' 'tune -- true' 'ab --b arenas=1 -- true' 'peers install' 'peers list'; do
     without $words
     [[ $status == 125 && $errors == *'needs Python packages'*'type: ./hakmem --install '* ]] || fail "without network: $words: $status $errors"
     [[ -z $(find "$HOME/cache" -name 'python-*') ]] || fail "$words has begun to install"

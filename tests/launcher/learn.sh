@@ -72,7 +72,7 @@ grep -q '<figure' page.html || fail "the page has no picture"
 # --- a planted bad setting goes ---
 
 bins=$(sed -n 's/^options .*bin_bytes=\([0-9]*\).*/\1/p' state)
-cache=$(sed -n 's/^options .*cache_bytes=\([0-9]*\) whale.*/\1/p' state)
+cache=$(sed -n 's/^options .*cache_bytes=\([0-9]*\) huge.*/\1/p' state)
 change_state state planted "/^options/{p;s/options/champion/;s/ bin_bytes=$bins cache_bytes=$cache/ bin_bytes=$((bins / 16)) cache_bytes=$((cache / 16))/;p;d};/^champion/d"
 grep -q "^champion .* bin_bytes=$((bins / 16)) " planted || fail "nothing was planted"
 learn_until planted '^decision went_back'

@@ -67,7 +67,7 @@ for process in "$observed" "$pid"; do
     try "$launcher" stat "$process" --full
     [[ $status == 0 && $output == *'resident memory (RSS)'*malloc_slow* ]] || fail "stat --full: $output $errors"
     try "$launcher" top "$process" --once
-    [[ $status == 0 && $output == "process $process (sleep)"*'size classes, by held'*heaps* ]] || fail "top --once: $output"
+    [[ $status == 0 && $output == "process $process (sleep)"*'size classes, by held'*arenas* ]] || fail "top --once: $output"
     try "$launcher" top "$process" --batch 2 --delay 0.1
     [[ $status == 0 && $output == *"each second: slow mallocs"* ]] || fail "top --batch: $output"
     try "$launcher" metrics --once "$process"
@@ -191,8 +191,8 @@ start NOTHING=1
 "$launcher" stat "$pid" --json | python3 -c '
 import json, sys
 report = json.load(sys.stdin)
-small = report["tiers"]["whales_small_count"]
-sys.exit(not 1 <= small == report["totals"]["whales_count"])' || fail "the small mapping of an attached observer is not counted as one"
+small = report["tiers"]["huge_small_count"]
+sys.exit(not 1 <= small == report["totals"]["huge_count"])' || fail "the small mapping of an attached observer is not counted as one"
 try "$launcher" top --once "$pid"
 [[ $output == *"huge blocks 0   small mappings "[1-9]* ]] || fail "top of an attached process: $output"
 try "$launcher" heap -o "$scratch/page" "$pid"

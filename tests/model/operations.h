@@ -163,7 +163,7 @@ static void block_accept(struct lane *lane, struct block *block, void *pointer, 
     block_write(block);
 }
 
-/* A reused span or whale may be longer than a new one; a class is a class. */
+/* A reused span or huge block may be longer than a new one; a class is a class. */
 static void check_good_size(struct lane *lane, const void *pointer, size_t size)
 {
     size_t usable = hak_usable_size(pointer);
@@ -377,9 +377,9 @@ static void do_control(struct lane *lane)
     } else {
         lane->doing = "stats";
         struct hak_stats stats = stats_now();
-        if (stats.heaps_parked_count > stats.heaps_count) {
-            model_fail(lane, "%zu of %zu heaps parked", stats.heaps_parked_count,
-                       stats.heaps_count);
+        if (stats.arenas_parked_count > stats.arenas_count) {
+            model_fail(lane, "%zu of %zu arenas parked", stats.arenas_parked_count,
+                       stats.arenas_count);
         }
     }
     hak_free(NULL);

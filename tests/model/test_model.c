@@ -6,7 +6,7 @@
  *              [--size-bits N]
  *
  * A lane is a table of blocks and a chain of threads, one at a time, that work on it; threads end
- * and begin often, so blocks outlive their threads and heaps pass from one to the next. Lanes
+ * and begin often, so blocks outlive their threads and arenas pass from one to the next. Lanes
  * exchange blocks through shared slots, so every kind of block is freed and resized by others. All
  * draws of an operation come from (seed, lane, operation number): a lane does the same for the same
  * seed, up to the blocks it gets from others (`--threads 1` is exact). The model takes no memory

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* test_statistics.c: the statistics equal a shadow model's at rest, after each of 1,000 random
  * workloads: threads that allocate, resize and free, blocks that one thread allocates and another
- * frees, objects, spans, whales, alignments. Some threads have ended then, others sleep with what
- * they have cached.
+ * frees, objects, spans, huge blocks, alignments. Some threads have ended then, others sleep with
+ * what they have cached.
  *
  * ctest: no-secure */
 #include "../report.h"
@@ -90,7 +90,7 @@ static void *work(void *argument)
 struct model {
     size_t count;
     size_t bytes;
-    size_t whales;
+    size_t huge;
 };
 
 static struct model model_take(void)
@@ -103,7 +103,7 @@ static struct model model_take(void)
                 REQUIRE_SIZE(usable, >=, slots[i][j].size);
                 model.count++;
                 model.bytes += usable;
-                model.whales += usable > 2 * MIB;
+                model.huge += usable > 2 * MIB;
             }
         }
     }
@@ -115,7 +115,7 @@ static void compare_totals(struct model model)
     struct hak_stats stats = stats_now();
     REQUIRE_SIZE(stats.objects_in_use_count, ==, model.count);
     REQUIRE_SIZE(stats.bytes_in_use, ==, model.bytes);
-    REQUIRE_SIZE(stats.whales_count, >=, model.whales); /* small ones have large alignments */
+    REQUIRE_SIZE(stats.huge_count, >=, model.huge); /* small ones have large alignments */
     REQUIRE_SIZE(stats.bytes_mapped, ==,
                  stats.bytes_in_use + stats.bytes_cached + stats.bytes_free_in_slabs +
                      stats.bytes_free_dirty + stats.bytes_free_clean + stats.bytes_discarded);
@@ -132,14 +132,12 @@ static size_t value_of(const char *name)
     return (size_t)value;
 }
 
-/* Slabs, spans and whales make up the mapped bytes; the classes make up the slabs. */
+/* Slabs, spans and huge blocks make up the mapped bytes; the classes make up the slabs. */
 static void compare_parts(struct model model)
 {
     struct collected *report = report_now();
-    size_t in_use =
-        report_number_in(report, "span_bytes") + report_number_in(report, "whale_bytes");
-    size_t count =
-        report_number_in(report, "spans_count") + report_number_in(report, "whales_count");
+    size_t in_use = report_number_in(report, "span_bytes") + report_number_in(report, "huge_bytes");
+    size_t count = report_number_in(report, "spans_count") + report_number_in(report, "huge_count");
     size_t slab_bytes = 0;
     const char *at = strstr(report->text, "\"classes\": [");
     const char *end = strchr(at, ']');

@@ -70,7 +70,7 @@ static inline void check_failures(struct node *block, size_t too_large)
 }
 
 /* `available` bytes are left under the limit. Small, one large, small of another size, spans,
- * whales, small again: each time nearly all of it can be had. */
+ * huge blocks, small again: each time nearly all of it can be had. */
 static inline void exhaust_memory(size_t available)
 {
     struct node *head = NULL;

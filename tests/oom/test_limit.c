@@ -121,11 +121,11 @@ static void soft_limit_at_once(void *argument)
     struct told told = {0, 0};
     hak_limit_set(mapped_bytes() + 32 * MIB, SIZE_MAX, tell, &told);
     for (size_t times = 1; times <= 3; times++) {
-        void *whale = hak_malloc(100 * MIB);
-        REQUIRE(whale != NULL);
+        void *block = hak_malloc(100 * MIB);
+        REQUIRE(block != NULL);
         REQUIRE_SIZE(told.count, ==, times);
         REQUIRE_SIZE(told.mapped, >=, 100 * MIB);
-        hak_free(whale); /* not kept above the limit, sparse as it is */
+        hak_free(block); /* not kept above the limit, sparse as it is */
     }
 }
 

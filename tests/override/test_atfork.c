@@ -2,7 +2,7 @@
 /* test_atfork.c: fork handlers that allocate: many of the program's own, and those of a library
  * that was loaded before or after hakmem and takes a lock under which other threads allocate. glibc
  * allows all of it: it takes its malloc locks after every handler ran. hakmem registers handlers
- * once, however many heaps there are: one registration for each heap overflowed the C library's
+ * once, however many arenas there are: one registration for each arena overflowed the C library's
  * table (Bun). In a program linked with
  * libhakmem.a the libraries' constructors come before ours: not promised there.
  *

@@ -68,17 +68,17 @@ typedef bool stats_value(const char *name, uint64_t *value);
 static void test_agreement(void)
 {
     stats_value *value_of = (stats_value *)find_in(RTLD_DEFAULT, "hak_stats_value");
-    uint64_t in_use = 0, mapped = 0, whales = 0, whale_bytes = 0, dirty = 0;
+    uint64_t in_use = 0, mapped = 0, huge = 0, huge_bytes = 0, dirty = 0;
     char text[100];
     void *blocks[] = {get_memory(100), get_memory(100000), get_memory(3 << 20)};
     CHECK(value_of("totals.bytes_in_use", &in_use) && value_of("tiers.superslab_bytes", &mapped));
-    CHECK(value_of("totals.whales_count", &whales) && value_of("tiers.whale_bytes", &whale_bytes));
+    CHECK(value_of("totals.huge_count", &huge) && value_of("tiers.huge_bytes", &huge_bytes));
     CHECK(value_of("totals.bytes_free_dirty", &dirty));
     struct mallinfo2 info = mallinfo2();
     CHECK_EQUAL(info.uordblks + info.hblkhd, in_use);
     CHECK_EQUAL(info.arena, mapped);
-    CHECK_EQUAL(info.hblks, whales);
-    CHECK_EQUAL(info.hblkhd, whale_bytes);
+    CHECK_EQUAL(info.hblks, huge);
+    CHECK_EQUAL(info.hblkhd, huge_bytes);
     CHECK_EQUAL(info.keepcost, dirty);
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
@@ -87,7 +87,7 @@ static void test_agreement(void)
     CHECK_EQUAL((size_t)old.uordblks + (size_t)old.hblkhd, in_use);
     char *xml = malloc_info_now();
     snprintf(text, sizeof text, "<total type=\"mmap\" count=\"%llu\" size=\"%llu\"/>",
-             (unsigned long long)whales, (unsigned long long)whale_bytes);
+             (unsigned long long)huge, (unsigned long long)huge_bytes);
     CHECK(strstr(xml, text) != NULL);
     free(xml);
     for (size_t i = 0; i < 3; i++) {

@@ -61,7 +61,7 @@ static void run_fill(int kind, size_t bytes, bool late)
         if (bytes < 2 * MIB && sizes[i] > 1000) {
             continue; /* a slab of them takes a quarter of it */
         }
-        /* Less tables, the first heap and thread, and rests: these adapt, and do not take all. */
+        /* Less tables, the first arena and thread, and rests: these adapt, and do not take all. */
         size_t least = bytes < 2 * MIB ? bytes / 4 : bytes - bytes / 8 - MIB;
         least = HAK_LEVEL >= 2 ? least / 4 * 3 : least; /* more is mapped for the checks */
         size_t total = fill(sizes[i]);

@@ -72,7 +72,7 @@ static void *watch_blocks(void *what)
     sigset_t all;
     sigfillset(&all);
     CHECK(pthread_sigmask(SIG_BLOCK, &all, NULL) == 0);
-    allocate_all(); /* it has a heap, and cached objects */
+    allocate_all(); /* it has an arena, and cached objects */
     __atomic_store_n(&shared_steps, 1u, __ATOMIC_RELEASE);
     for (bool first = true;; first = false) {
         struct pollfd ready = {.fd = watch, .events = POLLIN};
@@ -251,7 +251,7 @@ int main(int argc, char **argv)
                                          passes ? "10" : "never",
                                          "HAKMEM_LIMIT_HARD",
                                          "2g",
-                                         "HAKMEM_WHALE_CACHE_BYTES",
+                                         "HAKMEM_HUGE_CACHE_BYTES",
                                          cache || passes ? "1g" : "0",
                                          i % 2 == 0 ? NULL : "TEST_SIGNAL",
                                          "1",

@@ -70,9 +70,9 @@ for form in static dynamic; do
     musl-gcc "${flags[@]}" -w -fno-builtin "${link[@]}" "$scratch/start.c" "$scratch/hakmem.o" -o "$program"
     said=$("$program" one 2>&1) || { echo "FAILED: $form: status $?: '$said'" >&2; exit 1; }
     [[ $said == '1 one 2' ]] || { echo "FAILED: $form: '$said'" >&2; exit 1; }
-    said=$(HAKMEM_PROFILE=small HAKMEM_STATS=json HAKMEM_HEAPS=many bash -c 'HAKMEM_ANNOUNCE=$$ exec "$0" one' \
+    said=$(HAKMEM_PROFILE=small HAKMEM_STATS=json HAKMEM_ARENAS=many bash -c 'HAKMEM_ANNOUNCE=$$ exec "$0" one' \
         "$program" 2>&1 >/dev/null)
-    for wanted in 'hakmem: HAKMEM_HEAPS=many ignored: must be a number' '"profile": "small"' \
+    for wanted in 'hakmem: HAKMEM_ARENAS=many ignored: must be a number' '"profile": "small"' \
         "serves process [0-9]* (profile small) from $program"; do
         grep -q -- "$wanted" <<<"$said" || { echo "FAILED: $form says no '$wanted': '$said'" >&2; exit 1; }
     done

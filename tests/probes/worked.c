@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SMALL = 5000, SPANS = 20, SPAN_SIZE = 1 << 20, WHALE_SIZE = 8 << 20 };
+enum { SMALL = 5000, SPANS = 20, SPAN_SIZE = 1 << 20, HUGE_SIZE = 8 << 20 };
 static void *blocks[SMALL];
 
 static void *allocate(void *unused)
@@ -56,13 +56,13 @@ int main(void)
         free(blocks[i]);
     }
     malloc_trim(0); /* purges */
-    void *whale = malloc(WHALE_SIZE);
-    for (size_t size = 2 * WHALE_SIZE; size <= 8 * WHALE_SIZE; size += WHALE_SIZE) {
-        whale = realloc(whale, size);
+    void *block = malloc(HUGE_SIZE);
+    for (size_t size = 2 * HUGE_SIZE; size <= 8 * HUGE_SIZE; size += HUGE_SIZE) {
+        block = realloc(block, size);
     }
-    free(whale);
+    free(block);
     hak_limit_set(1, SIZE_MAX, on_limit, NULL); /* everything is too much */
-    free(malloc(WHALE_SIZE));
+    free(malloc(HUGE_SIZE));
     void *impossible = malloc((size_t)1 << 47); /* as many addresses as there are */
     hak_report(HAK_REPORT_JSON, take, stdout);
     return impossible != NULL;

@@ -1,14 +1,14 @@
-/* remote_free.pml: the remote-free protocol of a slab, and who drains a heap, for spin.
+/* remote_free.pml: the remote-free protocol of a slab, and who drains an arena, for spin.
  *
- * One heap, SLABS slabs of CAPACITY objects. check.sh names the instances.
- *   Owner   draws from the heap: joins, refills, returns, parts       1 to 2, they share the heap and its lock
- *   Freer   frees what the owners hand it, by batches                 1 to 2, of another heap
+ * One arena, SLABS slabs of CAPACITY objects. check.sh names the instances.
+ *   Owner   draws from the arena: joins, refills, returns, parts       1 to 2, they share the arena and its lock
+ *   Freer   frees what the owners hand it, by batches                 1 to 2, of another arena
  *   Purger  the purge pass of some other thread                       with -DPURGE
  * A line that starts with "/" "*=" quotes the source: file, function, and after the colon what must stand in
  * that function, after what was quoted of it before. check.sh holds these lines against src/.
  *
  * One step of the model is one access to a word that others write at the same time, together with what only its
- * thread can see. What the heap's lock guards is in several steps as well, so that a missing lock shows. Spin's
+ * thread can see. What the arena's lock guards is in several steps as well, so that a missing lock shows. Spin's
  * steps are sequentially consistent.
  * Left out: failures of a weak compare-and-swap without a cause (the loop only looks again), the order of the list
  * of partial slabs (any listed one is taken, which is more than the source does), reuse of a slab after it was
@@ -51,7 +51,7 @@ bool listed[SLABS], kept[SLABS];
 byte next[5];          /* the first word of each object */
 byte shared_notified;  /* slab + 1 */
 byte shared_pending, shared_patience = PATIENCE_PARKED, threads_count;
-bool heap_lock;
+bool arena_lock;
 
 /* What only the check knows */
 mtype = { UNTOUCHED, FREE, REMOTE, TAKEN, USED };
@@ -67,13 +67,13 @@ byte refills, owners_left = OWNERS, freers_left = FREERS;
 #define IS_MINE(object, me) ((object) <= OBJECTS && place[object] == USED && holder[object] == (me))
 #define HAS_ONE(me) (IS_MINE(1, me) || IS_MINE(2, me) || IS_MINE(3, me) || IS_MINE(4, me))
 
-inline lock_heap()
+inline lock_arena()
 {
-    atomic { !heap_lock -> heap_lock = true }
+    atomic { !arena_lock -> arena_lock = true }
 }
 
 /* slab.h, Invariants: whatever is free is found again by whoever takes the lock next. */
-inline unlock_heap()
+inline unlock_arena()
 {
     d_step {
         slab = 0;
@@ -85,7 +85,7 @@ inline unlock_heap()
         :: else -> break
         od;
         slab = 0;
-        heap_lock = false
+        arena_lock = false
     }
 }
 
@@ -110,7 +110,7 @@ inline give_back(s)
     }
 }
 
-/* An idle slab that stays with a heap that has threads. It is given back or listed again under the lock. Whether there
+/* An idle slab that stays with an arena that has threads. It is given back or listed again under the lock. Whether there
  * is room for it is anything. */
 /*= slab/slab_kept.c slab_may_keep: atomic_load_relaxed(&set->shared_threads) != 0 */
 /*= slab/slab_kept.c hak__slab_keep: if (!slab_may_keep(set, slab)) { hak__slab_give_back(set, slab); return; } */
@@ -224,14 +224,14 @@ inline take_part(from)
 /*= slab/slab.c slab_more: slab = slab_new(set, class_index); */
 /*= slab/slab.c hak__slab_refill: slab = slab_more(set, class_index); */
 /*= slab/slab.c hak__slab_refill: slab_take_objects(set, slab, most); */
-/* Lending is a refill by another heap's thread that holds this heap's lock, without the carving:
+/* Lending is a refill by another arena's thread that holds this arena's lock, without the carving:
  * OWNERS=2. */
 /*= slab/slab.c hak__slab_lend: hak__slab_drain(set); */
 /*= slab/slab.c hak__slab_lend: list = slab_take_remote(set, slab); */
 /*= slab/slab.c hak__slab_lend: slab_unlist_used_up(set, slab); */
 inline refill()
 {
-    lock_heap();
+    lock_arena();
     drain();
     do
     :: count == 0 ->
@@ -300,7 +300,7 @@ inline refill()
         /*= slab/slab.c slab_unlist_used_up: slab_unlist(set, slab); */
     :: else -> break
     od;
-    unlock_heap();
+    unlock_arena();
     /* The program: each object goes to a freer or stays with the thread. */
     atomic {
         do
@@ -352,15 +352,15 @@ inline return_one()
 }
 
 /* A lock that a stopped thread has is not taken: the next collection does the work. */
-/*= heap/collect.c hak__heap_collect: if (!lock_acquire_soon(&heap->lock)) { return; } hak__slab_drain(&heap->slabs); */
-/*= heap/collect.c hak__heap_collect: if (everything) { hak__slab_give_kept(&heap->slabs, UINT32_MAX); */
+/*= arena/collect.c hak__arena_collect: if (!lock_acquire_soon(&arena->lock)) { return; } hak__slab_drain(&arena->slabs); */
+/*= arena/collect.c hak__arena_collect: if (everything) { hak__slab_give_kept(&arena->slabs, UINT32_MAX); */
 inline collect()
 {
-    lock_heap();
+    lock_arena();
     drain();
     give_kept(0);
     if :: SLABS == 2 -> give_kept((SLABS - 1)) :: else fi;
-    unlock_heap()
+    unlock_arena()
 }
 
 #define COUNT_THREADS(count) \
@@ -371,36 +371,36 @@ proctype Owner(byte me)
 {
     byte at, after, word, slab, list, count, most, o, i, last;
 
-    /*= heap/heap.c heap_add_thread: heap_set_threads(heap, heap->threads_count + 1); */
-    /*= heap/heap.c heap_set_threads: count == 0 ? NOTIFIED_PENDING_MAX_PARKED : NOTIFIED_PENDING_MAX; */
+    /*= arena/arena.c arena_add_thread: arena_set_threads(arena, arena->threads_count + 1); */
+    /*= arena/arena.c arena_set_threads: count == 0 ? NOTIFIED_PENDING_MAX_PARKED : NOTIFIED_PENDING_MAX; */
     d_step { COUNT_THREADS(threads_count + 1) }
     do
     :: atomic { refills < REFILLS -> refills++; if :: most = 1 :: most = CAPACITY fi }
         refill();
         most = 0
     :: HAS_ONE(me) -> /* a full bin */
-        lock_heap();
+        lock_arena();
         return_one();
-        unlock_heap()
+        unlock_arena()
     :: break
     od;
     /* A thread that cannot have the lock keeps its lists and parks later (thread_leave_behind). */
-    /*= heap/thread.c hak__thread_park: if (!hak__thread_flush(thread)) { */
-    /*= heap/thread.c hak__thread_flush: if (!lock_acquire_soon(&thread->heap->lock)) { return false; } hak__cache_flush(&thread->cache); lock_release(&thread->heap->lock); */
+    /*= arena/thread.c hak__thread_park: if (!hak__thread_flush(thread)) { */
+    /*= arena/thread.c hak__thread_flush: if (!lock_acquire_soon(&thread->arena->lock)) { return false; } hak__cache_flush(&thread->cache); lock_release(&thread->arena->lock); */
     if
     :: HAS_ONE(me) ->
-        lock_heap();
+        lock_arena();
         do
         :: HAS_ONE(me) -> return_one()
         :: else -> break
         od;
-        unlock_heap()
+        unlock_arena()
     :: else
     fi;
-    /*= heap/thread.c hak__thread_park: hak__heap_part(heap); */
-    /*= heap/heap.c hak__heap_part: heap_set_threads(heap, left); */
+    /*= arena/thread.c hak__thread_park: hak__arena_part(arena); */
+    /*= arena/arena.c hak__arena_part: arena_set_threads(arena, left); */
     d_step { COUNT_THREADS(threads_count - 1); i = threads_count }
-    /*= heap/heap.c hak__heap_part: if (left == 0) { hak__heap_collect(heap, true); } */
+    /*= arena/arena.c hak__arena_part: if (left == 0) { hak__arena_collect(arena, true); } */
     if
     :: i == 0 -> collect()
     :: else
@@ -493,18 +493,18 @@ inline return_remote()
 }
 
 /* Refused at the gate while a fork is under way, it helps after its next batch. */
-/*= heap/heartbeat.c hak__thread_count_batch: if (HAK_UNLIKELY(thread->cache.lagging != NULL)) { thread_tidy(thread, true); */
-/*= heap/heartbeat.c thread_do_what_is_due: if (thread->cache.lagging != NULL) { hak__heap_help(thread); */
-/*= heap/collect.c hak__heap_help: if (lock_try(&owner->lock)) { */
-/*= heap/collect.c hak__heap_help: hak__slab_drain(set); lock_release(&owner->lock); */
+/*= arena/heartbeat.c hak__thread_count_batch: if (HAK_UNLIKELY(thread->cache.lagging != NULL)) { thread_tidy(thread, true); */
+/*= arena/heartbeat.c thread_do_what_is_due: if (thread->cache.lagging != NULL) { hak__arena_help(thread); */
+/*= arena/collect.c hak__arena_help: if (lock_try(&owner->lock)) { */
+/*= arena/collect.c hak__arena_help: hak__slab_drain(set); lock_release(&owner->lock); */
 inline help()
 {
     lagging = false;
     if
-    :: atomic { !heap_lock -> heap_lock = true }
+    :: atomic { !arena_lock -> arena_lock = true }
         drain();
-        unlock_heap()
-    :: atomic { heap_lock -> excused = true } /* else somebody is at it */
+        unlock_arena()
+    :: atomic { arena_lock -> excused = true } /* else somebody is at it */
     fi
 }
 
@@ -548,8 +548,8 @@ proctype Freer(byte me)
     /* Its end: the batch that waits is sent, with what its bins kept of others' objects. */
     /*= cache/remote.c hak__remote_flush: remote_send(cache, entry); */
     /*= cache/flush.c cache_return_kept: hak__remote_free(cache, slice, object); */
-    /*= heap/thread.c hak__thread_flush: hak__cache_flush(&thread->cache); lock_release(&thread->heap->lock); hak__remote_flush(&thread->cache); */
-    /*= heap/thread.c hak__thread_flush: if (HAK_UNLIKELY(thread->cache.lagging != NULL)) { hak__heap_help(thread); */
+    /*= arena/thread.c hak__thread_flush: hak__cache_flush(&thread->cache); lock_release(&thread->arena->lock); hak__remote_flush(&thread->cache); */
+    /*= arena/thread.c hak__thread_flush: if (HAK_UNLIKELY(thread->cache.lagging != NULL)) { hak__arena_help(thread); */
     if
     :: count != 0 ->
         return_remote();
@@ -562,19 +562,19 @@ proctype Freer(byte me)
     freers_left--
 }
 
-/*= heap/collect.c collect_heaps: atomic_load_relaxed(&heap->slabs.shared_notified) != 0; */
-/*= heap/collect.c collect_heaps: lock_try(&heap->lock)) */
-/*= heap/collect.c collect_heaps: hak__slab_drain(&heap->slabs); hak__slab_trim_kept(&heap->slabs); lock_release(&heap->lock); */
+/*= arena/collect.c collect_arenas: atomic_load_relaxed(&arena->slabs.shared_notified) != 0; */
+/*= arena/collect.c collect_arenas: lock_try(&arena->lock)) */
+/*= arena/collect.c collect_arenas: hak__slab_drain(&arena->slabs); hak__slab_trim_kept(&arena->slabs); lock_release(&arena->lock); */
 inline purge_pass()
 {
     if
     :: shared_notified != 0 ->
         if
-        :: atomic { !heap_lock -> heap_lock = true }
+        :: atomic { !arena_lock -> arena_lock = true }
             drain();
             give_kept(0);
-            unlock_heap()
-        :: heap_lock
+            unlock_arena()
+        :: arena_lock
         fi
     :: else
     fi
@@ -605,7 +605,7 @@ init
     }
     owners_left == 0 && freers_left == 0;
 #if defined HELP && !defined PURGE
-    /* A heap without a thread is drained at once, but for those who left it to others. */
+    /* An arena without a thread is drained at once, but for those who left it to others. */
     assert(shared_notified == 0 || excused);
 #endif
     /* The next pass finds the rest; with -DPURGE one may be under way. */
@@ -613,7 +613,7 @@ init
     :: shared_notified != 0 -> purge_pass()
     :: else -> break
     od;
-    !heap_lock;
+    !arena_lock;
     slab = 0;
     do
     :: slab < slabs_made ->

@@ -25,7 +25,7 @@ BUG_CASE(overflow_small, "overflow", make(40)[40] = 'n')
 BUG_CASE(overflow_large, "overflow", make(200001)[200001] = 'n')
 BUG_CASE(before_large, "underflow", make(200000)[-1] = 'n')
 
-CASE(write_resting, "use after free")
+CASE(write_in_quarantine, "use after free")
 {
     char *block = make(100);
     free(hide(block));

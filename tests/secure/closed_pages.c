@@ -12,7 +12,7 @@
 
 #include "child.h"
 
-enum { ROUNDS = 200, SPAN = 200000, WHALE = 2 << 20 };
+enum { ROUNDS = 200, SPAN = 200000, HUGE = 2 << 20 };
 
 /* Mappings of so many bytes fail. Volatile: compilers believe that malloc calls nothing of this
  * file. */
@@ -21,7 +21,7 @@ static volatile size_t fails_from = SIZE_MAX;
 /* Stands before the C library's; hakmem asks by this name. */
 void *mmap(void *address, size_t size, int protection, int flags, int file, off_t offset)
 {
-    if (size >= fails_from && size < 4u * WHALE) {
+    if (size >= fails_from && size < 4u * HUGE) {
         errno = ENOMEM;
         return MAP_FAILED;
     }
@@ -64,15 +64,15 @@ static void write_before(const void *block)
 
 /* Without mappings of their own, blocks of 2 MiB come from superslabs, or there is none. A write
  * before one is reported, whatever its alignment, up to that of a slice. */
-static void whales_without_mappings(void)
+static void huge_without_mappings(void)
 {
     size_t had = 0;
-    fails_from = WHALE;
+    fails_from = HUGE;
     for (size_t i = 0; i < 16; i++) {
-        void *block = filled(WHALE - 65536 + i * 8192);
+        void *block = filled(HUGE - 65536 + i * 8192);
         had += block != NULL;
         free(block);
-        void *aligned = aligned_alloc((size_t)16 << i % 11, WHALE + 65536);
+        void *aligned = aligned_alloc((size_t)16 << i % 11, HUGE + 65536);
         struct child child = run_child(write_before, aligned);
         if (strstr(child.text, "underflow: the bytes before the allocation") == NULL) {
             fprintf(stderr, "round %zu, a write before %p: %s\n", i, aligned, child.text);
@@ -94,6 +94,6 @@ static void whales_without_mappings(void)
 int main(void)
 {
     close_both_ways();
-    whales_without_mappings();
+    huge_without_mappings();
     return 0;
 }

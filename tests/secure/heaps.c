@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* heaps.c: the secure form, preloaded, reports overflows, underflows, double frees and uses after
- * free of objects of first-class heaps (hakmem/heap.h), and reports nothing else.
+ * free of objects of heaps (hakmem/heap.h), and reports nothing else.
  *
  * Each case is a child process. The bytes that it writes differ from those that stand there. */
 #ifndef _GNU_SOURCE

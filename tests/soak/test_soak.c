@@ -252,7 +252,7 @@ static void check_counts(size_t cycle)
                      stats.objects_in_use_count, objects_before + STORE_BLOCKS);
     }
     if (HAK_LEVEL >= 2) {
-        hak_trim(0); /* walks every heap */
+        hak_trim(0); /* walks every arena */
     }
 }
 

@@ -51,7 +51,7 @@ static const char *const settings[][2] = {{"purge_delay_ms", "1"},
                                           {"bin_bytes", "4k"},
                                           {"cache_bytes", "64k"},
                                           {"cache_bytes_total", "1m"},
-                                          {"whale_cache_bytes", "0"},
+                                          {"huge_cache_bytes", "0"},
                                           {"huge_threshold", "never"},
                                           {"limit", "1m"},
                                           {"limit_hard", "4t"},
@@ -62,7 +62,7 @@ static const char *const settings[][2] = {{"purge_delay_ms", "1"},
                                           {"cache_bytes", "32m"},
                                           {"cache_bytes_total", "1g"},
                                           {"limit", "never"},
-                                          {"whale_cache_bytes", "never"}};
+                                          {"huge_cache_bytes", "never"}};
 
 static void *change(void *argument)
 {
@@ -112,7 +112,7 @@ TEST(options_beside_allocations)
 static void read_knobs(char knobs[1000])
 {
     static const char *const names[] = {"purge_delay_ms", "bin_bytes", "cache_bytes",
-                                        "whale_cache_bytes", "huge_threshold"};
+                                        "huge_cache_bytes", "huge_threshold"};
     size_t length = 0;
     const char *text = report_now()->text;
     for (size_t i = 0; i < COUNT_OF(names); i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_heap_threads.c: first-class heaps (hakmem/heap.h) that more threads than processors use at
+/* test_heap_threads.c: heaps (hakmem/heap.h) that more threads than processors use at
  * once: objects go from thread to thread, threads end, heaps are destroyed while living threads
  * have objects of them in their caches, and the process forks. */
 #include "threads.h"

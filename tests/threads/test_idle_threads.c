@@ -35,7 +35,7 @@ static void setup(void)
     REQUIRE(pthread_barrier_init(&barrier, NULL, 2) == 0);
     blocks = support_map(OBJECTS * sizeof *blocks);
     memset(blocks, 1, OBJECTS * sizeof *blocks);
-    hak_free(hak_malloc(BLOCK)); /* this thread has its struct and its heap */
+    hak_free(hak_malloc(BLOCK)); /* this thread has its struct and its arena */
     hak_trim(0);
 }
 

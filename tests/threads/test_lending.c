@@ -23,7 +23,7 @@ static void *allocate(void *argument)
     return NULL;
 }
 
-/* Has a heap of its own, frees, and stays. */
+/* Has an arena of its own, frees, and stays. */
 static void *allocate_and_thin(void *argument)
 {
     struct run *run = argument;

@@ -28,7 +28,7 @@ enum { PARCELS = 600, DECAY_MS = 100, OPERATIONS = 3000 };
 
 static pthread_barrier_t all_have_freed;
 static pthread_barrier_t all_may_end;
-/* Threads that wait for a heap's lock move to another heap, and then hold remote frees as well
+/* Threads that wait for an arena's lock move to another arena, and then hold remote frees as well
  * (test_idle_threads.c), and what is left of refills. How many do is the machine's. */
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 
@@ -76,7 +76,7 @@ TEST(2000_threads)
     size_t idle = rss_bytes() - rss_before;
     struct hak_stats full = stats_now();
     size_t slabs = report_number("slab_bytes") + report_number("span_cached_bytes");
-    REQUIRE_SIZE(full.heaps_count, <=, heaps_most());
+    REQUIRE_SIZE(full.arenas_count, <=, arenas_most());
     REQUIRE_SIZE(full.threads_count, >=, before.threads_count + count);
     REQUIRE_SIZE(full.threads_count, <=, before.threads_count + count + 1); /* main's */
     REQUIRE_SIZE(full.bytes_in_use, ==, before.bytes_in_use);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* test_mappings.c: a heap of a gibibyte of mixed small objects, built by four threads, costs fewer
  * than 100 mappings, full or full of holes (the kernel's limit is 65,530 and others have been seen
- * at 12,000 to 22,000); so do spans and a few whales.
+ * at 12,000 to 22,000); so do spans and a few huge blocks.
  *
  * ctest: not-again lock=memory
  */
@@ -78,18 +78,18 @@ TEST(small_objects)
     }
 }
 
-/* A whale is a mapping of its own. */
+/* A huge block is a mapping of its own. */
 TEST(large_blocks)
 {
-    enum { SPANS = 400, WHALES = 12 };
-    char *blocks[SPANS + WHALES];
-    for (size_t i = 0; i < SPANS + WHALES; i++) {
+    enum { SPANS = 400, HUGE = 12 };
+    char *blocks[SPANS + HUGE];
+    for (size_t i = 0; i < SPANS + HUGE; i++) {
         blocks[i] = hak_malloc(i < SPANS ? 70000 + i * 4800 : 32 * MIB + i * 4096);
         assert_non_null(blocks[i]);
         blocks[i][0] = 1;
     }
-    mappings_check("spans and whales");
-    FREE_ALL(blocks, SPANS + WHALES);
+    mappings_check("spans and huge blocks");
+    FREE_ALL(blocks, SPANS + HUGE);
     hak_trim(0);
     mappings_check("none of them");
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* test_release_beside.c: giving much memory back stops nobody: releasing 11 GB under one lock
  * stalled other threads for a second (gperftools #1547). While one thread is inside one call that
- * releases half a gibibyte, another takes and frees memory from the same heaps, superslabs and
+ * releases half a gibibyte, another takes and frees memory from the same arenas, superslabs and
  * tables; it is the number of its operations that counts, not their time.
  *
  * Inside means: after the first call into the kernel that releases something began, and before the
@@ -60,11 +60,11 @@ int munmap(void *address, size_t size)
 }
 
 /* Small blocks of one class after the other, so that slabs are taken and given back, spans of
- * changing length, a question to the whale's table. */
+ * changing length, a question to the huge block's table. */
 static void *use_beside(void *argument)
 {
-    void *whale = hak_malloc(3 * MIB);
-    REQUIRE(whale != NULL);
+    void *block = hak_malloc(3 * MIB);
+    REQUIRE(block != NULL);
     for (size_t i = 0; !__atomic_load_n(&shared_stop, __ATOMIC_RELAXED); i++) {
         void *small[40];
         for (size_t j = 0; j < COUNT_OF(small); j++) {
@@ -72,12 +72,12 @@ static void *use_beside(void *argument)
             REQUIRE(small[j] != NULL);
         }
         void *span = hak_malloc(70000 + i % 16 * 40000);
-        REQUIRE(span != NULL && hak_usable_size(whale) >= 3 * MIB);
+        REQUIRE(span != NULL && hak_usable_size(block) >= 3 * MIB);
         hak_free(span);
         FREE_ALL(small, COUNT_OF(small));
         __atomic_fetch_add(&shared_steps, 1, __ATOMIC_SEQ_CST);
     }
-    hak_free(whale);
+    hak_free(block);
     return argument;
 }
 
@@ -99,17 +99,17 @@ static void release_slabs(void)
 }
 
 /* One block: unmapped outside every lock. */
-static void release_whale(void)
+static void release_huge(void)
 {
-    char *whale = hak_malloc(total_bytes());
-    REQUIRE(whale != NULL);
+    char *block = hak_malloc(total_bytes());
+    REQUIRE(block != NULL);
     /* in small pages: with huge ones it is over before the other thread has done a step */
-    madvise(whale, total_bytes(), MADV_NOHUGEPAGE);
+    madvise(block, total_bytes(), MADV_NOHUGEPAGE);
     for (size_t at = 0; at < total_bytes(); at += 4096) {
-        whale[at] = 1;
+        block[at] = 1;
     }
     releasing_thread = (pid_t)syscall(SYS_gettid);
-    hak_free(whale);
+    hak_free(block);
     releasing_thread = 0;
 }
 
@@ -121,7 +121,7 @@ static void release_beside_use(bool slabs)
     pthread_t thread = thread_start(use_beside, NULL);
     for (; times < TRIES && steps < STEPS; times++) {
         first_steps = SIZE_MAX;
-        slabs ? release_slabs() : release_whale();
+        slabs ? release_slabs() : release_huge();
         size_t ended = first_steps == SIZE_MAX ? 0 : last_steps - first_steps;
         steps += ended != 0 ? ended - 1 : 0; /* the first began before */
     }
@@ -139,7 +139,7 @@ CHILD(trim)
     release_beside_use(true);
 }
 
-CHILD(whale)
+CHILD(huge_block)
 {
     release_beside_use(false);
 }
@@ -147,7 +147,7 @@ CHILD(whale)
 static void run(const char *name, char *delay)
 {
     struct child_end end;
-    SKIP_IF(HAK_LEVEL >= 2); /* its walkers hold a heap's lock as long as they like */
+    SKIP_IF(HAK_LEVEL >= 2); /* its walkers hold an arena's lock as long as they like */
     child_exec(name, child_put, delay, &end);
     REQUIRE_EXIT(&end, "steps beside");
     print_message("%s", end.text);
@@ -159,7 +159,7 @@ TEST(release)
                 second[] = "HAKMEM_PURGE_DELAY_MS=1000";
     run("trim", never);
     run("trim", often); /* the other thread's own purge passes come into the way of the trims */
-    run("whale", second);
+    run("huge_block", second);
 }
 
 int main(int argc, char **arguments)

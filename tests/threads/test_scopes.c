@@ -65,7 +65,7 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* Threads that the report lists, of those that use the heap for long-lived objects. */
+/* Threads that the report lists, of those that use the arena for long-lived objects. */
 static size_t count_apart(void)
 {
     size_t count = 0;
@@ -117,7 +117,7 @@ static void put_point(FILE *file, const char *name)
     put_option(file, "purge_delay_ms");
     put_option(file, "bin_bytes");
     put_option(file, "cache_bytes");
-    put_option(file, "whale_cache_bytes");
+    put_option(file, "huge_cache_bytes");
     put_option(file, "huge_threshold");
     fputs("\n", file);
 }

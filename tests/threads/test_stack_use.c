@@ -48,7 +48,7 @@ static void spans(void)
 }
 
 /* More than the cache holds, so that it evicts; a look at what is resident. */
-static void whales(void)
+static void huge(void)
 {
     static char *blocks[50];
     for (size_t round = 0; round < 3; round++) {
@@ -125,7 +125,7 @@ TEST(every_path)
         void (*body)(void);
     } paths[] = {{"small blocks", small_blocks},
                  {"spans", spans},
-                 {"whales", whales},
+                 {"huge blocks", huge},
                  {"remote frees", remote_frees},
                  {"giving back", give_back}};
     keep_for_others();

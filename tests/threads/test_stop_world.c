@@ -185,7 +185,7 @@ static void check_settled(const struct hak_stats *before, size_t resident_before
     (void)hak_trim(0);
     hak_stats_get(&after);
     REQUIRE_SIZE(after.objects_in_use_count, <=, before->objects_in_use_count);
-    REQUIRE_SIZE(after.whales_count, ==, before->whales_count);
+    REQUIRE_SIZE(after.huge_count, ==, before->huge_count);
     REQUIRE_SIZE(after.bytes_in_use, <=, before->bytes_in_use);
     REQUIRE_SIZE(after.threads_count, <=, before->threads_count);
     if (!SUPPORT_EMULATED) { /* an emulator's own memory counts, too */

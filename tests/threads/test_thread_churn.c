@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* test_thread_churn.c: many short threads leave nothing behind. RSS after all equals RSS after the
- * first thousand within 2 MiB; heaps, mappings and file descriptors stay what they were. Objects
- * that outlive their thread are freed by others, and heaps are joined anew, not multiplied.
+ * first thousand within 2 MiB; arenas, mappings and file descriptors stay what they were. Objects
+ * that outlive their thread are freed by others, and arenas are joined anew, not multiplied.
  *
  * ctest: not-again no-qemu
  */
@@ -9,7 +9,7 @@
 
 #include <dirent.h>
 
-enum { TOGETHER = 4, WARM_UP = 1000, WHALE_SIZE = 3 * MIB };
+enum { TOGETHER = 4, WARM_UP = 1000, HUGE_SIZE = 3 * MIB };
 enum { THREADS_TOTAL = SUPPORT_SANITIZED ? 2000 : HAK_LEVEL >= 2 ? 8000 : 20000 };
 
 static size_t descriptors_count(void)
@@ -24,8 +24,8 @@ static size_t descriptors_count(void)
     return count;
 }
 
-/* Some of everything: small, mid, span, whale; freed in another order; the last one by the next
- * thread. */
+/* Some of everything: small, mid, span, huge block; freed in another order; the last one by the
+ * next thread. */
 static void *short_life(void *argument)
 {
     uint64_t random = (uint64_t)(uintptr_t)argument;
@@ -37,7 +37,7 @@ static void *short_life(void *argument)
         parcel_free(parcel_create(random_size(&random, 18), 1));
     }
     if (random_below(&random, 128) == 0) {
-        parcel_free(parcel_create(WHALE_SIZE, 1));
+        parcel_free(parcel_create(HUGE_SIZE, 1));
     }
     for (size_t i = COUNT_OF(parcels); i-- > 1;) {
         parcel_free(parcels[i * 7 % COUNT_OF(parcels)]);
@@ -45,7 +45,7 @@ static void *short_life(void *argument)
     return parcels[0];
 }
 
-/* Costs no heap and no struct for good. */
+/* Costs no arena and no struct for good. */
 static void *only_free(void *block)
 {
     hak_free(block);
@@ -75,15 +75,15 @@ TEST(nothing_is_left)
     churn(WARM_UP, 1);
     struct hak_stats before = stats_now();
     size_t untrimmed = rss_bytes();
-    hak_trim(0); /* what waits for its purge (a cached whale) is no leak and would hide one */
+    hak_trim(0); /* what waits for its purge (a cached huge block) is no leak and would hide one */
     size_t rss = rss_bytes(), mappings = mappings_count(), descriptors = descriptors_count();
     churn(THREADS_TOTAL - WARM_UP, 1000000);
     struct hak_stats after = stats_now();
     size_t untrimmed_after = rss_bytes();
     hak_trim(0);
-    REQUIRE_SIZE(after.heaps_count, <=, TOGETHER + 1);
-    REQUIRE_SIZE(after.heaps_count, <=, heaps_most());
-    REQUIRE_SIZE(after.heaps_parked_count, <=, TOGETHER);
+    REQUIRE_SIZE(after.arenas_count, <=, TOGETHER + 1);
+    REQUIRE_SIZE(after.arenas_count, <=, arenas_most());
+    REQUIRE_SIZE(after.arenas_parked_count, <=, TOGETHER);
     REQUIRE_SIZE(after.threads_count, ==, before.threads_count);
     REQUIRE_SIZE(after.objects_in_use_count, ==, before.objects_in_use_count);
     REQUIRE_SIZE(after.bytes_in_use, ==, before.bytes_in_use);
@@ -92,7 +92,7 @@ TEST(nothing_is_left)
     if (!SUPPORT_SANITIZED) {
         REQUIRE_SIZE(rss_bytes(), <=, rss + 2 * MIB);
         /* what is kept for the next is told: no more than all of them have at once */
-        REQUIRE_SIZE(after.bytes_cached, <=, before.bytes_cached + TOGETHER * WHALE_SIZE);
+        REQUIRE_SIZE(after.bytes_cached, <=, before.bytes_cached + TOGETHER * HUGE_SIZE);
         REQUIRE_SIZE(untrimmed_after + before.bytes_cached, <=,
                      untrimmed + after.bytes_cached + 4 * MIB);
         REQUIRE_SIZE(mappings_count(), <=, mappings + 10);
@@ -128,7 +128,7 @@ static void *free_estate(void *argument)
     return NULL;
 }
 
-/* Many estates at once: dead owners on all heaps, freed in any order by many. */
+/* Many estates at once: dead owners on all arenas, freed in any order by many. */
 TEST(many_estates)
 {
     enum { ESTATES = 24 };
@@ -155,7 +155,7 @@ TEST(many_estates)
         JOIN_ALL(threads, ESTATES);
     }
     struct hak_stats after = stats_now();
-    REQUIRE_SIZE(after.heaps_count, <=, heaps_most());
+    REQUIRE_SIZE(after.arenas_count, <=, arenas_most());
     REQUIRE_SIZE(after.threads_count, ==, before.threads_count);
     REQUIRE_SIZE(after.bytes_in_use, ==, before.bytes_in_use);
     if (!SUPPORT_SANITIZED) {

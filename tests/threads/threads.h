@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* threads.h: what the thread tests share: starting threads, how many heaps they
+/* threads.h: what the thread tests share: starting threads, how many arenas they
  * get, a bounded queue, parcels. */
 #ifndef TESTS_THREADS_THREADS_H
 #define TESTS_THREADS_THREADS_H
@@ -54,10 +54,10 @@ static inline void threads_run(size_t count, void *(*body)(void *), uintptr_t fi
     JOIN_ALL(threads, count);
 }
 
-/* The most heaps a process has, however many threads and however often they wait: two for each
+/* The most arenas a process has, however many threads and however often they wait: two for each
  * processor it may run on, at level 2 four. One more if the threads that hold the locks of all of
  * them seem to be stopped: on an overloaded machine they may be preempted for so long. */
-static inline size_t heaps_most(void)
+static inline size_t arenas_most(void)
 {
     cpu_set_t set;
     REQUIRE(sched_getaffinity(0, sizeof set, &set) == 0);

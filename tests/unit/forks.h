@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT */
-/* forks.h: what the tests of heap/fork share: fork with our handlers, threads that wait meanwhile,
+/* forks.h: what the tests of arena/fork share: fork with our handlers, threads that wait meanwhile,
  * and proof that memory is as it should be. */
 #ifndef TESTS_UNIT_FORKS_H
 #define TESTS_UNIT_FORKS_H
 
 #include "../child.h"
 #include "../threads/threads.h"
-#include "heaps.h"
+#include "arenas.h"
 
 #include <sys/syscall.h>
 
-#include "large/whale.h"
+#include "large/huge.h"
 
-/* How many heaps there are, and whose lock is held. */
+/* How many arenas there are, and whose lock is held. */
 static inline size_t held_count(size_t *all)
 {
     size_t count = 0;
     *all = 0;
-    for (const struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
-        count += is_held(&heap->lock);
+    for (const struct arena *arena = hak__arena_first(); arena != NULL; arena = arena->next) {
+        count += is_held(&arena->lock);
         ++*all;
     }
     return count;
@@ -26,7 +26,7 @@ static inline size_t held_count(size_t *all)
 
 static inline bool others_are_free(void)
 {
-    return !is_held(&hak__heaps_lock) && !is_held(&hak__purge_lock) && !is_held(&hak__whale_lock) &&
+    return !is_held(&hak__arenas_lock) && !is_held(&hak__purge_lock) && !is_held(&hak__huge_lock) &&
            !is_held(&hak__growth_lock) && !is_held(&hak__superslab_first.lock) &&
            hak__lock_own.held == 0;
 }
@@ -60,20 +60,20 @@ static inline long fork_and_run(void (*body)(void))
     return usage.ru_minflt;
 }
 
-/* Threads that have a heap with something in its bins, and then wait. */
+/* Threads that have an arena with something in its bins, and then wait. */
 enum { WAITERS = 5, OBJECTS = 40 };
 
 struct waiter {
     pthread_t id;
     struct thread *thread;
     char *object; /* in use */
-    void *remote; /* of the main thread's heap: in this one's buffer, or bin if that is its own */
+    void *remote; /* of the main thread's arena: in this one's buffer, or bin if that is its own */
 };
 
 static struct waiter waiters[WAITERS];
 static pthread_barrier_t barrier;
 
-static inline void *wait_with_a_heap(void *argument)
+static inline void *wait_with_a_arena(void *argument)
 {
     struct waiter *waiter = argument;
     void *objects[OBJECTS];
@@ -100,7 +100,7 @@ static inline void start_waiters(void)
     REQUIRE(pthread_barrier_init(&barrier, NULL, WAITERS + 1) == 0);
     for (size_t i = 0; i < WAITERS; i++) {
         waiters[i].remote = hak_malloc(300);
-        waiters[i].id = thread_start(wait_with_a_heap, &waiters[i]);
+        waiters[i].id = thread_start(wait_with_a_arena, &waiters[i]);
     }
     pthread_barrier_wait(&barrier);
 }

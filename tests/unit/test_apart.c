@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_apart.c: a thread's second struct, for long-lived objects (heap/thread.c). */
+/* test_apart.c: a thread's second struct, for long-lived objects (arena/thread.c). */
 #include "forks.h"
 
 #include "control/census.h"
@@ -7,8 +7,8 @@
 
 enum { COUNT = 2000, SIZE = 100 };
 
-/* The id of the heap that the block's slab belongs to. */
-static uint32_t heap_of(const void *block)
+/* The id of the arena that the block's slab belongs to. */
+static uint32_t arena_of(const void *block)
 {
     return window_owner(window_slice_of(block)) >> OWNER_CODE_BITS;
 }
@@ -39,8 +39,8 @@ TEST(objects_lie_apart)
     assert_true(hak__thread->apart);
     fill(apart, 2);
     for (size_t i = 1; i < COUNT; i++) {
-        assert_int_equal(heap_of(apart[i]), heap_of(apart[0]));
-        assert_int_not_equal(heap_of(usual[i]), heap_of(apart[i]));
+        assert_int_equal(arena_of(apart[i]), arena_of(apart[0]));
+        assert_int_not_equal(arena_of(usual[i]), arena_of(apart[i]));
     }
     drain(usual, 1); /* each kind is freed by the other */
     hak__thread_turn(false);
@@ -50,33 +50,33 @@ TEST(objects_lie_apart)
     assert_int_equal(hak__cache_bytes(&hak__thread->cache), 0);
     assert_int_equal(hak__cache_bytes(&hak__thread->twin->cache), 0);
     void *block = hak_malloc(SIZE);
-    assert_int_not_equal(heap_of(block), hak__thread->twin->heap->id);
+    assert_int_not_equal(arena_of(block), hak__thread->twin->arena->id);
     hak_free(block);
 }
 
-/* The heap for long-lived objects is no heap that threads join, and none of those that the option
+/* The arena for long-lived objects is no arena that threads join, and none of those that the option
  * allows. */
 static void *join_another(void *argument)
 {
     const struct thread *other = argument;
     hak_free(hak_malloc(SIZE));
-    REQUIRE(hak__thread->heap == other->heap && !hak__thread->apart && hak__thread->twin == NULL);
+    REQUIRE(hak__thread->arena == other->arena && !hak__thread->apart && hak__thread->twin == NULL);
     return NULL;
 }
 
-TEST_WITH_KNOBS(heaps_are_counted_without_it)
+TEST_WITH_KNOBS(arenas_are_counted_without_it)
 {
-    hak__knobs.heaps_max = hak__knobs.heaps_crowded_max = 1;
+    hak__knobs.arenas_max = hak__knobs.arenas_crowded_max = 1;
     hak__thread_turn(true);
     hak__thread_turn(false);
-    assert_int_equal(heaps_count(), 2);
-    assert_false(hak__heap_is_to_spare());
+    assert_int_equal(arenas_count(), 2);
+    assert_false(hak__arena_is_to_spare());
     thread_join(thread_start(join_another, hak__thread));
-    hak__knobs.heaps_crowded_max = 2;
-    assert_true(hak__heap_is_to_spare());
+    hak__knobs.arenas_crowded_max = 2;
+    assert_true(hak__arena_is_to_spare());
     struct census census;
     hak__census_take(&census);
-    assert_int_equal(census.heaps_count, 2);
+    assert_int_equal(census.arenas_count, 2);
     assert_int_equal(census.threads_count, 1);
 }
 
@@ -119,7 +119,7 @@ TEST_WITH_KNOBS(a_tick_reaches_both)
         hak__knobs.purge_delay_ms = 40;
         thread->ticked_ms = thread->trimmed_ms = hak__os_clock_ms() - 4000;
         twin->trimmed_ms = thread->trimmed_ms;
-        twin->cache.lagging = &twin->heap->slabs;
+        twin->cache.lagging = &twin->arena->slabs;
         told_count = 0;
         atomic_store_release(&hak__tick_listener, listen);
         thread->cache.countdown = -1;
@@ -130,13 +130,13 @@ TEST_WITH_KNOBS(a_tick_reaches_both)
         assert_ptr_equal(told[1], twin);
         assert_int_equal(hak__cache_bytes(&twin->cache), 0);
         assert_null(twin->cache.lagging);
-        hak__heap_tick(thread); /* spans are kept from one tick to the next */
-        assert_int_equal(twin->heap->spans.slices, 0);
+        hak__arena_tick(thread); /* spans are kept from one tick to the next */
+        assert_int_equal(twin->arena->spans.slices, 0);
     }
     hak__thread_turn(false);
 }
 
-/* A long-lived object in another heap's slab would hold that slab. */
+/* A long-lived object in another arena's slab would hold that slab. */
 TEST_WITH_KNOBS(it_borrows_from_nobody)
 {
     enum { LENT = 1200, HELD = 200 };
@@ -150,17 +150,17 @@ TEST_WITH_KNOBS(it_borrows_from_nobody)
         hak_free(objects[i]);
     }
     hak__thread_flush(hak__thread);
-    struct heap *own = hak__thread->heap;
+    struct arena *own = hak__thread->arena;
     hak__thread_turn(true);
-    struct heap *apart = hak__thread->heap;
+    struct arena *apart = hak__thread->arena;
     hak__thread_turn(false);
-    assert_int_equal(hak__heap_borrow(apart, class_index, 1).count, 0);
-    assert_int_equal(hak__heap_borrow(own, class_index, 1).count, 0); /* the other has none */
+    assert_int_equal(hak__arena_borrow(apart, class_index, 1).count, 0);
+    assert_int_equal(hak__arena_borrow(own, class_index, 1).count, 0); /* the other has none */
     struct thread *other = adopt();
-    assert_ptr_not_equal(other->heap, own);
+    assert_ptr_not_equal(other->arena, own);
     struct object_list list = {NULL, 0};
-    for (int i = 0; i < 8 && list.count == 0; i++) { /* not all heaps are asked at once */
-        list = hak__heap_borrow(other->heap, class_index, 1);
+    for (int i = 0; i < 8 && list.count == 0; i++) { /* not all arenas are asked at once */
+        list = hak__arena_borrow(other->arena, class_index, 1);
     }
     assert_int_equal(list.count, 1);
     hak_free(list.head);
@@ -182,7 +182,7 @@ TEST(threads_end_inside)
     for (int round = 0; round < 20; round++) {
         void *left[2];
         thread_join(thread_start(end_inside, left));
-        assert_int_not_equal(heap_of(left[0]), heap_of(left[1]));
+        assert_int_not_equal(arena_of(left[0]), arena_of(left[1]));
         FREE_ALL(left, 2);
     }
     uint32_t used = 0;
@@ -193,7 +193,7 @@ TEST(threads_end_inside)
     struct thread *again[2] = {adopt(), adopt()};
     for (size_t i = 0; i < COUNT_OF(again); i++) { /* they are as new */
         assert_null(again[i]->twin);
-        assert_false(again[i]->apart || again[i]->heap->apart);
+        assert_false(again[i]->apart || again[i]->arena->apart);
         hak__thread_park(again[i]);
     }
 }
@@ -210,8 +210,8 @@ static void use_both(void)
     hak__thread_turn(in_use);
     drain(usual, 5);
     const struct thread *thread = hak__thread, *twin = thread->twin;
-    REQUIRE(hak__thread_is_used(thread) && thread->heap->threads_count == 1);
-    REQUIRE(hak__thread_is_used(twin) && twin->heap->threads_count == 1);
+    REQUIRE(hak__thread_is_used(thread) && thread->arena->threads_count == 1);
+    REQUIRE(hak__thread_is_used(twin) && twin->arena->threads_count == 1);
 }
 
 /* A forked child has both structs, whichever was in use. */
@@ -229,4 +229,4 @@ TEST(fork)
     }
 }
 
-TESTS(start_with_many_heaps)
+TESTS(start_with_many_arenas)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* test_collect.c: heap/collect: what others do for a heap, ticks, reclaiming. */
+/* test_collect.c: arena/collect: what others do for an arena, ticks, reclaiming. */
 #include "../threads/threads.h"
-#include "heaps.h"
+#include "arenas.h"
 
-#include "large/whale.h"
+#include "large/huge.h"
 
-/* A thread and its heap that no thread of the process uses, with one object in use and alone in its
- * slab. */
+/* A thread and its arena that no thread of the process uses, with one object in use and alone in
+ * its slab. */
 struct owner {
     struct thread *thread;
-    struct heap *heap;
+    struct arena *arena;
     void *object;
     struct slab *slab;
 };
@@ -17,14 +17,14 @@ struct owner {
 static struct owner owner_create_of(uint32_t class_index)
 {
     struct thread *thread = adopt();
-    struct owner owner = {.thread = thread, .heap = thread->heap};
-    lock_acquire(&owner.heap->lock);
-    struct object_list list = unit_slab_refill(&owner.heap->slabs, class_index, UINT32_MAX);
+    struct owner owner = {.thread = thread, .arena = thread->arena};
+    lock_acquire(&owner.arena->lock);
+    struct object_list list = unit_slab_refill(&owner.arena->slabs, class_index, UINT32_MAX);
     struct object_list others = {list.head->next, list.count - 1};
     owner.object = list.head;
     owner.slab = unit_slab_of(owner.object);
     unit_return_list(others);
-    lock_release(&owner.heap->lock);
+    lock_release(&owner.arena->lock);
     return owner;
 }
 
@@ -35,7 +35,7 @@ static struct owner owner_create(void)
 
 static bool owner_has_slab(const struct owner *owner)
 {
-    return window_owner(slab_slice(owner->slab)) >> OWNER_CODE_BITS == owner->heap->id;
+    return window_owner(slab_slice(owner->slab)) >> OWNER_CODE_BITS == owner->arena->id;
 }
 
 static bool owner_uses_slab(const struct owner *owner)
@@ -52,18 +52,18 @@ static void owner_free_remotely(struct owner *owner)
 TEST(collect)
 {
     struct owner owner = owner_create();
-    struct span_cache *spans = &owner.heap->spans;
+    struct span_cache *spans = &owner.arena->spans;
     keep_a_span(owner.thread);
-    hak__heap_collect(owner.heap, false);
+    hak__arena_collect(owner.arena, false);
     assert_true(owner_has_slab(&owner)); /* in use */
     assert_int_equal(spans->slices, MIB / SLICE_SIZE);
     owner_free_remotely(&owner);
-    hak__heap_collect(owner.heap, false);
+    hak__arena_collect(owner.arena, false);
     assert_false(owner_uses_slab(&owner));
     assert_int_equal(spans->slices, 0); /* the second look at it */
     keep_a_span(owner.thread);
-    assert_true(owner_has_slab(&owner)); /* for the heap's threads */
-    hak__heap_collect(owner.heap, true);
+    assert_true(owner_has_slab(&owner)); /* for the arena's threads */
+    hak__arena_collect(owner.arena, true);
     assert_false(owner_has_slab(&owner));
     assert_int_equal(spans->slices, 0);
     hak__thread_park(owner.thread);
@@ -74,17 +74,17 @@ TEST(help)
     struct owner owner = owner_create();
     struct thread *helper = adopt();
     owner_free_remotely(&owner);
-    helper->cache.lagging = &owner.heap->slabs;
-    lock_acquire(&owner.heap->lock); /* somebody is at it: not waited for */
-    hak__heap_help(helper);
+    helper->cache.lagging = &owner.arena->slabs;
+    lock_acquire(&owner.arena->lock); /* somebody is at it: not waited for */
+    hak__arena_help(helper);
     assert_null(helper->cache.lagging);
     assert_true(owner_has_slab(&owner));
-    lock_release(&owner.heap->lock);
-    helper->cache.lagging = &owner.heap->slabs;
+    lock_release(&owner.arena->lock);
+    helper->cache.lagging = &owner.arena->slabs;
     hak__thread_count_operation(helper); /* what a thread does after a slow operation */
     assert_null(helper->cache.lagging);
     assert_false(owner_uses_slab(&owner));
-    assert_int_equal(owner.heap->lock.shared_state, 0);
+    assert_int_equal(owner.arena->lock.shared_state, 0);
     hak__thread_park(owner.thread);
     hak__thread_park(helper);
 }
@@ -106,7 +106,7 @@ TEST_WITH_KNOBS(kept_objects_go_back)
 {
     struct thread *thread = adopt();
     struct owner owner = owner_create_kept(thread);
-    owner.heap->slabs.shared_patience = 1;
+    owner.arena->slabs.shared_patience = 1;
     hak__thread_park(thread);
     assert_false(owner_uses_slab(&owner));
     hak__thread_park(owner.thread);
@@ -114,9 +114,9 @@ TEST_WITH_KNOBS(kept_objects_go_back)
     thread = adopt();
     owner = owner_create_kept(thread);
     hak__knobs.purge_delay_ms = 0; /* always due */
-    hak__heap_tick(thread);
+    hak__arena_tick(thread);
     assert_true(owner_has_slab(&owner));
-    hak__heap_tick(thread); /* the class was idle */
+    hak__arena_tick(thread); /* the class was idle */
     assert_false(owner_uses_slab(&owner));
     hak__thread_park(thread);
     hak__thread_park(owner.thread);
@@ -130,19 +130,19 @@ TEST_WITH_KNOBS(a_tick_that_is_due)
     owner_free_remotely(&idle);
     hak__remote_free(&thread->cache, window_slice_of(busy.object), busy.object);
     uint64_t ticks = thread->cache.counters.values[COUNTER_TICKS];
-    lock_acquire(&thread->heap->lock);
+    lock_acquire(&thread->arena->lock);
     unit_cache_free(&thread->cache, 2, unit_cache_allocate(&thread->cache, 2));
-    lock_release(&thread->heap->lock);
-    hak__heap_tick(thread);
+    lock_release(&thread->arena->lock);
+    hak__arena_tick(thread);
     assert_false(owner_uses_slab(&idle)); /* one that sleeps */
     assert_false(owner_uses_slab(&busy)); /* the buffer was sent first */
     assert_true(hak__cache_objects(&thread->cache, 2) != 0);
-    hak__heap_tick(thread);
+    hak__arena_tick(thread);
     assert_int_equal(hak__cache_objects(&thread->cache, 2), 0); /* idle between two ticks */
-    hak__heap_tick(thread);
-    hak__heap_tick(thread);
+    hak__arena_tick(thread);
+    hak__arena_tick(thread);
     assert_false(owner_has_slab(&idle) || owner_has_slab(&busy)); /* not needed between two */
-    hak__heap_tick(thread);
+    hak__arena_tick(thread);
     assert_int_equal(hak__superslab_bytes_dirty(), 0); /* all that was freed above */
     assert_true(thread->cache.counters.values[COUNTER_TICKS] == ticks + 5);
     hak__thread_park(thread);
@@ -163,7 +163,7 @@ static uint32_t ticks_until_back(struct thread *thread, size_t superslabs, uint3
         size_t dirty = hak__superslab_bytes_dirty();
         uint32_t start = hak__os_clock_ms();
         thread->ticked_ms = start - apart;
-        hak__heap_tick(thread);
+        hak__arena_tick(thread);
         size_t purged = dirty - hak__superslab_bytes_dirty();
         bool as_meant = hak__os_clock_ms() == start; /* else it came later still */
         assert_true(purged != 0 && (!as_meant || purged <= most + SUPERSLAB_SIZE));
@@ -178,7 +178,7 @@ TEST_WITH_KNOBS(late_ticks_give_more_back)
 {
     struct thread *thread = adopt();
     hak__knobs.purge_delay_ms = 0;
-    hak__heap_tick(thread);
+    hak__arena_tick(thread);
     hak__knobs.purge_delay_ms = UINT32_MAX - 1; /* no other pass is due */
     hak__superslab_purge(true);
     size_t least = PURGE_PARTS_MIN * PURGE_BYTES_AT_ONCE;
@@ -243,26 +243,26 @@ static void *reclaim_as_a_thread(void *argument)
     bool unmap = *(bool *)argument;
     struct owner other = owner_create();
     struct thread *thread = hak__thread_enter();
-    struct heap *heap = thread->heap;
+    struct arena *arena = thread->arena;
     unit_cache_free(&thread->cache, 2, unit_cache_allocate(&thread->cache, 2));
-    struct span span = hak__span_allocate(&heap->spans, &thread->cache.counters, MIB, SLICE_SIZE);
-    hak__span_free(&heap->spans, &thread->cache.counters, window_slice_of(span.pointer));
+    struct span span = hak__span_allocate(&arena->spans, &thread->cache.counters, MIB, SLICE_SIZE);
+    hak__span_free(&arena->spans, &thread->cache.counters, window_slice_of(span.pointer));
     hak__thread_leave(thread);
-    void *whale = hak__whale_allocate(3 * MIB, 4096, false).pointer;
-    memset(whale, 1, 3 * MIB);
-    REQUIRE(hak__whale_free(whale));
-    size_t cached = hak__whale_totals().cached_bytes;
+    void *block = hak__huge_allocate(3 * MIB, 4096, false).pointer;
+    memset(block, 1, 3 * MIB);
+    REQUIRE(hak__huge_free(block));
+    size_t cached = hak__huge_totals().cached_bytes;
     hak__remote_free(&thread->cache, window_slice_of(other.object), other.object);
     struct owner kept = owner_create_kept(thread);
-    size_t released = hak__heap_reclaim(unmap);
+    size_t released = hak__arena_reclaim(unmap);
     REQUIRE(released >= cached && released > 0);
-    REQUIRE_SIZE(hak__whale_totals().cached_bytes, ==, 0);
+    REQUIRE_SIZE(hak__huge_totals().cached_bytes, ==, 0);
     REQUIRE_SIZE(hak__cache_bytes(&thread->cache), ==, 0);
-    REQUIRE(heap->spans.slices == 0 && unit_set_is_empty(&heap->slabs));
+    REQUIRE(arena->spans.slices == 0 && unit_set_is_empty(&arena->slabs));
     REQUIRE(!owner_has_slab(&other) && !owner_has_slab(&kept));
-    REQUIRE(!unit_is_mapped((uintptr_t)whale));
+    REQUIRE(!unit_is_mapped((uintptr_t)block));
     REQUIRE(unmap || hak__superslab_bytes_dirty() == 0);
-    REQUIRE(hak__heap_reclaim(unmap) == 0);
+    REQUIRE(hak__arena_reclaim(unmap) == 0);
     hak__thread_park(kept.thread);
     hak__thread_park(other.thread);
     return NULL;
@@ -271,7 +271,7 @@ static void *reclaim_as_a_thread(void *argument)
 TEST_WITH_KNOBS(reclaim)
 {
     bool unmap = false;
-    hak__knobs.whale_cache_bytes = 16 * MIB;
+    hak__knobs.huge_cache_bytes = 16 * MIB;
     thread_join(thread_start(reclaim_as_a_thread, &unmap));
     size_t slice = hak__superslab_take(0, SUPERSLAB_SLICES, 1).slice; /* a whole one to unmap */
     hak__superslab_give(slice, SUPERSLAB_SLICES);
@@ -280,4 +280,4 @@ TEST_WITH_KNOBS(reclaim)
     assert_false(unit_is_mapped((uintptr_t)window_slice_address(slice)));
 }
 
-TESTS(start_with_many_heaps)
+TESTS(start_with_many_arenas)

@@ -34,7 +34,7 @@ TEST(lines)
 {
     REQUIRE_DEATH(say_all, NULL,
                   "^hakmem: fatal: what was wrong: pointer 0x1234abcd, size class 112 bytes, "
-                  "owned by heap 7$");
+                  "owned by arena 7$");
     REQUIRE_DEATH(say_all, NULL, "^hakmem: in process [0-9]+; .*; program .*test_diagnose$");
     REQUIRE_DEATH(say_span, NULL, "^hakmem: fatal: .*, in a block of [0-9]+ bytes$");
     REQUIRE_DEATH(say_much, NULL, "^hakmem: fatal: w{200}");

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* test_emergency.c: large/emergency: blocks of any size and alignment without a lock; they become
- * whales, and what was freed meanwhile is free, when somebody settles. */
+ * huge blocks, and what was freed meanwhile is free, when somebody settles. */
 #include "../child.h"
 #include "../threads/threads.h"
 #include "unit.h"
 
 #include "large/emergency.h"
-#include "large/whale_registry.h"
+#include "large/huge_registry.h"
 
 static size_t live_count(void)
 {
-    return hak__whale_totals().live_count;
+    return hak__huge_totals().live_count;
 }
 
 TEST(sizes_and_alignments)
@@ -23,17 +23,17 @@ TEST(sizes_and_alignments)
             assert_non_null(block);
             assert_true((uintptr_t)block % alignment == 0);
             assert_true(block[0] == 0 && block[sizes[i] - 1] == 0);
-            size_t usable = hak__whale_bytes(block);
+            size_t usable = hak__huge_bytes(block);
             assert_true(usable >= sizes[i]);
             memset(block, 7, usable); /* what it says may all be used */
-            assert_true(hak__whale_containing(block + usable - 1).address == (uintptr_t)block);
-            assert_int_equal(hak__whale_bytes(block + 64), 0);
+            assert_true(hak__huge_containing(block + usable - 1).address == (uintptr_t)block);
+            assert_int_equal(hak__huge_bytes(block + 64), 0);
             assert_true(hak__emergency_waits());
             (void)hak__emergency_settle();
             assert_false(hak__emergency_waits());
             assert_int_equal(live_count(), before + 1);
-            assert_true(hak__whale_bytes(block) >= usable && block[usable - 1] == 7);
-            assert_true(hak__whale_free(block));
+            assert_true(hak__huge_bytes(block) >= usable && block[usable - 1] == 7);
+            assert_true(hak__huge_free(block));
             assert_int_equal(live_count(), before); /* small ones are no use to the cache */
             assert_true(sizes[i] > 8192 || !unit_is_mapped((uintptr_t)block));
         }
@@ -49,7 +49,7 @@ static void overflow(void *argument)
     size_t page = hak__os_page_size(), at = *(size_t *)argument;
     void **words = (void **)(void *)(block + hak__emergency_mapped(100));
     *(words - at) = hide(block + page / 2);
-    (void)hak__emergency_free_whale(block);
+    (void)hak__emergency_free_huge(block);
     (void)hak__emergency_settle();
 }
 
@@ -63,19 +63,19 @@ TEST(writes_behind_a_block)
 TEST(frees_wait)
 {
     size_t before = live_count();
-    void *whale = hak_malloc(3 * MIB), *span = hak_malloc(200000);
+    void *huge = hak_malloc(3 * MIB), *span = hak_malloc(200000);
     void *block = hak__emergency_allocate(100, 16);
     uint64_t free_before = hak__superslab_bytes_free();
     hak__span_take(window_slice_of(span));
-    assert_true(hak__emergency_free(whale) && hak__emergency_free(span));
-    assert_true(hak__emergency_free(block));  /* is not even registered */
-    assert_false(hak__emergency_free(whale)); /* it waits already */
+    assert_true(hak__emergency_free(huge) && hak__emergency_free(span));
+    assert_true(hak__emergency_free(block)); /* is not even registered */
+    assert_false(hak__emergency_free(huge)); /* it waits already */
     assert_int_equal(live_count(), before + 1);
     assert_true(hak__superslab_bytes_free() == free_before);
     assert_true(hak__emergency_settle());
     assert_int_equal(live_count(), before);
     assert_true(hak__superslab_bytes_free() > free_before);
-    assert_true(hak__whale_was_freed(whale) && hak__whale_was_freed(block));
+    assert_true(hak__huge_was_freed(huge) && hak__huge_was_freed(block));
     assert_false(hak__emergency_waits());
 }
 
@@ -281,7 +281,7 @@ TEST(no_memory_for_the_entry)
     assert_true(hak__emergency_settle());
     assert_true(hak__emergency_settle());
     while (count != 0) {
-        assert_true(hak__whale_free(blocks[--count]));
+        assert_true(hak__huge_free(blocks[--count]));
     }
     assert_int_equal(live_count(), before);
 }
@@ -301,7 +301,7 @@ static void *allocate_and_free(void *argument)
         *slot = i < ROUNDS ? hak__emergency_allocate(1 + random_below(&random, 20000), 16) : NULL;
         if (*slot != NULL) {
             (*slot)[0] = (unsigned char)(uintptr_t)argument;
-            REQUIRE(hak__whale_bytes(*slot) != 0); /* on which list it is by now does not matter */
+            REQUIRE(hak__huge_bytes(*slot) != 0); /* on which list it is by now does not matter */
         }
         if (i % 16 == 0) {
             (void)hak__emergency_settle();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_fork.c: heap/fork: prepare holds all heaps, nobody waits for it, parent and child leave no
- * lock; the child begins with heaps of its own, and can adopt the structs of the parent's threads.
+/* test_fork.c: arena/fork: prepare holds all arenas, nobody waits for it, parent and child leave no
+ * lock; the child begins with arenas of its own, and can adopt the structs of the parent's threads.
  *
  * The kernel's fork without the C library's handlers, which a program that links the archive may
  * have or not: the test calls the three functions itself. Children allocate nothing from the C
@@ -8,7 +8,7 @@
  */
 #include "forks.h"
 
-TEST(heaps_are_held_and_let_go)
+TEST(arenas_are_held_and_let_go)
 {
     size_t all;
     start_waiters();
@@ -29,7 +29,7 @@ static void *work_beside_a_fork(void *argument)
     void *blocks[BLOCK_SIZES];
     void **inherited = argument;
     fill_blocks(blocks);
-    free_blocks(inherited); /* spans and whales that are registered */
+    free_blocks(inherited); /* spans and huge blocks that are registered */
     free_blocks(blocks);
     void *zeroed = hak_calloc(1, 3000);
     REQUIRE(zeroed != NULL && *(char *)zeroed == 0);
@@ -41,12 +41,12 @@ static void *work_beside_a_fork(void *argument)
     return NULL;
 }
 
-/* While fork holds the heaps its own thread and others go on, with memory of their own. All of it
+/* While fork holds the arenas its own thread and others go on, with memory of their own. All of it
  * is given back, or as any other, when the fork is over. */
 TEST(nobody_waits_for_fork)
 {
     void *before[BLOCK_SIZES], *blocks[BLOCK_SIZES], *kept[BLOCK_SIZES];
-    fill_blocks(before); /* it has a heap */
+    fill_blocks(before); /* it has an arena */
     hak_free(hak_malloc(3 * MIB));
     uint64_t bytes = stats_now().bytes_in_use;
     hak__fork_prepare();
@@ -73,20 +73,20 @@ static void require_others_abandoned(void)
         REQUIRE(hak__thread_is_used(thread) == (thread == hak__thread));
     }
     REQUIRE(hak__cache_charged.word == hak__thread->cache.charged_told);
-    for (const struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
-        bool own = heap == hak__thread->heap;
-        REQUIRE_SIZE(heap->threads_count, ==, own ? 1 : 0);
-        REQUIRE(heap->slabs.shared_patience ==
+    for (const struct arena *arena = hak__arena_first(); arena != NULL; arena = arena->next) {
+        bool own = arena == hak__thread->arena;
+        REQUIRE_SIZE(arena->threads_count, ==, own ? 1 : 0);
+        REQUIRE(arena->slabs.shared_patience ==
                 (own ? NOTIFIED_PENDING_MAX : NOTIFIED_PENDING_MAX_PARKED));
     }
 }
 
-static void require_heaps_serve(void)
+static void require_arenas_serve(void)
 {
     for (size_t i = 0; i < WAITERS; i++) {
         char *object = waiters[i].object;
         REQUIRE(object[0] == 'w' && object[199] == 'w');
-        hak_free(object); /* to a heap without a thread, or this one's own */
+        hak_free(object); /* to an arena without a thread, or this one's own */
     }
     check_blocks();
 }
@@ -130,23 +130,23 @@ static void require_parked_are_adopted(void)
     require_even(count + 1);
     while (count != 0) {
         struct thread *thread = adopted[--count];
-        struct heap *heap = thread->heap;
-        uint32_t before = heap->threads_count;
+        struct arena *arena = thread->arena;
+        uint32_t before = arena->threads_count;
         hak__thread_park(thread);
-        REQUIRE(thread->heap == NULL && heap->threads_count == before - 1);
+        REQUIRE(thread->arena == NULL && arena->threads_count == before - 1);
     }
     require_others_abandoned();
 }
 
 static void check_child(void)
 {
-    size_t heaps = heaps_count();
+    size_t arenas = arenas_count();
     REQUIRE(none_is_held());
     REQUIRE_SIZE(threads_count(), >=, WAITERS + 1);
     require_others_abandoned();
-    require_heaps_serve();
+    require_arenas_serve();
     require_parked_are_adopted();
-    REQUIRE_SIZE(heaps_count(), <=, heaps + threads_count()); /* its own */
+    REQUIRE_SIZE(arenas_count(), <=, arenas + threads_count()); /* its own */
     REQUIRE(none_is_held());
 }
 
@@ -157,8 +157,8 @@ static void fork_beside_waiters(void)
     fork_and_run(check_child);
     REQUIRE(none_is_held());
     for (size_t i = 0; i < WAITERS; i++) {
-        struct heap *heap = waiters[i].thread->heap;
-        REQUIRE(heap != NULL && heap->threads_count >= 1); /* the parent is as it was */
+        struct arena *arena = waiters[i].thread->arena;
+        REQUIRE(arena != NULL && arena->threads_count >= 1); /* the parent is as it was */
         REQUIRE(hak__cache_bytes(&waiters[i].thread->cache) != 0);
     }
     end_waiters();
@@ -169,28 +169,28 @@ TEST(the_child_abandons_other_threads)
     fork_beside_waiters();
 }
 
-/* The same in a program in which all threads share one heap, or two. The counts from which the next
- * threads' heaps are chosen are the child's. */
-static void fork_with_shared_heaps(uint32_t heaps_max)
+/* The same in a program in which all threads share one arena, or two. The counts from which the
+ * next threads' arenas are chosen are the child's. */
+static void fork_with_shared_arenas(uint32_t arenas_max)
 {
-    start_sharing(heaps_max);
+    start_sharing(arenas_max);
     fork_beside_waiters();
-    REQUIRE_SIZE(heaps_count(), ==, heaps_max);
+    REQUIRE_SIZE(arenas_count(), ==, arenas_max);
     require_even(1);
 }
 
-TEST_ANEW(one_shared_heap)
+TEST_ANEW(one_shared_arena)
 {
-    fork_with_shared_heaps(1);
+    fork_with_shared_arenas(1);
 }
 
-TEST_ANEW(two_shared_heaps)
+TEST_ANEW(two_shared_arenas)
 {
-    fork_with_shared_heaps(2);
+    fork_with_shared_arenas(2);
 }
 
 /* A thread of the parent had just taken this struct off the stack of parked ones, and joined a
- * heap. */
+ * arena. */
 static struct thread *between;
 
 static void find_the_one_between(void)
@@ -205,10 +205,10 @@ static void find_the_one_between(void)
 TEST(a_struct_on_its_way_to_a_thread)
 {
     between = adopt();
-    struct heap *heap = between->heap;
-    between->heap = NULL;
+    struct arena *arena = between->arena;
+    between->arena = NULL;
     fork_and_run(find_the_one_between);
-    between->heap = heap;
+    between->arena = arena;
     hak__thread_park(between);
 }
 
@@ -216,11 +216,11 @@ TEST(a_struct_on_its_way_to_a_thread)
 static void *fork_without_a_struct(void *argument)
 {
     REQUIRE(hak__thread == &hak__thread_none);
-    size_t heaps = heaps_count(), threads = threads_count();
+    size_t arenas = arenas_count(), threads = threads_count();
     hak__fork_prepare();
     void *block = hak_malloc(100);
     REQUIRE(block != NULL && hak__thread == &hak__thread_none);
-    REQUIRE(heaps_count() == heaps && threads_count() == threads);
+    REQUIRE(arenas_count() == arenas && threads_count() == threads);
     hak__fork_parent();
     REQUIRE(none_is_held());
     hak_free(block);
@@ -241,17 +241,17 @@ TEST(a_thread_without_a_struct_forks)
     fork_and_run(fork_without_a_struct_in_a_child);
 }
 
-/* Nor has the only thread of the child one: no heap has a thread. */
+/* Nor has the only thread of the child one: no arena has a thread. */
 static void check_child_without_a_struct(void)
 {
     REQUIRE(hak__thread == &hak__thread_none);
     require_others_abandoned();
     require_even(0);
-    size_t heaps = heaps_count(), threads = threads_count();
+    size_t arenas = arenas_count(), threads = threads_count();
     hak_free(hak_malloc(100));
     require_others_abandoned();
     require_even(1);
-    REQUIRE(heaps_count() == heaps + 1 && threads_count() == threads);
+    REQUIRE(arenas_count() == arenas + 1 && threads_count() == threads);
 }
 
 static void *fork_from_a_new_thread(void *argument)
@@ -268,4 +268,4 @@ TEST(the_child_of_a_thread_without_a_struct)
     end_waiters();
 }
 
-TESTS(start_with_many_heaps)
+TESTS(start_with_many_arenas)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_fork_inside.c: heap/fork: forks inside forks and inside operations, two at once, and what
+/* test_fork_inside.c: arena/fork: forks inside forks and inside operations, two at once, and what
  * the child's share of one costs. */
 #include "forks.h"
 
@@ -100,7 +100,7 @@ static void *use_memory(void *argument)
     return argument;
 }
 
-static void *use_memory_with_a_heap(void *argument)
+static void *use_memory_with_a_arena(void *argument)
 {
     hak_free(hak_malloc(1));
     pthread_barrier_wait(&barrier);
@@ -116,7 +116,7 @@ static void *tick(void *argument)
     pthread_barrier_wait(&barrier);
     pthread_barrier_wait(&barrier);
     REQUIRE(hak__gate_enter());
-    hak__heap_tick(hak__thread);
+    hak__arena_tick(hak__thread);
     hak__gate_leave();
     pthread_barrier_wait(&barrier);
     return argument;
@@ -137,14 +137,14 @@ static void wait_for_a_waiter(const struct lock *lock)
     }
 }
 
-/* Interrupts an operation that holds the heap's lock, beside one that waits for it. */
+/* Interrupts an operation that holds the arena's lock, beside one that waits for it. */
 static void fork_inside_beside(void *(*body)(void *))
 {
     pthread_t waiting = start_beside(body);
     struct thread *thread = hak__thread_enter();
     REQUIRE(thread != NULL);
     pthread_barrier_wait(&barrier);
-    wait_for_a_waiter(&thread->heap->lock);
+    wait_for_a_waiter(&thread->arena->lock);
     hak__fork_prepare();
     pthread_barrier_wait(&barrier);
     pthread_t coming = thread_start(use_memory, NULL);
@@ -162,7 +162,7 @@ static void fork_inside_beside(void *(*body)(void *))
 static void fork_inside_a_sample(void)
 {
     hak__sampling_set(SAMPLING_OWN, 1, false);
-    pthread_t waiting = start_beside(use_memory_with_a_heap);
+    pthread_t waiting = start_beside(use_memory_with_a_arena);
     REQUIRE(hak__gate_enter());
     lock_acquire(&hak__samples_lock);
     pthread_barrier_wait(&barrier);
@@ -181,7 +181,7 @@ TEST_ANEW(nobody_waits_for_a_fork_inside_an_operation)
 {
     start_sharing(1);
     REQUIRE(pthread_barrier_init(&barrier, NULL, 2) == 0);
-    fork_inside_beside(use_memory_with_a_heap);
+    fork_inside_beside(use_memory_with_a_arena);
     fork_inside_beside(tick);
     fork_inside_a_sample();
 }
@@ -206,7 +206,7 @@ TEST(two_forks_at_once)
         pthread_barrier_wait(&barrier);
         if (first == 0) { /* this thread's lies within the other's, or the other's end in it */
             fork_and_run(check_blocks);
-            assert_true(held_count(&all) == heaps_count());
+            assert_true(held_count(&all) == arenas_count());
             pthread_barrier_wait(&barrier);
         } else {
             hak__fork_prepare();
@@ -214,7 +214,7 @@ TEST(two_forks_at_once)
         }
         thread_join(other);
         if (first != 0) {
-            assert_true(held_count(&all) == heaps_count());
+            assert_true(held_count(&all) == arenas_count());
             hak__fork_parent();
         }
         assert_true(none_is_held());
@@ -234,7 +234,7 @@ TEST_ANEW(many_threads_cost_the_child_nothing)
     start_sharing(2);
     hak_free(hak_malloc(1));
     for (size_t i = 0; i < 4; i++) {
-        adopt(); /* all heaps are there */
+        adopt(); /* all arenas are there */
     }
     long before = fork_and_run(do_nothing);
     for (size_t i = 0; i < MANY; i++) {
@@ -245,4 +245,4 @@ TEST_ANEW(many_threads_cost_the_child_nothing)
     REQUIRE(after - before < MANY / 4);
 }
 
-TESTS(start_with_many_heaps)
+TESTS(start_with_many_arenas)

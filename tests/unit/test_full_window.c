@@ -18,7 +18,7 @@ TEST(mappings_count_as_short_and_no_address_is_left)
 {
     size_t size = hak__window.size;
     REQUIRE(hak_malloc(100) != NULL);
-    mappings_add_whales(MAPPINGS_MAX);
+    mappings_add_huge(MAPPINGS_MAX);
     char *spans[64];
     size_t count = 0;
     hak__window.size = bits_align_up(hak__superslab_first.frontier, SUPERSLAB_SLICES) * SLICE_SIZE;
@@ -36,7 +36,7 @@ TEST(mappings_count_as_short_and_no_address_is_left)
     last = hak_realloc(last, 5 * MIB);
     assert_non_null(last);
     assert_int_equal(last[3 * MIB - 1], 'x');
-    mappings_remove_whales(MAPPINGS_MAX);
+    mappings_remove_huge(MAPPINGS_MAX);
     hak__window.size = size;
     hak_free(cleared);
     hak_free(last);

@@ -8,7 +8,7 @@
 
 #include "core/gate.h"
 
-static struct lock heap_lock = LOCK_INITIAL(LOCK_RANK_HEAP);
+static struct lock arena_lock = LOCK_INITIAL(LOCK_RANK_ARENA);
 
 static void *close_and_open(void *argument)
 {
@@ -36,19 +36,19 @@ TEST(closing_waits_for_those_inside)
 TEST(who_comes_to_a_closed_gate_is_refused)
 {
     hak__gate_close();
-    lock_acquire(&heap_lock);
+    lock_acquire(&arena_lock);
     hak__lock_own.held = 0; /* fork's */
     for (int round = 0; round < 3; round++) {
         assert_false(hak__gate_enter());
         assert_true(hak__gate_was_refused());
         assert_false(hak__gate_was_refused());
-        assert_false(gate_lock(&heap_lock));
+        assert_false(gate_lock(&arena_lock));
         assert_true(hak__gate_was_refused());
         assert_int_equal(hak__inside, 0);
     }
-    lock_release(&heap_lock);
-    assert_true(gate_lock(&heap_lock)); /* not taken: nothing to wait for */
-    lock_release(&heap_lock);
+    lock_release(&arena_lock);
+    assert_true(gate_lock(&arena_lock)); /* not taken: nothing to wait for */
+    lock_release(&arena_lock);
     gate_end();
     hak__gate_open();
     assert_true(hak__gate_enter());
@@ -58,18 +58,18 @@ TEST(who_comes_to_a_closed_gate_is_refused)
 /* As in a signal handler. */
 TEST(who_is_inside_is_refused_at_once)
 {
-    assert_true(gate_lock(&heap_lock));
+    assert_true(gate_lock(&arena_lock));
     assert_int_equal(hak__inside, INSIDE_LOCK);
-    assert_false(gate_lock(&heap_lock));
+    assert_false(gate_lock(&arena_lock));
     assert_false(hak__gate_enter());
     assert_false(hak__gate_enter_patiently());
     hak__gate_leave(); /* of one that did not enter */
     assert_int_equal(hak__inside, INSIDE_LOCK);
-    lock_release(&heap_lock);
+    lock_release(&arena_lock);
     gate_end();
     assert_true(hak__gate_was_refused());
-    assert_true(gate_lock(&heap_lock));
-    lock_release(&heap_lock);
+    assert_true(gate_lock(&arena_lock));
+    lock_release(&arena_lock);
     gate_end();
     /* in the child of a handler that interrupted an operation its end must not upset the count */
     assert_true(hak__gate_enter());
@@ -82,11 +82,11 @@ TEST(who_is_inside_is_refused_at_once)
 static void *hold_and_let_go(void *argument)
 {
     bool *shared_end = argument;
-    lock_acquire(&heap_lock);
+    lock_acquire(&arena_lock);
     while (!__atomic_load_n(shared_end, __ATOMIC_ACQUIRE)) {
         usleep(1000);
     }
-    lock_release(&heap_lock);
+    lock_release(&arena_lock);
     return NULL;
 }
 
@@ -96,23 +96,23 @@ TEST(a_stuck_lock_refuses)
 {
     bool shared_end = false;
     pthread_t holder = thread_start(hold_and_let_go, &shared_end);
-    while (__atomic_load_n(&heap_lock.shared_state, __ATOMIC_RELAXED) == 0) {
+    while (__atomic_load_n(&arena_lock.shared_state, __ATOMIC_RELAXED) == 0) {
         usleep(1000);
     }
-    assert_false(hak__lock_is_stuck(&heap_lock));
+    assert_false(hak__lock_is_stuck(&arena_lock));
     for (int round = 0; round < 100; round++) {
-        assert_false(gate_lock(&heap_lock));
+        assert_false(gate_lock(&arena_lock));
         assert_true(hak__gate_was_refused() && hak__inside == 0);
-        assert_true(hak__lock_is_stuck(&heap_lock));
-        assert_false(lock_acquire_soon(&heap_lock));
+        assert_true(hak__lock_is_stuck(&arena_lock));
+        assert_false(lock_acquire_soon(&arena_lock));
     }
     assert_true(hak__gate_enter()); /* nothing else is refused */
     hak__gate_leave();
     __atomic_store_n(&shared_end, true, __ATOMIC_RELEASE);
     thread_join(holder);
-    assert_false(hak__lock_is_stuck(&heap_lock));
-    assert_true(gate_lock(&heap_lock));
-    lock_release(&heap_lock);
+    assert_false(hak__lock_is_stuck(&arena_lock));
+    assert_true(gate_lock(&arena_lock));
+    lock_release(&arena_lock);
     gate_end();
 }
 

@@ -1,187 +1,96 @@
 /* SPDX-License-Identifier: MIT */
-/* test_heap.c: heap/heap: threads that share heaps: which one the next joins, how many there get,
- * that the counts stay exact, and what goes with a thread and what with the last one; no memory.
- *
- * ctest: no-qemu
- */
-#include "../child.h"
-#include "../threads/threads.h"
-#include "heaps.h"
+/* test_heap.c: heaps in a signal handler that interrupted an operation of its thread:
+ * nothing hangs or is lost. And many empty and full runs of pages, which the checks of assertion
+ * level 2 look at. */
+#include "../support.h"
 
-static size_t joined_count(void)
+#include "hakmem/heap.h"
+#include "heap/heap.h"
+
+static size_t objects_in_use(hak_heap *heap)
 {
-    size_t count = 0;
-    for (const struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
-        count += heap->threads_count;
-    }
-    return count;
+    struct hak_heap_stats stats;
+    hak_heap_stats_read(heap, &stats, sizeof stats);
+    return stats.objects_in_use_count;
 }
 
-static void adopt_without_memory(void *argument)
+/* As a handler finds the thread that it interrupted inside the gate. */
+TEST(inside_an_operation)
 {
-    rlim_t before = unit_limit_address_space(address_space_bytes());
-    size_t count = threads_count(), joined = joined_count();
-    while (hak__thread_adopt() != NULL) { /* parked ones and the rest of a chunk */
-        REQUIRE(threads_count() < count + 100);
-        joined++;
+    enum { OBJECTS = 3000 };
+    static void *objects[OBJECTS];
+    hak_heap *heap = hak_heap_create(NULL), *unused = hak_heap_create(NULL);
+    void *block = hak_heap_malloc(heap, 100000), *huge = hak_heap_malloc(heap, MIB);
+    void *strange = hak_heap_malloc(unused, 100);
+    for (size_t i = 0; i < OBJECTS; i++) {
+        objects[i] = hak_heap_malloc(heap, 200);
+        assert_non_null(objects[i]);
     }
-    REQUIRE_SIZE(joined_count(), ==, joined); /* the one that got no struct draws from none */
-    unit_limit_address_space(before);
-    adopt();
+    struct heap_slot *slot = heap_slot(unused);
+    hak__inside = INSIDE_GATE;
+    errno = 0;
+    assert_null(hak_heap_malloc(heap, 100001)); /* needs the lock */
+    assert_int_equal(errno, ENOMEM);
+    assert_null(hak_heap_create(NULL));
+    hak_heap_free(heap, block);
+    hak_heap_free(heap, huge);
+    slot->id = 0; /* a thread without a cache for the heap */
+    hak_heap_free(unused, strange);
+    for (size_t i = 0; i < OBJECTS; i++) {
+        hak_heap_free(heap, objects[i]); /* beyond the limit of the bin */
+    }
+    hak_heap_trim(heap);
+    hak_heap_destroy(heap); /* not now */
+    assert_false(hak_heap_owns(heap, objects[0]));
+    assert_false(hak_heap_move_helps(heap, objects[0]));
+    hak__inside = 0;
+    hak_heap_trim(heap);
+    hak_heap_trim(unused);
+    assert_int_equal(objects_in_use(heap), 0);
+    assert_int_equal(objects_in_use(unused), 0);
+    assert_null(heap->chunks);
+    hak_heap_destroy(heap);
+    hak_heap_destroy(unused);
 }
 
-/* There is a parked struct, and a new heap is due: without memory for it any other will do. */
-static void join_without_memory(void *argument)
+/* Blocks of whole pages in memory of the program: after each step the checks hold, and in the end
+ * all is one run. */
+TEST(runs)
 {
-    hak__knobs.heaps_max = 1; /* what there is is shared */
-    struct thread *thread;
-    do {
-        thread = adopt();
-    } while (thread->heap->threads_count == 1); /* those without threads come first */
-    hak__thread_park(thread);
-    hak__knobs.heaps_max = HEAP_ID_MAX;
-    size_t count = heaps_count();
-    unit_limit_address_space(address_space_bytes());
-    while (hak__metadata_allocate(HAK_CACHE_LINE) != NULL) {
-    }
-    assert_ptr_equal(adopt(), thread);
-    assert_int_equal(heaps_count(), count);
-    assert_true(thread->heap->threads_count >= 2);
-    thread_free(thread, 3, thread_allocate(thread, 3));
-}
-
-TEST(no_memory)
-{
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
-    REQUIRE_LIFE(adopt_without_memory, NULL, NULL);
-    REQUIRE_LIFE(join_without_memory, NULL, NULL);
-}
-
-/* --- in a program of its own each: what a thread joins depends on what was made before --- */
-
-static uint32_t shared_users[1000]; /* by heap id */
-static pthread_barrier_t barrier;
-
-/* Structs left behind, because the holder of their heap's lock did not run for long. */
-static size_t shared_behind;
-
-static void *join_and_part(void *argument)
-{
-    struct thread *mine[6] = {NULL};
-    uint64_t random = (uintptr_t)argument;
-    for (size_t i = 0; i < (SUPPORT_SLOW ? 5000 : 30000); i++) {
-        struct thread **slot = &mine[random_below(&random, COUNT_OF(mine))];
-        if (*slot == NULL) {
-            *slot = adopt();
-            REQUIRE(__atomic_exchange_n(&(*slot)->batches, 1, __ATOMIC_RELAXED) == 0);
-            __atomic_fetch_add(&shared_users[(*slot)->heap->id], 1, __ATOMIC_RELAXED);
+    enum { BLOCKS = 200 };
+    size_t size = 8 * MIB;
+    void *memory = support_map(size);
+    struct hak_heap_options options = {
+        .size = sizeof options, .memory = memory, .memory_size = size};
+    hak_heap *heap = hak_heap_create(&options);
+    size_t pages = heap->free_pages;
+    void *blocks[BLOCKS] = {NULL};
+    uint64_t random = 9;
+    for (size_t i = 0; i < (HAK_LEVEL >= 2 ? 2000 : 20000); i++) {
+        size_t at = random_below(&random, BLOCKS);
+        if (blocks[at] != NULL) {
+            hak_heap_free(heap, blocks[at]);
+            blocks[at] = NULL;
         } else {
-            REQUIRE(__atomic_exchange_n(&(*slot)->batches, 0, __ATOMIC_RELAXED) == 1);
-            __atomic_fetch_sub(&shared_users[(*slot)->heap->id], 1, __ATOMIC_RELAXED);
-            hak__thread_park(*slot);
-            bool behind = __atomic_load_n(&(*slot)->left_behind, __ATOMIC_RELAXED);
-            __atomic_fetch_add(&shared_behind, behind, __ATOMIC_RELAXED);
-            *slot = NULL;
+            size_t alignment = (size_t)4096 << random_below(&random, 7);
+            size_t bytes = 65665 + random_size(&random, 20);
+            blocks[at] = hak_heap_aligned_alloc(heap, alignment, bytes);
+            assert_true(blocks[at] == NULL || is_aligned(blocks[at], alignment));
+        }
+        if (i % 16 == 0) {
+            hak__heap_check(heap);
         }
     }
-    pthread_barrier_wait(&barrier); /* all at rest: main looks at the counts */
-    pthread_barrier_wait(&barrier);
-    for (size_t i = 0; i < COUNT_OF(mine); i++) {
-        if (mine[i] != NULL) {
-            hak__thread_park(mine[i]);
-        }
+    for (size_t i = 0; i < BLOCKS; i++) {
+        hak_heap_free(heap, blocks[i]);
     }
-    return NULL;
+    assert_int_equal(heap->free_pages, pages);
+    void *all = hak_heap_malloc(heap, pages << HEAP_PAGE_SHIFT);
+    assert_non_null(all);
+    assert_int_equal(heap->free_pages, 0);
+    hak_heap_free(heap, all);
+    hak_heap_destroy(heap);
+    munmap(memory, size);
 }
 
-TEST_ANEW(joining_and_parting_at_once)
-{
-    pthread_t users[8];
-    size_t joined = 0;
-    const uint32_t heaps_max = 2;
-    start_sharing(heaps_max);
-    REQUIRE(pthread_barrier_init(&barrier, NULL, COUNT_OF(users) + 1) == 0);
-    threads_start(users, COUNT_OF(users), join_and_part, 1);
-    pthread_barrier_wait(&barrier);
-    REQUIRE(hak__thread_settle()); /* those left behind still draw from their heaps */
-    for (const struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
-        REQUIRE(heap->threads_count == shared_users[heap->id]);
-        joined += heap->threads_count;
-    }
-    for (struct thread *thread = hak__thread_first(); thread != NULL; thread = thread->next) {
-        joined -= thread->heap != NULL;
-    }
-    REQUIRE_SIZE(joined, ==, 0);
-    REQUIRE_SIZE(heaps_count(), <=, heaps_max);
-    pthread_barrier_wait(&barrier);
-    JOIN_ALL(users, COUNT_OF(users));
-    REQUIRE_SIZE(threads_count(), <=, COUNT_OF(users) * 6 + shared_behind);
-    require_even(0);
-    for (size_t i = 0; i < 60; i++) { /* the sums are right as well */
-        adopt();
-        require_even(i + 1);
-    }
-}
-
-/* All find one heap fewer than there may be: one makes it, the others share. */
-enum { ROUNDS = 300, AT_ONCE = 8 };
-
-static void *join_each_round(void *argument)
-{
-    for (size_t round = 0; round < ROUNDS; round++) {
-        pthread_barrier_wait(&barrier);
-        adopt();
-        pthread_barrier_wait(&barrier);
-    }
-    return argument;
-}
-
-TEST_ANEW(no_more_are_made_at_once)
-{
-    pthread_t users[AT_ONCE];
-    start_sharing(1);
-    REQUIRE(pthread_barrier_init(&barrier, NULL, AT_ONCE + 1) == 0);
-    threads_start(users, AT_ONCE, join_each_round, 0);
-    for (size_t round = 1; round <= ROUNDS; round++) {
-        hak__knobs.heaps_max = (uint32_t)round;
-        pthread_barrier_wait(&barrier);
-        pthread_barrier_wait(&barrier);
-        REQUIRE_SIZE(heaps_count(), ==, round);
-    }
-    JOIN_ALL(users, AT_ONCE);
-    REQUIRE_SIZE(threads_count(), ==, (size_t)ROUNDS * AT_ONCE);
-}
-
-/* Of two threads on one heap the first to go takes what is its own, the last the rest. */
-TEST_ANEW(parking_one_of_two)
-{
-    enum { CLASS = 7, OTHER_CLASS = 9 };
-    start_sharing(1);
-    size_t taken = unit_region_bytes_taken();
-    struct thread *first = adopt(), *second = adopt();
-    struct heap *heap = first->heap;
-    REQUIRE(heap == second->heap && heap->threads_count == 2);
-    thread_free(first, CLASS, thread_allocate(first, CLASS));
-    thread_free(second, CLASS, thread_allocate(second, CLASS));
-    thread_free(second, OTHER_CLASS, thread_allocate(second, OTHER_CLASS));
-    keep_a_span(first);
-    size_t bytes = hak__cache_bytes(&second->cache);
-    uint64_t charged = second->cache.charged, told = second->cache.charged_told;
-    struct object *head = second->cache.bins[CLASS].head;
-    REQUIRE(hak__cache_bytes(&first->cache) != 0 && bytes != 0 && head != NULL);
-    hak__thread_park(first);
-    REQUIRE(first->heap == NULL && hak__cache_bytes(&first->cache) == 0);
-    REQUIRE(first->cache.charged == 0 && hak__cache_charged.word == told);
-    REQUIRE(hak__cache_bytes(&second->cache) == bytes && second->cache.charged == charged);
-    REQUIRE(second->cache.bins[CLASS].head == head && second->heap == heap);
-    REQUIRE(heap->threads_count == 1 && heap->slabs.shared_patience == NOTIFIED_PENDING_MAX);
-    REQUIRE(heap->spans.slices == MIB / SLICE_SIZE);
-    hak__thread_park(second);
-    REQUIRE(heap->threads_count == 0 && heap->slabs.shared_patience == NOTIFIED_PENDING_MAX_PARKED);
-    REQUIRE(heap->spans.slices == 0 && unit_set_is_empty(&heap->slabs));
-    REQUIRE(hak__cache_charged.word == 0 && unit_region_bytes_taken() == taken);
-}
-
-TESTS(start_with_many_heaps)
+TESTS(NULL)

@@ -55,7 +55,7 @@ TEST(the_longest_words)
     look.claimed = 64;
     for (uint32_t i = 0; i < 64; i++) {
         put_slab(&look, i,
-                 (struct slab_look){HEAP_ID_MAX - i, (uint8_t)(200 + i % 2), 1, 65535,
+                 (struct slab_look){ARENA_ID_MAX - i, (uint8_t)(200 + i % 2), 1, 65535,
                                     (uint16_t)(60000 + i), 0});
     }
     hak__heap_map_put_slices(&text, &look);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_inherited.c: slab/slab_inherited and heap/inherited: what a fork's child does with the
+/* test_inherited.c: slab/slab_inherited and arena/inherited: what a fork's child does with the
  * blocks and the free memory of its parent.
  *
  * Each test fills slabs of a class that the other tests do not use, forks, and looks at the slabs
@@ -63,12 +63,12 @@ static bool is_inherited(const void *block)
     return window_is_inherited(window_owner(window_slice_of(block)));
 }
 
-/* Slabs of the class that all heaps have. */
+/* Slabs of the class that all arenas have. */
 static size_t slabs_left(void)
 {
     size_t count = 0;
-    for (const struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
-        count += heap->slabs.totals[block_class()].slabs_count;
+    for (const struct arena *arena = hak__arena_first(); arena != NULL; arena = arena->next) {
+        count += arena->slabs.totals[block_class()].slabs_count;
     }
     return count;
 }
@@ -95,7 +95,7 @@ static void free_all_untouched(void)
     }
     hak_trim(0);
     REQUIRE_SIZE(slabs_left(), ==, 0);
-    REQUIRE(hak__thread == &hak__thread_none || hak__thread->heap != NULL);
+    REQUIRE(hak__thread == &hak__thread_none || hak__thread->arena != NULL);
 }
 
 /* --- take-over --- */
@@ -145,7 +145,7 @@ static size_t free_part(size_t of, size_t part)
 static void reuse_half_free_slabs(void)
 {
     size_t slabs = slabs_left(), count = free_part(3, 2);
-    hak_free(hak_malloc(1)); /* it has a heap */
+    hak_free(hak_malloc(1)); /* it has an arena */
     size_t reused = allocate_again(count, freed, count);
     /* Slabs at the ends may be shared with other blocks of the class. */
     REQUIRE_SIZE(reused, >=, count / 2);
@@ -189,8 +189,8 @@ static void know_what_was_free(void)
     free_all();
     hak_trim(0);
     REQUIRE_SIZE(slabs_left(), ==, 0);
-    for (const struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
-        REQUIRE(heap->spans.slices == 0 || !heap_is_inherited(heap));
+    for (const struct arena *arena = hak__arena_first(); arena != NULL; arena = arena->next) {
+        REQUIRE(arena->spans.slices == 0 || !arena_is_inherited(arena));
     }
 }
 
@@ -208,7 +208,7 @@ TEST(cached_objects_are_counted)
 static void *free_and_wait(void *argument)
 {
     for (size_t i = 0; i < blocks_count; i++) {
-        blocks[i] = hak_malloc(block_size); /* of this thread's heap */
+        blocks[i] = hak_malloc(block_size); /* of this thread's arena */
         REQUIRE(blocks[i] != NULL);
     }
     FREE_ALL(blocks, blocks_count);
@@ -351,17 +351,17 @@ static void free_without_bits(void)
     REQUIRE_SIZE(slabs_left(), ==, 0);
 }
 
-/* No heap can be made: the child's thread draws from an inherited one. */
-static void draw_from_the_parents_heap(void)
+/* No arena can be made: the child's thread draws from an inherited one. */
+static void draw_from_the_parents_arena(void)
 {
     size_t slabs = slabs_left(), count = free_part(3, 2);
-    struct heap *heap = hak__heap_first();
+    struct arena *arena = hak__arena_first();
     struct thread *thread = hak__thread_adopt();
-    REQUIRE(thread != NULL && thread->heap != heap);
+    REQUIRE(thread != NULL && thread->arena != arena);
     hak__thread_park(thread); /* its struct: now there is one to be had */
     thread = hak__thread_adopt();
-    hak__cache_start(&thread->cache, &heap->slabs);
-    thread->heap = heap;
+    hak__cache_start(&thread->cache, &arena->slabs);
+    thread->arena = arena;
     hak__thread = thread;
     REQUIRE(is_inherited(blocks[2]));
     allocate_again(count, freed, count);
@@ -371,24 +371,24 @@ static void draw_from_the_parents_heap(void)
     REQUIRE_SIZE(slabs_left(), <=, slabs);
 }
 
-/* A thread that draws from the parent's heap has objects of its slabs in its bins. */
+/* A thread that draws from the parent's arena has objects of its slabs in its bins. */
 static void take_over_beside_a_thread(void)
 {
     size_t count = free_part(3, 2);
-    struct heap *heap = hak__heap_join(HEAP_ESCAPE);
-    REQUIRE(count != 0 && heap != NULL && !heap_is_inherited(heap));
+    struct arena *arena = hak__arena_join(ARENA_ESCAPE);
+    REQUIRE(count != 0 && arena != NULL && !arena_is_inherited(arena));
     struct slab_set *from = slab_of_slice(window_slice_of(blocks[2]))->owner;
     REQUIRE(is_inherited(blocks[2]) && slab_may_lend(from, block_class()));
-    for (struct heap *at = hak__heap_first(); at != NULL; at = at->next) {
+    for (struct arena *at = hak__arena_first(); at != NULL; at = at->next) {
         hak__slab_draw(&at->slabs);
     }
-    lock_acquire(&heap->lock);
-    REQUIRE(hak__slab_take_over(&heap->slabs, block_class()) == NULL);
-    REQUIRE(hak__slab_take_over_any(&heap->slabs, block_class()) == NULL);
+    lock_acquire(&arena->lock);
+    REQUIRE(hak__slab_take_over(&arena->slabs, block_class()) == NULL);
+    REQUIRE(hak__slab_take_over_any(&arena->slabs, block_class()) == NULL);
     from->shared_drawn = false;
-    REQUIRE(hak__slab_take_over(&heap->slabs, block_class()) != NULL);
-    lock_release(&heap->lock);
-    hak__heap_part(heap);
+    REQUIRE(hak__slab_take_over(&arena->slabs, block_class()) != NULL);
+    lock_release(&arena->lock);
+    hak__arena_part(arena);
 }
 
 /* --- threads of the child --- */
@@ -437,7 +437,7 @@ TEST(children)
         {720, 4, go_on},
         {900, 6, free_while_inside},
         {960, 6, free_without_bits},
-        {1010, 6, draw_from_the_parents_heap},
+        {1010, 6, draw_from_the_parents_arena},
         {1100, 6, take_over_beside_a_thread},
         {80, 12, use_inherited_together},
         {2200, 12, use_inherited_together},
@@ -450,4 +450,4 @@ TEST(children)
     }
 }
 
-TESTS(start_with_many_heaps)
+TESTS(start_with_many_arenas)

@@ -22,7 +22,7 @@ static void write_sheet(struct sheet *sheet, const struct learn_state *state)
 static const struct learn_point usual = {.purge_delay_ms = 1000,
                                          .bin_bytes_max = 524288,
                                          .cache_bytes = 32 << 20,
-                                         .whale_cache_bytes = UINT64_MAX,
+                                         .huge_cache_bytes = UINT64_MAX,
                                          .huge_threshold = 8 << 20};
 
 /* With more decisions than are kept, each with as many pairs as there may be. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* test_lend.c: free objects of other heaps before the process grows: when it would, who lends what,
- * and whom a thread asks. tests/threads/test_lending.c is what it is for. */
+/* test_lend.c: free objects of other arenas before the process grows: when it would, who lends
+ * what, and whom a thread asks. tests/threads/test_lending.c is what it is for. */
 #include "../threads/threads.h"
-#include "heaps.h"
+#include "arenas.h"
 
 enum { SIZE = 1200, OBJECTS = 64, FREE = 3 };
 
@@ -139,23 +139,23 @@ TEST(lent_while_it_is_freed)
     unit_set_destroy(race.set);
 }
 
-/* No memory is left, but another heap has objects to lend: malloc does not fail. */
+/* No memory is left, but another arena has objects to lend: malloc does not fail. */
 TEST(a_failing_allocation_asks)
 {
     SKIP_IF(HAK_TINY_LIMITS);
     static void *objects[OBJECTS];
     struct thread *lender = adopt();
-    uint32_t count = slab_in_use(&lender->heap->slabs, objects);
+    uint32_t count = slab_in_use(&lender->arena->slabs, objects);
     hak_free(hak_malloc(SIZE));
-    struct heap *own = hak__thread->heap;
-    REQUIRE(own != lender->heap);
+    struct arena *own = hak__thread->arena;
+    REQUIRE(own != lender->arena);
     hak__os_set_limit(hak__os_mapped_bytes()); /* none to be had */
     static void *mine[1 << 16];
     size_t taken = 0;
     while ((mine[taken] = hak_malloc(SIZE)) != NULL) {
         REQUIRE(++taken < COUNT_OF(mine));
     }
-    /* Until here all was asked for and nothing found. Now another heap's thread frees some. */
+    /* Until here all was asked for and nothing found. Now another arena's thread frees some. */
     unit_return(objects, FREE);
     int failed = 0;
     void *object;
@@ -175,7 +175,7 @@ static struct thread *lender, *asking;
 
 static struct object_list ask(void)
 {
-    return hak__heap_borrow(asking->heap, lent_class(), UINT32_MAX);
+    return hak__arena_borrow(asking->arena, lent_class(), UINT32_MAX);
 }
 
 /* It is the first to be asked the next time. */
@@ -191,33 +191,33 @@ static void *ask_as_a_thread(void *unused)
     return (void *)(uintptr_t)ask().count;
 }
 
-/* Nobody waits for a heap's lock, unless address space had to be asked for instead. */
+/* Nobody waits for an arena's lock, unless address space had to be asked for instead. */
 TEST(whom_a_thread_waits_for)
 {
     enum { SLICES_MAX = 16384 };
     static size_t slices[SLICES_MAX];
     void *objects[OBJECTS], *borrowed;
     lender = adopt(), asking = adopt();
-    REQUIRE(lender->heap != asking->heap);
-    uint32_t count = slab_in_use(&lender->heap->slabs, objects), taken = 0;
+    REQUIRE(lender->arena != asking->arena);
+    uint32_t count = slab_in_use(&lender->arena->slabs, objects), taken = 0;
     unit_return(objects, FREE);
     hak__superslab_give(hak__superslab_take(0, 1, 1).slice, 1);
     lender_is_next(objects);
-    lock_acquire(&lender->heap->lock);
+    lock_acquire(&lender->arena->lock);
     assert_int_equal(ask().count, 0);
-    lock_release(&lender->heap->lock);
+    lock_release(&lender->arena->lock);
 
     while (hak__superslab_bytes_free() != 0) {
         REQUIRE(taken < SLICES_MAX);
         slices[taken++] = hak__superslab_take(0, 1, 1).slice;
     }
     lender_is_next(objects);
-    lock_acquire(&lender->heap->lock);
+    lock_acquire(&lender->arena->lock);
     pthread_t thread = thread_start(ask_as_a_thread, NULL);
-    while (__atomic_load_n(&lender->heap->lock.shared_state, __ATOMIC_RELAXED) != 2) {
+    while (__atomic_load_n(&lender->arena->lock.shared_state, __ATOMIC_RELAXED) != 2) {
         usleep(100);
     }
-    lock_release(&lender->heap->lock);
+    lock_release(&lender->arena->lock);
     assert_int_equal(pthread_join(thread, &borrowed), 0);
     assert_int_equal((uintptr_t)borrowed, FREE);
     while (taken != 0) {
@@ -228,4 +228,4 @@ TEST(whom_a_thread_waits_for)
     hak__thread_park(asking);
 }
 
-TESTS(start_with_many_heaps)
+TESTS(start_with_many_arenas)

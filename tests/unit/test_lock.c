@@ -9,7 +9,7 @@
 enum { THREADS = 16, ROUNDS = SUPPORT_SLOW ? 2000 : 20000 };
 
 static struct lock lock = LOCK_INITIAL(LOCK_RANK_REGION);
-static struct lock lower = LOCK_INITIAL(LOCK_RANK_HEAP);
+static struct lock lower = LOCK_INITIAL(LOCK_RANK_ARENA);
 static struct lock same = LOCK_INITIAL(LOCK_RANK_REGION);
 
 /* Written under `lock` only. */

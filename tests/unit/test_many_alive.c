@@ -12,8 +12,8 @@
 #include "../threads/threads.h"
 
 #include "hakmem/control.h"
+#include "arena/arena.h"
 #include "heap/heap.h"
-#include "zone/zone.h"
 
 #include <signal.h>
 #include <sys/ptrace.h>
@@ -167,7 +167,7 @@ static struct figures compare(const struct many *many, size_t few, size_t some, 
     return figures;
 }
 
-/* --- first-class heaps in turn --- */
+/* --- heaps in turn --- */
 
 static void heap_pair(size_t number)
 {
@@ -188,7 +188,7 @@ static void heaps_prepare(size_t alive)
 
 static size_t heap_tables(void)
 {
-    return sizeof *hak__zone_thread + hak__zone_thread->table_mask;
+    return sizeof *hak__heap_thread + hak__heap_thread->table_mask;
 }
 
 TEST(heaps)

@@ -6,7 +6,7 @@
 
 #include "slab/slab_remote.h"
 
-/* Two threads of one heap, and one of another. */
+/* Two threads of one arena, and one of another. */
 static struct cache *first, *second, *stranger;
 
 static int create_caches(void **state)
@@ -63,13 +63,13 @@ static void in_two_bins(struct cache *one, struct cache *other, size_t size)
     unit_return((void *[]){object}, 1);
 }
 
-MARK_TEST(two_threads_of_a_heap)
+MARK_TEST(two_threads_of_a_arena)
 {
     in_two_bins(first, second, 64);
     in_two_bins(first, second, 5000);
 }
 
-MARK_TEST(threads_of_two_heaps)
+MARK_TEST(threads_of_two_arenas)
 {
     in_two_bins(first, stranger, 5000);
     in_two_bins(stranger, first, 5000);
@@ -80,8 +80,8 @@ static void take_over(void *list)
     hak__cache_take_over(stranger, *(struct object_list *)list);
 }
 
-/* One thread's bin has the object, and so has a slab's list, which a thread of another heap
- * borrows, or a thread of the heap takes. */
+/* One thread's bin has the object, and so has a slab's list, which a thread of another arena
+ * borrows, or a thread of the arena takes. */
 MARK_TEST(a_bin_and_the_slab)
 {
     uint32_t class_index = size_class_of(64);
@@ -127,7 +127,7 @@ static void join(void *cache)
     hak__cache_join(cache);
 }
 
-/* A thread takes the heap's mark with its first list of a slab, and its bins' objects with it. */
+/* A thread takes the arena's mark with its first list of a slab, and its bins' objects with it. */
 MARK_TEST(joining)
 {
     uint32_t class_index = size_class_of(64), other = size_class_of(5000);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_metadata.c: heap/metadata: zeroed memory at cache lines, handed out once, by any thread.
+/* test_metadata.c: arena/metadata: zeroed memory at cache lines, handed out once, by any thread.
  *
  * ctest: no-qemu
  */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* test_numa.c: region/numa and what depends on it, with threads on nodes that the test names: whose
- * slices, heaps, spans and huge allocations go to whom. tests/numa has a kernel with nodes.
+ * slices, arenas, spans and huge allocations go to whom. tests/numa has a kernel with nodes.
  *
  * ctest: no-qemu
  */
-#include "heaps.h"
+#include "arenas.h"
 
-#include "large/whale_cache.h"
+#include "large/huge_cache.h"
 
 enum { FIRST = 2, OTHER = 5, THIRD = 0, NODES = 3 };
 static const unsigned nodes[NODES] = {FIRST, OTHER, THIRD};
@@ -37,7 +37,7 @@ static int start(void **state)
 {
     REQUIRE(unit_start(state) == 0);
     hak__os_getcpu = named_node;
-    hak__knobs.heaps_max = hak__knobs.heaps_crowded_max = 3;
+    hak__knobs.arenas_max = hak__knobs.arenas_crowded_max = 3;
     return 0;
 }
 
@@ -184,23 +184,24 @@ TEST(without_memory_any_node_helps)
     assert_false(numa_is_far(take(SUPERSLAB_SLICES)));
 }
 
-TEST(heaps_by_node)
+TEST(arenas_by_node)
 {
     go(FIRST);
     struct thread *first = adopt();
     go(OTHER);
     struct thread *other = adopt(), *another = adopt();
-    assert_ptr_not_equal(first->heap, other->heap);
-    assert_ptr_not_equal(other->heap, another->heap);
-    struct thread *third = adopt(); /* there are three heaps with threads */
-    assert_true(third->heap == other->heap || third->heap == another->heap);
+    assert_ptr_not_equal(first->arena, other->arena);
+    assert_ptr_not_equal(other->arena, another->arena);
+    struct thread *third = adopt(); /* there are three arenas with threads */
+    assert_true(third->arena == other->arena || third->arena == another->arena);
     go(THIRD);
     struct thread *last = adopt(); /* the first one of its node */
-    assert_int_equal(last->heap->node, THIRD ^ FIRST);
-    assert_int_equal(heaps_count(), 4);
+    assert_int_equal(last->arena->node, THIRD ^ FIRST);
+    assert_int_equal(arenas_count(), 4);
 
     go(OTHER);
-    uint32_t class_index = size_class_of(2000); /* objects that heaps lend, and others' bins keep */
+    uint32_t class_index =
+        size_class_of(2000); /* objects that arenas lend, and others' bins keep */
     void *object = thread_allocate(other, class_index);
     void *kept = thread_allocate(other, class_index);
     go(FIRST);
@@ -209,10 +210,10 @@ TEST(heaps_by_node)
     first->cache.bins[class_index].room = 0;
     thread_free(other, class_index, object);
     hak__thread_flush(other);
-    assert_int_equal(hak__heap_borrow(first->heap, class_index, 1).count, 0);
+    assert_int_equal(hak__arena_borrow(first->arena, class_index, 1).count, 0);
     struct object_list list = {NULL, 0};
-    for (int i = 0; i < 8 && list.count == 0; i++) { /* not all heaps are asked at once */
-        list = hak__heap_borrow(another->heap, class_index, 1);
+    for (int i = 0; i < 8 && list.count == 0; i++) { /* not all arenas are asked at once */
+        list = hak__arena_borrow(another->arena, class_index, 1);
     }
     assert_int_equal(list.count, 1);
     thread_free(other, class_index, list.head);
@@ -224,8 +225,8 @@ TEST(heaps_by_node)
     }
     go(OTHER);
     other = adopt();
-    assert_int_equal(other->heap->node, OTHER ^ FIRST); /* not the idle ones of others */
-    assert_int_equal(heaps_count(), 4);
+    assert_int_equal(other->arena->node, OTHER ^ FIRST); /* not the idle ones of others */
+    assert_int_equal(arenas_count(), 4);
     hak__thread_park(other);
     go(FIRST);
 }
@@ -236,30 +237,30 @@ TEST(spans)
     go(OTHER);
     struct thread *thread = adopt();
     keep_a_span(thread);
-    assert_true(thread->heap->spans.slices != 0);
-    lock_acquire(&thread->heap->lock);
-    hak__span_cache_trim(&thread->heap->spans, true);
+    assert_true(thread->arena->spans.slices != 0);
+    lock_acquire(&thread->arena->lock);
+    hak__span_cache_trim(&thread->arena->spans, true);
     go(FIRST);
     struct span span = hak__span_allocate(NULL, &thread->cache.counters, MIB, SLICE_SIZE);
     REQUIRE(span.pointer != NULL);
     go(OTHER);
-    hak__span_free(&thread->heap->spans, &thread->cache.counters, window_slice_of(span.pointer));
-    assert_int_equal(thread->heap->spans.slices, 0);
-    lock_release(&thread->heap->lock);
+    hak__span_free(&thread->arena->spans, &thread->cache.counters, window_slice_of(span.pointer));
+    assert_int_equal(thread->arena->spans.slices, 0);
+    lock_release(&thread->arena->lock);
     hak__thread_park(thread);
     go(FIRST);
 }
 
-static void *whale(size_t size)
+static void *block(size_t size)
 {
-    void *pointer = hak__whale_allocate(size, hak__os_page_size(), false).pointer;
+    void *pointer = hak__huge_allocate(size, hak__os_page_size(), false).pointer;
     REQUIRE(pointer != NULL);
     return pointer;
 }
 
 static size_t cached_bytes(void)
 {
-    return hak__whale_totals().cached_bytes;
+    return hak__huge_totals().cached_bytes;
 }
 
 /* So much more was in use lately: that bounds what is kept. */
@@ -269,7 +270,7 @@ static void raise_peak(size_t superslabs)
     for (size_t i = 0; i < superslabs; i++) {
         slices[i] = take(SUPERSLAB_SLICES);
     }
-    hak__whale_cache_trim(0);
+    hak__huge_cache_trim(0);
     for (size_t i = 0; i < superslabs; i++) {
         hak__superslab_give(slices[i], SUPERSLAB_SLICES);
     }
@@ -285,34 +286,34 @@ TEST_WITH_KNOBS(huge_allocations)
     hak__knobs.huge_threshold = UINT64_MAX;
     raise_peak(100);
     for (size_t i = 0; i < PARTS; i++) {
-        parts[i] = memset(whale(8 * MIB), 1, 8 * MIB);
+        parts[i] = memset(block(8 * MIB), 1, 8 * MIB);
     }
-    parts[0] = hak__whale_resize(parts[0], 10 * MIB);
+    parts[0] = hak__huge_resize(parts[0], 10 * MIB);
     REQUIRE(parts[0] != NULL);
     for (size_t i = 0; i < PARTS; i++) {
-        hak__whale_free(parts[i]);
+        hak__huge_free(parts[i]);
     }
     size_t cached = cached_bytes();
     assert_int_equal(cached, 34 * MIB);
     go(OTHER);
-    void *small = whale(4 * MIB), *large = whale(30 * MIB); /* no part, nor joined */
+    void *small = block(4 * MIB), *large = block(30 * MIB); /* no part, nor joined */
     assert_int_equal(cached_bytes(), cached);
-    assert_int_equal(hak__whale_joined_bytes, 0);
+    assert_int_equal(hak__huge_joined_bytes, 0);
     go(FIRST);
-    void *joined = memset(whale(24 * MIB), 1, 24 * MIB);
-    assert_int_equal(hak__whale_joined_bytes, 24 * MIB);
-    hak__whale_free(joined);
+    void *joined = memset(block(24 * MIB), 1, 24 * MIB);
+    assert_int_equal(hak__huge_joined_bytes, 24 * MIB);
+    hak__huge_free(joined);
     assert_int_equal(cached_bytes(), cached);
     go(OTHER);
-    void *other = whale(20 * MIB);
+    void *other = block(20 * MIB);
     assert_int_equal(cached_bytes(), cached);
-    hak__whale_free(small);
-    hak__whale_free(large);
-    hak__whale_free(other);
+    hak__huge_free(small);
+    hak__huge_free(large);
+    hak__huge_free(other);
     go(FIRST);
-    hak__whale_free(whale(24 * MIB));
-    assert_int_equal(hak__whale_joined_bytes, 24 * MIB); /* the same */
-    hak__whale_cache_trim(0);
+    hak__huge_free(block(24 * MIB));
+    assert_int_equal(hak__huge_joined_bytes, 24 * MIB); /* the same */
+    hak__huge_cache_trim(0);
 }
 
 static void allocate_for_a_tick(void)
@@ -322,28 +323,28 @@ static void allocate_for_a_tick(void)
     }
 }
 
-/* A thread that stays away moves to a heap of its node; one that comes back does not. */
+/* A thread that stays away moves to an arena of its node; one that comes back does not. */
 TEST_WITH_KNOBS(threads_follow)
 {
     hak__knobs.purge_delay_ms = 8; /* a tick each 4 ms */
     go(FIRST);
     hak_free(hak_malloc(1));
-    struct heap *heap = hak__thread->heap;
+    struct arena *arena = hak__thread->arena;
     flips = 1;
     for (int i = 0; i < 20; i++) {
         allocate_for_a_tick();
-        assert_ptr_equal(hak__thread->heap, heap);
+        assert_ptr_equal(hak__thread->arena, arena);
     }
     flips = 0;
     node_now = OTHER;
-    while (hak__thread->heap->node != (OTHER ^ FIRST)) {
+    while (hak__thread->arena->node != (OTHER ^ FIRST)) {
         hak_free(hak_malloc(3000));
     }
     void *block = hak_malloc(3000);
     assert_false(numa_is_far(window_slice_of(block)));
     hak_free(block);
     node_now = FIRST;
-    while (hak__thread->heap->node != 0) {
+    while (hak__thread->arena->node != 0) {
         hak_free(hak_malloc(3000));
     }
 }

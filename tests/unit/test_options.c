@@ -128,21 +128,21 @@ TEST(values)
          0,
          {"profile=default", "abort_on_foreign=0", "stats=none", "stats_file=", "announce=0"}},
         {{"HAKMEM_PURGE_DELAY_MS=4294967294", "HAKMEM_BIN_BYTES=4k", "HAKMEM_CACHE_BYTES=3MiB",
-          "HAKMEM_CACHE_BYTES_TOTAL=5g", "HAKMEM_WHALE_CACHE_BYTES=0", "HAKMEM_HUGE_THRESHOLD=1T",
+          "HAKMEM_CACHE_BYTES_TOTAL=5g", "HAKMEM_HUGE_CACHE_BYTES=0", "HAKMEM_HUGE_THRESHOLD=1T",
           "HAKMEM_ABORT_ON_FOREIGN=1", "HAKMEM_STATS_FILE=/dev/null", "HAKMEM_STATS_PID=1",
-          "HAKMEM_ANNOUNCE=18446744073709551615", "HAKMEM_HEAPS=7", "HAKMEM_STATS=json",
+          "HAKMEM_ANNOUNCE=18446744073709551615", "HAKMEM_ARENAS=7", "HAKMEM_STATS=json",
           "HAKMEM_HEAP_MAP_FILE=/tmp/%p.map"},
          0,
          {"purge_delay_ms=4294967294", "bin_bytes=4k", "cache_bytes=3m", "cache_bytes_total=5g",
-          "whale_cache_bytes=0", "huge_threshold=1t", "abort_on_foreign=1", "stats_file=/dev/null",
-          "stats_pid=1", "announce=18446744073709551615", "heaps=7", "stats=json",
+          "huge_cache_bytes=0", "huge_threshold=1t", "abort_on_foreign=1", "stats_file=/dev/null",
+          "stats_pid=1", "announce=18446744073709551615", "arenas=7", "stats=json",
           "heap_map_file=/tmp/%p.map"}},
         {{"HAKMEM_PURGE_DELAY_MS=0", "HAKMEM_BIN_BYTES=4294967295",
           "HAKMEM_CACHE_BYTES=18446744073709551614", "HAKMEM_CACHE_BYTES_TOTAL=1025",
-          "HAKMEM_HEAPS=4294967295", "HAKMEM_ABORT_ON_FOREIGN=0"},
+          "HAKMEM_ARENAS=4294967295", "HAKMEM_ABORT_ON_FOREIGN=0"},
          0,
          {"purge_delay_ms=0", "bin_bytes=4294967295", "cache_bytes=18446744073709551614",
-          "cache_bytes_total=1025", "heaps=4294967295"}},
+          "cache_bytes_total=1025", "arenas=4294967295"}},
         {{"HAKMEM_PURGE_DELAY_MS=never", "HAKMEM_HUGE_THRESHOLD=never", "HAKMEM_CACHE_BYTES=never",
           "HAKMEM_STATS_PID=never"},
          2,
@@ -192,8 +192,8 @@ TEST(bad_values)
         {"CACHE_BYTES=1kk", "must be a number of bytes below 2.64,"},
         {"CACHE_BYTES_TOTAL=16777216t", "must be a number of bytes"},
         {"HUGE_THRESHOLD=18446744073709551615", "must be never or .* 2.64 - 1,"},
-        {"HEAPS=-1", "must be a number below 2.32$"},
-        {"HEAPS=4294967296", "must be a number below 2.32$"},
+        {"ARENAS=-1", "must be a number below 2.32$"},
+        {"ARENAS=4294967296", "must be a number below 2.32$"},
         {"ABORT_ON_FOREIGN=10", "must be 0 or 1$"},
         {"STATS=xml", "must be none, summary, full, json or prometheus$"},
         {"STATS_PID=1k", "must be a process id, or 0$"},
@@ -269,8 +269,8 @@ TEST(reading_twice)
 CHILD(automatic)
 {
     REQUIRE(hak__start());
-    REQUIRE_SIZE(hak__knobs.heaps_max, ==, HAK_TINY_LIMITS ? 2 : hak__os_processors());
-    REQUIRE_SIZE(hak__knobs.heaps_crowded_max, ==, 2 * hak__knobs.heaps_max);
+    REQUIRE_SIZE(hak__knobs.arenas_max, ==, HAK_TINY_LIMITS ? 2 : hak__os_processors());
+    REQUIRE_SIZE(hak__knobs.arenas_crowded_max, ==, 2 * hak__knobs.arenas_max);
     uint64_t share = hak__os_ram_size() / 64;
     REQUIRE_SIZE(hak__knobs.cache_bytes_total, ==, share > 32 * MIB ? share : 32 * MIB);
 }
@@ -279,7 +279,7 @@ TEST(automatic_values)
 {
     run_with("automatic", (const char *const[]){"PATH=/bin", NULL});
     run_with("automatic",
-             (const char *const[]){"HAKMEM_CACHE_BYTES_TOTAL=0", "HAKMEM_HEAPS=0", NULL});
+             (const char *const[]){"HAKMEM_CACHE_BYTES_TOTAL=0", "HAKMEM_ARENAS=0", NULL});
 }
 
 static char directory[] = "/tmp/test_option_sources_XXXXXX";
@@ -315,7 +315,7 @@ TEST(lines)
                                      "HAKMEM_BIN_BYTES=64k\r\n"
                                      "\tCache_Bytes =\t2m\n"
                                      "stats_file=/tmp/a file, with = and # in it\n"
-                                     "heaps=\n"
+                                     "arenas=\n"
                                      "limit=5g");
     EXPECT(end, 0, "purge_delay_ms=123", "bin_bytes=64k", "cache_bytes=2m",
            "stats_file=/tmp/a file, with = and # in it", "limit=5g");

@@ -103,7 +103,7 @@ static size_t next_size(const struct sizes *sizes, uint64_t *random)
 static const struct sizes size_16 = {16, 1, 0}, size_100 = {100, 1, 0}, size_4096 = {4096, 1, 0},
                           size_to_1000 = {1, 1000, 0}, size_to_64k = {1, 65536, 0},
                           size_skewed = {0, 0, 18}, size_spans = {66000, 1000000, 0},
-                          size_whales = {3 * MIB, MIB, 0};
+                          size_huge = {3 * MIB, MIB, 0};
 
 enum shape { KEEP_ALL, FREE_HALF, FREE_OLD, RESIZE, CALLOC, ALIGNED, RECYCLE, BURSTS };
 
@@ -290,15 +290,15 @@ TEST(live_bytes_of_workloads)
         {"up to 64 KiB", KEEP_ALL, &size_to_64k},
         {"skewed", KEEP_ALL, &size_skewed},
         {"spans", KEEP_ALL, &size_spans},
-        {"whales", KEEP_ALL, &size_whales},
+        {"huge blocks", KEEP_ALL, &size_huge},
         {"half of 100 bytes", FREE_HALF, &size_100},
         {"half of skewed", FREE_HALF, &size_skewed},
-        {"half of whales", FREE_HALF, &size_whales},
+        {"half of huge blocks", FREE_HALF, &size_huge},
         {"queue of 1000", FREE_OLD, &size_to_1000},
         {"queue of skewed", FREE_OLD, &size_skewed},
         {"realloc of 1000", RESIZE, &size_to_1000},
         {"realloc of spans", RESIZE, &size_spans},
-        {"realloc of whales", RESIZE, &size_whales},
+        {"realloc of huge blocks", RESIZE, &size_huge},
         {"calloc", CALLOC, &size_to_64k},
         {"aligned", ALIGNED, &size_to_64k},
         {"one block again and again", RECYCLE, &size_4096},
@@ -349,7 +349,7 @@ static void *allocate_first(void *size)
     return hak_malloc(*(size_t *)size);
 }
 
-/* The first request of a thread may be its only large one: a span, and a whale. */
+/* The first request of a thread may be its only large one: a span, and a huge block. */
 TEST(first_request)
 {
     static size_t sizes[] = {MIB, 64 * MIB};

@@ -100,7 +100,8 @@ TEST(the_first_touch_is_the_programs)
     }
 }
 
-/* No peak is higher for the idle slabs that a heap keeps: those of another class go back first. */
+/* No peak is higher for the idle slabs that an arena keeps: those of another class go back
+ * first. */
 TEST(kept_slabs)
 {
     struct slab_set *set = unit_set_create();

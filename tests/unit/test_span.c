@@ -104,7 +104,7 @@ SPAN_TEST(allocations_start_at_other_lines)
     }
 }
 
-/* docs/guarantees.md: four for each heap, together 2 MiB. */
+/* docs/guarantees.md: four for each arena, together 2 MiB. */
 SPAN_TEST(what_is_kept)
 {
     static const size_t sizes[] = {100000, 400000, 700000, SPAN_SIZE_MAX};

@@ -72,7 +72,7 @@ TEST(half_of_it_never_touched)
     }
 }
 
-/* Whales and spans that were freed, and the slices of slabs, stay for a while. */
+/* Huge blocks and spans that were freed, and the slices of slabs, stay for a while. */
 TEST_WITH_KNOBS(kept_for_reuse)
 {
     hak__knobs.purge_delay_ms = UINT32_MAX;
@@ -83,11 +83,11 @@ TEST_WITH_KNOBS(kept_for_reuse)
         spans[i] = hak_malloc(MIB - 4 * KIB); /* its colour fits */
         memset(spans[i], 1, MIB - 4 * KIB);
     }
-    void *whale = hak_malloc(20 * MIB); /* the last: now the peak of memory in use is noted */
-    memset(whale, 1, 20 * MIB);
+    void *block = hak_malloc(20 * MIB); /* the last: now the peak of memory in use is noted */
+    memset(block, 1, 20 * MIB);
     struct hak_summary during = summary_now();
     require_grown(blocks_of(&before), blocks_of(&during), 40 * MIB);
-    hak_free(whale);
+    hak_free(block);
     FREE_ALL(spans, COUNT_OF(spans));
     struct hak_summary after = summary_now();
     require_grown(blocks_of(&before), blocks_of(&after), 0);

@@ -25,7 +25,7 @@ static int huge_setup(void **state)
     }
     hak__knobs.huge_threshold = 0;
     claimed_count = 0;
-    for (enum huge_kind kind = HUGE_SLABS; kind <= HUGE_SPANS; kind++) {
+    for (enum huge_pages_kind kind = HUGE_PAGES_SLABS; kind <= HUGE_SPANS; kind++) {
         unit_set_evidence(kind, true);
     }
     return 0;
@@ -56,7 +56,7 @@ static bool claim(uint32_t count, size_t touched)
             hak__superslab_take_exact(run.slice + count, SUPERSLAB_SLICES - count));
     claimed[claimed_count++] = run.slice;
     char *bytes = window_slice_address(run.slice);
-    bool huge = superslab_at(run.slice / SUPERSLAB_SLICES)->huge != 0;
+    bool huge = superslab_at(run.slice / SUPERSLAB_SLICES)->huge_pages != 0;
     memset(bytes, 'x', touched);
     return huge;
 }
@@ -70,7 +70,7 @@ static bool superslab_has_flag(size_t slice, const char *flag)
 static bool kernel_shows_huge_pages(void)
 {
     char *probe = support_map(HUGE_PAGE_SIZE);
-    bool shows = unit_has_huge_pages() && hak__os_huge(probe, HUGE_PAGE_SIZE) == 0 &&
+    bool shows = unit_has_huge_pages() && hak__os_huge_pages(probe, HUGE_PAGE_SIZE) == 0 &&
                  unit_mapping_has_flag(probe, " hg");
     munmap(probe, HUGE_PAGE_SIZE);
     return shows;
@@ -84,7 +84,7 @@ HUGE_TEST(filled_superslabs_lead_to_huge_ones)
     for (size_t i = 0; i < COUNT_OF(counts); i++) {
         huge_teardown(state);
         huge_setup(state);
-        for (enum huge_kind kind = HUGE_SLABS; kind <= HUGE_SPANS; kind++) {
+        for (enum huge_pages_kind kind = HUGE_PAGES_SLABS; kind <= HUGE_SPANS; kind++) {
             unit_set_evidence(kind, false);
         }
         assert_false(claim(counts[i], SUPERSLAB_SIZE));
@@ -110,7 +110,7 @@ HUGE_TEST(some_superslabs_are_filled)
         uint32_t filled = 0, untouched = 0, huge = 0;
         huge_teardown(state);
         huge_setup(state);
-        unit_set_evidence(HUGE_SLABS, false);
+        unit_set_evidence(HUGE_PAGES_SLABS, false);
         for (uint32_t i = 0; i < STOCK / 2; i++) {
             bool fills = i % period == 0, has = claim(1, fills ? SUPERSLAB_SIZE : 0);
             filled += fills;
@@ -167,7 +167,7 @@ HUGE_TEST(what_goes_back_of_a_huge_page_stays_away)
     assert_int_equal(superslab_resident(slice), left);
     support_collapse(window_slice_address(slice), SUPERSLAB_SIZE);
     assert_int_equal(superslab_resident(slice), left);
-    assert_int_equal(superslab_of(slice)->huge, 0);
+    assert_int_equal(superslab_of(slice)->huge_pages, 0);
     assert_true(hak__superslab_take_exact(slice + PART_FIRST, 1)); /* nothing but what is taken */
     assert_int_equal(hak__superslab_bytes_dirty(), 0);
     hak__superslab_give(slice + PART_FIRST, 1);
@@ -191,12 +191,12 @@ HUGE_TEST(a_split_superslab_is_joined)
     assert_true(superslab_has_flag(slice, " nh")); /* all free, not all clean */
     assert_int_equal(hak__superslab_purge(true), SUPERSLAB_SIZE - PART * SLICE_SIZE);
     assert_true(superslab_has_flag(slice, " hg"));
-    assert_true(superslab_of(slice)->huge != 0 && superslab_of(slice)->dirty == 0);
+    assert_true(superslab_of(slice)->huge_pages != 0 && superslab_of(slice)->dirty == 0);
     assert_int_equal(superslab_resident(slice), 0);
     assert_int_equal(hak__superslabs.split_count, split);
-    uint64_t calls = hak__os_calls[OS_CALL_HUGE] + hak__os_calls[OS_CALL_SMALL];
+    uint64_t calls = hak__os_calls[OS_CALL_HUGE_PAGES] + hak__os_calls[OS_CALL_SMALL];
     hak__superslab_purge(true); /* once is enough */
-    assert_int_equal(hak__os_calls[OS_CALL_HUGE] + hak__os_calls[OS_CALL_SMALL], calls);
+    assert_int_equal(hak__os_calls[OS_CALL_HUGE_PAGES] + hak__os_calls[OS_CALL_SMALL], calls);
     assert_true(hak__superslab_take_exact(slice + 1, 1));
     assert_true(superslab_of(slice)->dirty == UINT64_MAX);
     hak__superslab_give(slice + 1, 1);
@@ -233,9 +233,9 @@ HUGE_TEST(a_split_superslab_that_is_unmapped)
     assert_int_equal(hak__superslab_release(SIZE_MAX), SUPERSLAB_SIZE);
     assert_int_equal(superslab_of(slice)->split, 0);
     assert_int_equal(hak__superslabs.split_count, split);
-    uint64_t calls = hak__os_calls[OS_CALL_HUGE] + hak__os_calls[OS_CALL_SMALL];
+    uint64_t calls = hak__os_calls[OS_CALL_HUGE_PAGES] + hak__os_calls[OS_CALL_SMALL];
     hak__superslab_purge(true);
-    assert_int_equal(hak__os_calls[OS_CALL_HUGE] + hak__os_calls[OS_CALL_SMALL], calls);
+    assert_int_equal(hak__os_calls[OS_CALL_HUGE_PAGES] + hak__os_calls[OS_CALL_SMALL], calls);
 }
 
 /* Where huge pages were asked for, the first slice of one makes all of it dirty. */
@@ -249,7 +249,7 @@ TEST_WITH_KNOBS(huge_pages_are_dirty_as_a_whole)
         assert_int_not_equal(slice, SLICE_NONE);
     } while (slice < frontier);
     const struct superslab *superslab = superslab_at(slice / SUPERSLAB_SLICES);
-    SKIP_IF(superslab->huge == 0); /* a kernel without them */
+    SKIP_IF(superslab->huge_pages == 0); /* a kernel without them */
     hak__superslab_give(slice, SUPERSLAB_SLICES);
     hak__superslab_purge(true);
     assert_true(superslab->dirty == 0);

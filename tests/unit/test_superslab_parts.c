@@ -20,10 +20,10 @@ static int start_parts(void **state)
 {
     (void)unit_start(state);
     uint32_t part = 0;
-    for (uint32_t heaps = 0; part != PARTS - 1; heaps++) {
+    for (uint32_t arenas = 0; part != PARTS - 1; arenas++) {
         part = hak__superslab_part_for(0);
         REQUIRE(part < PARTS);
-        REQUIRE(heaps >= PART_HEAPS_LONE || part == 0);
+        REQUIRE(arenas >= PART_ARENAS_LONE || part == 0);
     }
     REQUIRE_SIZE(superslab_parts(), ==, PARTS);
     return 0;
@@ -100,7 +100,7 @@ TEST_WITH_KNOBS(random_runs)
             (void)hak__superslab_release(random_below(&random, 8) * SUPERSLAB_SIZE);
         }
         if (step % 1000 == 0) {
-            unit_set_evidence(HUGE_SLABS, true); /* the next, although nothing is touched */
+            unit_set_evidence(HUGE_PAGES_SLABS, true); /* the next, although nothing is touched */
             unit_set_evidence(HUGE_SPANS, step % 2000 == 0);
             check_parts();
         }
@@ -192,11 +192,11 @@ TEST(the_end_of_the_window)
     check_parts();
 }
 
-/* PARTS_MAX parts are the most; then heaps share them. */
+/* PARTS_MAX parts are the most; then arenas share them. */
 TEST(parts_are_bounded)
 {
     bool used[PARTS_MAX] = {false};
-    for (uint32_t heaps = 0; heaps < 3 * PARTS_MAX * PART_HEAPS; heaps++) {
+    for (uint32_t arenas = 0; arenas < 3 * PARTS_MAX * PART_ARENAS; arenas++) {
         uint32_t part = hak__superslab_part_for(0);
         REQUIRE(part < PARTS_MAX);
         used[part] = true;

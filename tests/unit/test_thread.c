@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* test_thread.c: heap/thread: a thread's struct from its first slow operation to after its end, and
- * threads that draw from one heap. */
+/* test_thread.c: arena/thread: a thread's struct from its first slow operation to after its end,
+ * and threads that draw from one arena. */
 #include "../child.h"
 #include "../threads/threads.h"
-#include "heaps.h"
+#include "arenas.h"
 
 #include "front/fast.h"
 
 static bool is_parked(const struct thread *thread)
 {
-    return __atomic_load_n(&thread->heap, __ATOMIC_RELAXED) == NULL;
+    return __atomic_load_n(&thread->arena, __ATOMIC_RELAXED) == NULL;
 }
 
 /* A destructor of the program's that runs after the library's. */
 static pthread_key_t late_key;
 static int late_rounds;
-static size_t late_heaps, late_threads;
+static size_t late_arenas, late_threads;
 
 static void live_after_the_end(void *argument)
 {
@@ -26,15 +26,15 @@ static void live_after_the_end(void *argument)
     REQUIRE(hak__thread == &hak__thread_ended && hak__thread_current() == NULL);
     struct thread *thread = hak__thread_enter();
     REQUIRE(thread != NULL && thread != &hak__thread_ended && !is_parked(thread));
-    struct heap *heap = thread->heap;
-    REQUIRE(is_held(&heap->lock) && heap->threads_count == 1);
+    struct arena *arena = thread->arena;
+    REQUIRE(is_held(&arena->lock) && arena->threads_count == 1);
     void *object = unit_cache_allocate(&thread->cache, 3);
     hak__thread_leave(thread);
-    REQUIRE(is_parked(thread) && heap->threads_count == 0 && !is_held(&heap->lock));
+    REQUIRE(is_parked(thread) && arena->threads_count == 0 && !is_held(&arena->lock));
     REQUIRE(hak__cache_bytes(&thread->cache) == 0); /* nothing stays in its bins */
     REQUIRE(hak__thread == &hak__thread_ended);
     unit_return_remote(&object, 1);
-    late_heaps = heaps_count();
+    late_arenas = arenas_count();
     late_threads = threads_count();
 }
 
@@ -54,17 +54,17 @@ TEST(an_ended_thread_borrows)
     thread_join(thread_start(live_and_end, &first));
     assert_int_equal(late_rounds, 3);
     assert_true(is_parked(first));
-    size_t heaps = late_heaps, threads = late_threads;
+    size_t arenas = late_arenas, threads = late_threads;
     late_rounds = 0;
     thread_join(thread_start(live_and_end, &second));
     assert_int_equal(late_rounds, 3);
     assert_ptr_equal(second, first);
-    assert_int_equal(late_heaps, heaps); /* the parked ones were good enough */
+    assert_int_equal(late_arenas, arenas); /* the parked ones were good enough */
     assert_int_equal(late_threads, threads);
     pthread_key_delete(late_key);
 }
 
-/* From here on in a program of its own: threads that share one heap, with malloc and free. */
+/* From here on in a program of its own: threads that share one arena, with malloc and free. */
 
 static uint64_t counted(const struct thread *thread, enum counter counter)
 {
@@ -111,14 +111,14 @@ TEST_ANEW(frees_go_into_ones_own_bin)
         REQUIRE(objects[i] != NULL);
     }
     thread_join(thread_start(free_the_others, objects));
-    REQUIRE(heaps_count() == 1 && threads_count() == 2);
-    REQUIRE(hak__thread->heap->slabs.shared_notified == 0);
+    REQUIRE(arenas_count() == 1 && threads_count() == 2);
+    REQUIRE(hak__thread->arena->slabs.shared_notified == 0);
     require_nothing_remote(hak__thread);
-    hak__heap_reclaim(false);
+    hak__arena_reclaim(false);
     REQUIRE_SIZE(unit_region_bytes_taken(), ==, taken);
 }
 
-/* `thread` has found its heap's lock taken so often, and this is the slow operation to act on it.
+/* `thread` has found its arena's lock taken so often, and this is the slow operation to act on it.
  */
 static void crowd(struct thread *thread, uint32_t waits)
 {
@@ -132,19 +132,19 @@ TEST_ANEW(moving_from_a_crowd)
 {
     start_sharing(1);
     struct thread *mate = adopt(), *thread = adopt();
-    struct heap *heap = thread->heap;
+    struct arena *arena = thread->arena;
     void *object = thread_allocate(thread, 3);
     thread_free(thread, 3, thread_allocate(thread, 3));
-    REQUIRE(mate->heap == heap && heap->threads_count == 2 && heaps_count() == 1);
-    crowd(thread, CROWDED_WAITS); /* no heap to spare */
-    REQUIRE(thread->heap == heap && thread->waits == 0);
-    hak__knobs.heaps_crowded_max = 2;
+    REQUIRE(mate->arena == arena && arena->threads_count == 2 && arenas_count() == 1);
+    crowd(thread, CROWDED_WAITS); /* no arena to spare */
+    REQUIRE(thread->arena == arena && thread->waits == 0);
+    hak__knobs.arenas_crowded_max = 2;
     crowd(thread, CROWDED_WAITS);
-    REQUIRE(thread->heap != heap && heaps_count() == 2 && heap->threads_count == 1);
-    REQUIRE(thread->cache.slabs == &thread->heap->slabs && thread->heap->threads_count == 1);
-    REQUIRE(thread->cache.key == thread->heap->slabs.key && hak__cache_bytes(&thread->cache) == 0);
+    REQUIRE(thread->arena != arena && arenas_count() == 2 && arena->threads_count == 1);
+    REQUIRE(thread->cache.slabs == &thread->arena->slabs && thread->arena->threads_count == 1);
+    REQUIRE(thread->cache.key == thread->arena->slabs.key && hak__cache_bytes(&thread->cache) == 0);
     crowd(mate, CROWDED_WAITS); /* alone */
-    REQUIRE(mate->heap == heap);
+    REQUIRE(mate->arena == arena);
     uint64_t remote = counted(thread, COUNTER_FREE_REMOTE);
     hak__remote_free(&thread->cache, window_slice_of(object), object);
     void *fresh = thread_allocate(thread, 3);
@@ -153,8 +153,8 @@ TEST_ANEW(moving_from_a_crowd)
     hak__thread_park(thread);
     REQUIRE(counted(thread, COUNTER_FREE_REMOTE) == remote + 1);
     hak__thread_park(mate);
-    hak__heap_reclaim(false);
+    hak__arena_reclaim(false);
     REQUIRE_SIZE(unit_region_bytes_taken(), ==, 0);
 }
 
-TESTS(start_with_many_heaps)
+TESTS(start_with_many_arenas)

@@ -24,7 +24,7 @@ struct program {
 static const struct learn_point usual = {.purge_delay_ms = 1000,
                                          .bin_bytes_max = 262144,
                                          .cache_bytes = 32 << 20,
-                                         .whale_cache_bytes = UINT64_MAX,
+                                         .huge_cache_bytes = UINT64_MAX,
                                          .huge_threshold = 8 << 20};
 
 static double uniform(uint64_t *random)

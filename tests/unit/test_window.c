@@ -154,11 +154,11 @@ TEST(spare_is_given_back)
     tables_cover = covered_superslabs(more * SUPERSLAB_SLICES);
 }
 
-/* The upper tables of a large heap grow by huge pages, and by what is needed where these are not to
- * be had. Last of those that grow the tables. */
+/* The upper tables of a large heap grow by huge pages, and by what is needed where these are not
+ * to be had. Last of those that grow the tables. */
 TEST_WITH_KNOBS(tables_of_huge_pages)
 {
-    SKIP_IF(hak__os_page_size() != HUGE_OS_PAGE_SIZE);
+    SKIP_IF(hak__os_page_size() != HUGE_PAGES_OS_PAGE_SIZE);
     size_t slices = tables_cover * SUPERSLAB_SLICES,
            page_slices = HUGE_PAGE_SIZE / SLAB_METADATA_SIZE;
     assert_true(slices > page_slices);
@@ -168,13 +168,13 @@ TEST_WITH_KNOBS(tables_of_huge_pages)
     uintptr_t next = (uintptr_t)window_slab_metadata(slices);
     uintptr_t end = bits_align_up(next + SLAB_METADATA_SIZE, HUGE_PAGE_SIZE);
     void *stranger = unit_occupy(end - hak__os_page_size(), hak__os_page_size());
-    uint64_t calls = hak__os_calls[OS_CALL_HUGE];
+    uint64_t calls = hak__os_calls[OS_CALL_HUGE_PAGES];
     assert_int_equal(grow_tables(slices + 1), 0); /* just what is needed, and none is whole */
-    assert_int_equal(hak__os_calls[OS_CALL_HUGE], calls);
+    assert_int_equal(hak__os_calls[OS_CALL_HUGE_PAGES], calls);
     assert_true(unit_is_mapped(next));
     munmap(stranger, hak__os_page_size());
     assert_int_equal(grow_tables(slices + 3 * page_slices), 0);
-    assert_int_equal(hak__os_calls[OS_CALL_HUGE], calls + 1);
+    assert_int_equal(hak__os_calls[OS_CALL_HUGE_PAGES], calls + 1);
     end = bits_align_up((uintptr_t)window_slab_metadata(slices + 3 * page_slices), HUGE_PAGE_SIZE);
     assert_true(unit_is_mapped(end - 1) && !unit_is_mapped(end));
     assert_int_equal(nonzero_offset((void *)next, end - next), SIZE_MAX);

@@ -13,9 +13,9 @@
 #include "base/bits.h"
 #include "cache/cache.h"
 #include "core/knobs.h"
-#include "heap/heap.h"
+#include "arena/arena.h"
 #include "os/os.h"
-#include "region/huge.h"
+#include "region/huge_pages.h"
 #include "region/superslab.h"
 #include "region/window.h"
 
@@ -115,10 +115,10 @@ static inline size_t unit_region_bytes_taken(void)
     return hak__superslab_bytes_claimed() - hak__superslab_bytes_free();
 }
 
-/* Heap ids from the other end than the library's. */
-static inline uint32_t unit_next_heap_id(void)
+/* Arena ids from the other end than the library's. */
+static inline uint32_t unit_next_arena_id(void)
 {
-    static uint32_t id = HEAP_ID_MAX;
+    static uint32_t id = ARENA_ID_MAX;
     return id--;
 }
 
@@ -126,7 +126,7 @@ static inline struct slab_set *unit_set_create(void)
 {
     struct slab_set *set = calloc(1, sizeof *set); /* no mapping: some tests make 300,000 sets */
     REQUIRE(set != NULL);
-    set->key = unit_next_heap_id() << OWNER_CODE_BITS;
+    set->key = unit_next_arena_id() << OWNER_CODE_BITS;
     set->shared_patience = NOTIFIED_PENDING_MAX;
     set->totals = calloc(CLASS_COUNT, sizeof *set->totals);
     REQUIRE(set->totals != NULL);
@@ -308,13 +308,14 @@ static inline void unit_free_superslabs(size_t count)
 static inline bool unit_has_huge_pages(void)
 {
     char *probe = support_map(HUGE_PAGE_SIZE);
-    bool has = hak__os_page_size() == HUGE_OS_PAGE_SIZE && hak__os_huge(probe, HUGE_PAGE_SIZE) == 0;
+    bool has = hak__os_page_size() == HUGE_PAGES_OS_PAGE_SIZE &&
+               hak__os_huge_pages(probe, HUGE_PAGE_SIZE) == 0;
     munmap(probe, HUGE_PAGE_SIZE);
     return has;
 }
 
-/* Superslabs of the kind, HUGE_SLABS to HUGE_SPANS, earn huge pages from now on, or not. */
-static inline void unit_set_evidence(enum huge_kind kind, bool earns)
+/* Superslabs of the kind, HUGE_PAGES_SLABS to HUGE_SPANS, earn huge pages from now on, or not. */
+static inline void unit_set_evidence(enum huge_pages_kind kind, bool earns)
 {
     static char *dense, *sparse;
     if (dense == NULL) {
@@ -322,15 +323,15 @@ static inline void unit_set_evidence(enum huge_kind kind, bool earns)
         sparse = support_map(SUPERSLAB_SIZE);
         memset(dense, 'x', SUPERSLAB_SIZE);
     }
-    struct huge_evidence *evidence = &hak__superslab_first.evidence[kind];
+    struct huge_pages_evidence *evidence = &hak__superslab_first.evidence[kind];
     for (int i = 0; i < 2; i++) {
-        struct huge_sample block = {.address = earns ? dense : sparse,
-                                    .size = SUPERSLAB_SIZE,
-                                    .dense_percent = HUGE_DENSE_SPANS_PERCENT};
-        hak__huge_watch(evidence, block);
+        struct huge_pages_sample block = {.address = earns ? dense : sparse,
+                                          .size = SUPERSLAB_SIZE,
+                                          .dense_percent = HUGE_PAGES_DENSE_SPANS_PERCENT};
+        hak__huge_pages_watch(evidence, block);
     }
-    hak__huge_is_earned(evidence, 1, SUPERSLAB_SIZE, SIZE_MAX);
-    hak__huge_note_growth(evidence, GIB, GIB); /* without evidence it is of no effect */
+    hak__huge_pages_are_earned(evidence, 1, SUPERSLAB_SIZE, SIZE_MAX);
+    hak__huge_pages_note_growth(evidence, GIB, GIB); /* without evidence it is of no effect */
 }
 
 /* --- tests of layer os, which run with an errno that nobody sets --- */

@@ -73,7 +73,7 @@ def driver_command(library: Path, *words: str | int) -> tuple[list[str], dict[st
     threads = int(words[1])
     # hakmem and jemalloc go by the number of processors, hakmem by the RAM as well: 2 GiB for each
     return [str(driver), *map(str, words)], {
-        "HAKMEM_HEAPS": str(threads), "HAKMEM_CACHE_BYTES_TOTAL": f"{32 * threads}m", "MALLOC_CONF": f"narenas:{4 * threads}", "PATH": "/usr/bin:/bin",
+        "HAKMEM_ARENAS": str(threads), "HAKMEM_CACHE_BYTES_TOTAL": f"{32 * threads}m", "MALLOC_CONF": f"narenas:{4 * threads}", "PATH": "/usr/bin:/bin",
         "LC_ALL": "C", "LD_BIND_NOW": "1", "LD_PRELOAD": str(library.resolve())}  # fmt: skip
 
 

@@ -292,6 +292,6 @@ class Search:
 
 
 def words_of(point: Point) -> str:
-    """"profile=small heaps=1"."""
+    """"profile=small arenas=1"."""
     settings = tune_space.settings_of(point)
     return " ".join(f"{name}={value}" for name, value in settings.items()) or "the default"

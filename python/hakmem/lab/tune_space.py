@@ -27,9 +27,9 @@ LADDERS = {  # the values that hold least memory first
     "bin_bytes": "16k 32k 64k 128k 256k 512k 1m 2m",
     "cache_bytes": "512k 1m 2m 4m 8m 16m 32m 64m 128m",
     "cache_bytes_total": f"4m 8m 16m 32m 128m 0 1g {NO_LIMIT}",  # 0: 1/64 of the RAM
-    "whale_cache_bytes": "0 1m 4m 16m 64m 256m 1g never",
+    "huge_cache_bytes": "0 1m 4m 16m 64m 256m 1g never",
     "huge_threshold": "never 1g 256m 64m 16m 8m 4m 2m 0",
-    "heaps": "1 2 4 8 16 32 64 128",  # of the machine's CPUs: see ladders
+    "arenas": "1 2 4 8 16 32 64 128",  # of the machine's CPUs: see ladders
     "scavenger": "1 0",
 }
 
@@ -38,8 +38,8 @@ def ladders() -> dict[str, list[str]]:
     """Heaps: up to four for each CPU; 0 stands for one for each."""
     cpus = len(os.sched_getaffinity(0))
     rungs = {name: ladder.split() for name, ladder in LADDERS.items()}
-    fewer = [count for count in rungs["heaps"] if int(count) < cpus]
-    rungs["heaps"] = [*fewer, "0", str(2 * cpus), str(4 * cpus)]
+    fewer = [count for count in rungs["arenas"] if int(count) < cpus]
+    rungs["arenas"] = [*fewer, "0", str(2 * cpus), str(4 * cpus)]
     return rungs
 
 

@@ -102,7 +102,7 @@ def bar(heap_map, title=""):
 def cards(heap_map):
     parts, totals = heap_map.parts(), heap_map.totals
     slab_bytes = sum(c.slab_bytes for c in heap_map.classes)
-    kept = heap_map.whales(True)
+    kept = heap_map.mapped_blocks(True)
     figures = [
         ("could go back now", size_text(sum(parts[key] for key in RETURNABLE)),
          f"{size_text(parts['slices'])} in free slices, {size_text(parts['kept'])} in freed blocks kept for reuse"),
@@ -114,7 +114,7 @@ def cards(heap_map):
         ("spans in use", f"{heap_map.data['spans']:,}", "blocks of 64 KiB to 2 MiB"),
         ("huge blocks in use", f"{len(heap_map.huge()):,}",
          f"{size_text(sum(w['bytes'] for w in heap_map.huge()))} above 2 MiB each; {count_text(len(kept), 'freed one')} kept"),
-        ("heaps", f"{totals['heaps']:,}", f"{count_text(totals['threads'], 'thread')}; {totals['heaps_parked']} without threads"),
+        ("arenas", f"{totals['arenas']:,}", f"{count_text(totals['threads'], 'thread')}; {totals['arenas_parked']} without threads"),
     ]
     if heap_map.beside:
         figures.append(("beside the heap", size_text(sum(size for _, size, _ in heap_map.beside)),
@@ -227,28 +227,28 @@ def share_cell(part, whole):
 
 SITES_MAX = 100  # SITE_LIST_MAX of src/observe/report.h
 
-WHALES_SHOWN = 1000
+HUGE_SHOWN = 1000
 
 
-def whale_table(heap_map):
-    whales, small = sorted(heap_map.data["whales"], key=lambda w: -w["resident_bytes"]), heap_map.small_mappings()
-    if not whales:
+def huge_table(heap_map):
+    blocks, small = sorted(heap_map.data["huge"], key=lambda w: -w["resident_bytes"]), heap_map.small_mappings()
+    if not blocks:
         return "<p>There are none.</p>"
     rows = []
-    for whale in whales[:WHALES_SHOWN]:
-        state = (f"freed {whale['age_ms'] / 1000:.1f} s ago, kept" if whale["kept"] else
-                 "in use, small mapping" if whale in small else "in use")
-        rows.append(f'<tr><td data-value="{whale["address"]}"><code>{whale["address"]:#x}</code></td>{size_cell(whale["bytes"])}'
-                    f"{size_cell(whale['resident_bytes'])}"
-                    f"{cell(percent_text(whale['resident_bytes'], whale['bytes']), whale['resident_bytes'] / max(1, whale['bytes']))}"
+    for block in blocks[:HUGE_SHOWN]:
+        state = (f"freed {block['age_ms'] / 1000:.1f} s ago, kept" if block["kept"] else
+                 "in use, small mapping" if block in small else "in use")
+        rows.append(f'<tr><td data-value="{block["address"]}"><code>{block["address"]:#x}</code></td>{size_cell(block["bytes"])}'
+                    f"{size_cell(block['resident_bytes'])}"
+                    f"{cell(percent_text(block['resident_bytes'], block['bytes']), block['resident_bytes'] / max(1, block['bytes']))}"
                     f"{cell(state, style='name')}</tr>")
-    left = len(whales) - len(rows)
+    left = len(blocks) - len(rows)
     note = f"<p class=dim>{count_text(left, 'smaller one')} are not listed.</p>" if left else ""
     if small:
         note += (f'<p class="dim">{count_text(len(small), "small mapping")} of {size_text(sum(w["bytes"] for w in small))} in all: blocks of '
                  "2 MiB or less with a mapping of their own. hakmem takes one for an alignment above 2 MiB, and as emergency memory for a "
                  "thread that may not wait for a lock. Attaching to a process leaves one: the observer's thread needs it.</p>")
-    return table("whales", [("address", ""), ("size", ""), ("resident", ""), ("resident share", ""), ("state", "")], rows) + note
+    return table("huge", [("address", ""), ("size", ""), ("resident", ""), ("resident share", ""), ("state", "")], rows) + note
 
 
 def change_text(change):
@@ -352,7 +352,7 @@ def render(maps):
     facts = (f"{header['program'] or 'unknown program'} · {time_text(header['time'])} · hakmem {header['hakmem']} · "
              f"OS pages of {size_text(header['page_bytes'])}")
     return fill("heap", title=escape(title), facts=escape(facts), headline=f"<b>{said[0]}</b> {' '.join(said[1:])}",
-                bar=bar(shown), cards=cards(shown), classes=class_table(shown), sites=site_table(shown), whales=whale_table(shown),
+                bar=bar(shown), cards=cards(shown), classes=class_table(shown), sites=site_table(shown), huge=huge_table(shown),
                 comparison=comparison(*maps) if both else "", class_changes=class_comparison(*maps) if both else "",
                 site_changes=site_comparison(*maps) if both else "", moments="" if both else "hidden", data=script_json(data))
 

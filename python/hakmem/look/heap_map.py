@@ -21,12 +21,12 @@ WORD = re.compile(r"(?:([cdakstp])([0-9]{1,4})|h([0-9]{1,10})|z([0-9]{1,4})"
 HEADER = {"version": int, "hakmem": str, "process": int, "program": str, "time": int, "page_bytes": int,
           "slice_bytes": int, "superslab_slices": int, "base": int}
 TOTALS = dict.fromkeys(["bytes_mapped", "bytes_metadata", "bytes_in_use", "bytes_cached", "bytes_free_dirty",
-                        "objects_in_use", "heaps", "heaps_parked", "threads", "superslabs", "whales"], int)
+                        "objects_in_use", "arenas", "arenas_parked", "threads", "superslabs", "huge"], int)
 SUPERSLAB = {"index": int, "claimed": int, "pages": str, "slices": str, "resident": str}
 SLICES = {"kind": str, "count": int, "resident_bytes": int}
 CLASS = dict.fromkeys(["class", "object_bytes", "slab_slices", "slab_objects", "slabs", "in_use", "cached", "free",
                        "not_carved", "resident_bytes"], int)
-WHALE = dict.fromkeys(["address", "bytes", "resident_bytes", "kept", "age_ms"], int)
+HUGE = dict.fromkeys(["address", "bytes", "resident_bytes", "kept", "age_ms"], int)
 
 
 class MapError(Refusal):
@@ -97,25 +97,25 @@ class HeapMap:
     def program(self):
         return self.header["program"].rsplit("/", 1)[-1] or "a program without a name"
 
-    def whales(self, kept):
-        return [whale for whale in self.data["whales"] if bool(whale["kept"]) == kept]
+    def mapped_blocks(self, kept):
+        return [block for block in self.data["huge"] if bool(block["kept"]) == kept]
 
     def huge(self):
         """Blocks in use above the size of a superslab."""
         most = self.header["slice_bytes"] * self.header["superslab_slices"]
-        return [whale for whale in self.whales(False) if whale["bytes"] > most]
+        return [block for block in self.mapped_blocks(False) if block["bytes"] > most]
 
     def small_mappings(self):
         """Smaller blocks in use that have a mapping of their own: emergency memory, and alignments above a superslab."""
         most = self.header["slice_bytes"] * self.header["superslab_slices"]
-        return [whale for whale in self.whales(False) if whale["bytes"] <= most]
+        return [block for block in self.mapped_blocks(False) if block["bytes"] <= most]
 
     def parts(self):
         """Resident bytes of the heap by what they are: in the order of the bar, without overlap."""
         sums = [sum(part) for part in zip(*(c.resident_parts for c in self.classes))] or [0, 0, 0]
         in_use, cached, free = sums
-        blocks = self.resident["spans"] + self.resident["sampled"] + sum(whale["resident_bytes"] for whale in self.whales(False))
-        kept = self.resident["kept_spans"] + sum(whale["resident_bytes"] for whale in self.whales(True))
+        blocks = self.resident["spans"] + self.resident["sampled"] + sum(block["resident_bytes"] for block in self.mapped_blocks(False))
+        kept = self.resident["kept_spans"] + sum(block["resident_bytes"] for block in self.mapped_blocks(True))
         slices = sum(self.resident[kind] for kind in KINDS[:3])
         return {"in_use": in_use + blocks, "cached": cached, "in_slabs": free, "kept": kept, "slices": slices}
 
@@ -226,7 +226,7 @@ def from_text(text, name, process=None, callers=None, **origin):
     check_header(name, data)
     check_record(name, "totals", data.get("totals"), TOTALS)
     check_record(name, "the map", data, {"spans": int})
-    for key, fields in [("superslabs", SUPERSLAB), ("slices", SLICES), ("classes", CLASS), ("whales", WHALE)]:
+    for key, fields in [("superslabs", SUPERSLAB), ("slices", SLICES), ("classes", CLASS), ("huge", HUGE)]:
         check_list(name, data, key, fields)
     slice_bytes = data["heap_map"]["slice_bytes"]
     heap_map = HeapMap(data, name)

@@ -50,8 +50,8 @@ def lines(maps):
         yield from table_of("call sites, estimated from samples", ["in use", "rounding", "allocated", *change], sites, labels.get, "site")
         unnamed = sum(site.live_bytes for site in shown.sites if site.kind == "address" and not site.name)
         yield from filter(None, [names_note(size_text(unnamed)) if unnamed else ""])
-    whales = changes(*both(lambda of: {w["address"]: w for w in of.data["whales"] if not w["kept"]}),
-                     lambda whale: [whale["bytes"], whale["resident_bytes"]] if whale else [0, 0])
-    if whales:
+    blocks = changes(*both(lambda of: {w["address"]: w for w in of.data["huge"] if not w["kept"]}),
+                     lambda block: [block["bytes"], block["resident_bytes"]] if block else [0, 0])
+    if blocks:
         yield ""
-        yield from table_of("blocks with mappings of their own", ["bytes", "resident", *change], whales, hex, "address")
+        yield from table_of("blocks with mappings of their own", ["bytes", "resident", *change], blocks, hex, "address")

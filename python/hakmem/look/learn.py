@@ -14,7 +14,7 @@ MOVES = {
     "smaller_bins": "smaller thread caches", "larger_bins": "larger thread caches",
     "no_huge_pages": "no huge pages", "huge_pages": "huge pages",
     "purge_sooner": "free memory goes back sooner", "purge_later": "free memory goes back later",
-    "keep_no_whales": "freed huge blocks go back at once", "keep_whales": "freed huge blocks are kept",
+    "keep_no_huge": "freed huge blocks go back at once", "keep_huge": "freed huge blocks are kept",
     "back": "the setting before the last change",
 }
 VERDICTS = {"adopted": "adopted", "dropped": "dropped", "went_back": "went back", "froze": "dropped, nothing is left to try",

@@ -6,7 +6,7 @@ from .files import read_input
 from .processes import Refusal, STATUS_CANNOT
 
 HEADER = "hakmem-learn 1"
-KNOBS = ("purge_delay_ms", "bin_bytes", "cache_bytes", "whale_cache_bytes", "huge_threshold")
+KNOBS = ("purge_delay_ms", "bin_bytes", "cache_bytes", "huge_cache_bytes", "huge_threshold")
 POINT = " ".join(rf"{name}=(?P<{name}>never|\d+)" for name in KNOBS)
 LINE = re.compile(rf"decision (?P<verdict>\w+) (?P<move>\w+) run=(?P<run>\d+) s=(?P<s>\d+) {POINT} "
                   r"time=(?P<time>[-\d,]*) memory=(?P<memory>[-\d,]*)")

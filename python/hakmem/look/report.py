@@ -12,14 +12,14 @@ COUNTERS = {str: int}
 SHAPE = {
     "hakmem": {"version": str},
     "totals": dict.fromkeys(("bytes_in_use", "objects_in_use_count", "bytes_cached", "bytes_free_dirty", "bytes_mapped",
-                             "heaps_count", "superslabs_count", "whales_count"), int),
+                             "arenas_count", "superslabs_count", "huge_count"), int),
     "summary?": {"in_use_bytes?": int},
-    "tiers?": {"whales_small_count?": int},
+    "tiers?": {"huge_small_count?": int},
     "counters?": COUNTERS,
     "os_calls?": COUNTERS,
     "classes?": [dict.fromkeys(("object_bytes", "slab_bytes", "in_use", "cached"), int)],
-    "heaps?": [{"id": int, "threads": int, "span_cached_bytes": int, "counters?": COUNTERS}],
-    "threads?": [{"heap": int, "cached_bytes": int, "counters?": COUNTERS}],
+    "arenas?": [{"id": int, "threads": int, "span_cached_bytes": int, "counters?": COUNTERS}],
+    "threads?": [{"arena": int, "cached_bytes": int, "counters?": COUNTERS}],
     "sites?": [SITE],
 }
 
@@ -35,7 +35,7 @@ class Report:
         self.counters = figures.get("counters", {})
         self.os_calls = figures.get("os_calls", {})
         self.classes = figures.get("classes", [])
-        self.heaps = figures.get("heaps", [])
+        self.arenas = figures.get("arenas", [])
         self.threads = figures.get("threads", [])
         self.sites = parse_sites(figures.get("sites", []))
 

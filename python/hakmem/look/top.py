@@ -168,7 +168,7 @@ def draw(report, before, history, choice, paused, columns, rows):
     """The lines of a screen of that size."""
     first, *others = view.summary(report, before, history)
     lines = [("bold", first), *(piece for line in others for piece in folded(line, columns - 1))]
-    shown = [choice.make(report, before), view.heaps_table(report), view.counters_table(report, before)]
+    shown = [choice.make(report, before), view.arenas_table(report), view.counters_table(report, before)]
     room = max(rows - len(lines) - 1 - 3 * len(shown), 3)
     smaller = len(shown[1].rows) + len(shown[2].rows)
     for table, most in zip(shown, (room - min(room // 2, smaller), room // 4, room // 4)):

@@ -66,15 +66,15 @@ def summary(report, before, history):
     """Some lines on the whole process."""
     totals, process = report.totals, report.process
     resident = report.figures.get("summary", {}).get("in_use_bytes", 0)
-    small = report.figures.get("tiers", {}).get("whales_small_count", 0)
+    small = report.figures.get("tiers", {}).get("huge_small_count", 0)
     lines = [
         f"process {process.pid} ({process.name}), {process.threads} threads, hakmem {report.figures['hakmem']['version']}",
         f"resident {size(process.rss):>10}   in use {size(totals['bytes_in_use']):>10} "
         f"in {count(totals['objects_in_use_count'])} blocks   resident in use {size(resident)} "
         f"({share(resident, process.rss).strip()} of RSS)",
         f"cached   {size(totals['bytes_cached']):>10}   dirty  {size(totals['bytes_free_dirty']):>10}   "
-        f"mapped {size(totals['bytes_mapped'])}   heaps {totals['heaps_count']}   "
-        f"superslabs {totals['superslabs_count']}   huge blocks {totals['whales_count'] - small}"
+        f"mapped {size(totals['bytes_mapped'])}   arenas {totals['arenas_count']}   "
+        f"superslabs {totals['superslabs_count']}   huge blocks {totals['huge_count'] - small}"
         + (f"   small mappings {small}" if small else ""),
     ]
     if totals.get("peak_bytes_taken"):
@@ -138,15 +138,15 @@ def sites_note(sites):
     return [note] if note else []
 
 
-def heaps_table(report):
-    table = Table("heaps", ["heap", "threads", "kept spans", "cached by threads", "slow mallocs", "remote frees"])
-    for heap in report.heaps:
-        threads = [thread for thread in report.threads if thread["heap"] == heap["id"]]
+def arenas_table(report):
+    table = Table("arenas", ["arena", "threads", "kept spans", "cached by threads", "slow mallocs", "remote frees"])
+    for arena in report.arenas:
+        threads = [thread for thread in report.threads if thread["arena"] == arena["id"]]
 
-        def total(key, own=heap, of=threads):
+        def total(key, own=arena, of=threads):
             return sum(part.get("counters", {}).get(key, 0) for part in [own, *of])
 
-        table.rows.append([str(heap["id"]), str(heap["threads"]), size(heap["span_cached_bytes"]),
+        table.rows.append([str(arena["id"]), str(arena["threads"]), size(arena["span_cached_bytes"]),
                            size(sum(thread["cached_bytes"] for thread in threads)), count(total("malloc_slow")),
                            count(total("free_remote"))])
     return table
@@ -161,7 +161,7 @@ def counters_table(report, before):
 
 def tables(report, before):
     """All tables, for a reader without keys."""
-    return [classes_table(report, before, "h"), sites_table(report, before, "u"), heaps_table(report), counters_table(report, before)]
+    return [classes_table(report, before, "h"), sites_table(report, before, "u"), arenas_table(report), counters_table(report, before)]
 
 
 def plain(table, most, columns=None):

@@ -282,7 +282,7 @@ def test_a_load_that_never_succeeds() -> None:
     assert (seen["end"], seen["status"]) == ("load", 127)
 
 
-RESTING = WATCHED + """
+QUARANTINED = WATCHED + """
 import socket
 held = bytearray(100 << 20)
 s = socket.socket(socket.AF_UNIX)
@@ -309,7 +309,7 @@ os._exit(0)
 def resting(place: Path, rest_s: int, lives: float, status: int = 0) -> dict[str, object]:
     """A server that lets go of 100 MiB after its load."""
     path = place / f"{rest_s}-{status}"
-    server = python(filled(RESTING, path=path, lives=lives, status=status))
+    server = python(filled(QUARANTINED, path=path, lives=lives, status=status))
     load = load_words(python(filled(ENDING, path=path)))
     return report("--ready-ms", "60000", "--rest-s", str(rest_s), *load, "--", *server)
 

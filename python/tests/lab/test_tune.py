@@ -76,11 +76,11 @@ class Planted:
 
     def __init__(self) -> None:
         self.calls: list[tuple[dict[str, int], float | None]] = []
-        self.failing: set[int] = set()  # rungs of heaps
+        self.failing: set[int] = set()  # rungs of arenas
 
     def __call__(self, point: dict[str, int], limit_s: float | None) -> Figures | str:
         self.calls.append((point, limit_s))
-        if point["heaps"] in self.failing:
+        if point["arenas"] in self.failing:
             return "it was killed by signal 11 (SIGSEGV)"
         bins, delay = len(tune_space.ladders()["bin_bytes"]) - 1, len("0 1 10 30 100 300".split())
         gain = 0.3 * max(0, point["bin_bytes"] - DEFAULT["bin_bytes"]) / (
@@ -120,11 +120,11 @@ def test_the_planted_optimum_is_found_and_nothing_else_kept(journal, monkeypatch
 def test_a_candidate_that_fails_is_said_and_never_chosen(journal, monkeypatch):
     monkeypatch.setattr(tune_search, "CANDIDATES_MAX", 20)
     program, said = Planted(), []
-    program.failing = set(range(len(tune_space.ladders()["heaps"]))) - {DEFAULT["heaps"]}
+    program.failing = set(range(len(tune_space.ladders()["arenas"]))) - {DEFAULT["arenas"]}
     search = search_of(journal, program, said)
     search.go_on(0)
-    assert any("heaps=" in one and "signal 11" in one for one in said)
-    assert {point["heaps"] for point in search.best(9)} == {DEFAULT["heaps"]}
+    assert any("arenas=" in one and "signal 11" in one for one in said)
+    assert {point["arenas"] for point in search.best(9)} == {DEFAULT["arenas"]}
 
 
 def test_the_search_ends_with_its_time(journal):
@@ -142,7 +142,7 @@ def test_the_search_ends_with_its_time(journal):
 def test_a_program_whose_default_fails_is_refused(journal):
     program = Planted()
     search = search_of(journal, program, [])
-    program.failing = {DEFAULT["heaps"]}
+    program.failing = {DEFAULT["arenas"]}
     with pytest.raises(Problem, match=r"after 3 runs that ended well\).*sh -c 'PROGRAM \|\| true'"):
         search.measure_default()
 
@@ -221,13 +221,13 @@ def tuned(
 
 
 def test_a_clear_gain_is_a_winner_with_intervals():
-    answer = tuned({"bin_bytes=1m": (0.99, 1.0), "profile=small heaps=1": (0.9, 0.8)})
-    assert answer.winner and answer.winner.settings == {"profile": "small", "heaps": "1"}
+    answer = tuned({"bin_bytes=1m": (0.99, 1.0), "profile=small arenas=1": (0.9, 0.8)})
+    assert answer.winner and answer.winner.settings == {"profile": "small", "arenas": "1"}
     time_, peak = answer.winner.ratios["time"], answer.winner.ratios["peak memory"]
     assert time_.low < time_.estimate < time_.high < 0.92 and time_.estimate > 0.88
     assert peak.estimate == pytest.approx(0.8, abs=0.001)
     assert answer.winner.ratios["mean memory"].estimate == pytest.approx(0.8, abs=0.001)
-    assert answer.sentence.startswith("GO: profile=small heaps=1 is better than the default")
+    assert answer.sentence.startswith("GO: profile=small arenas=1 is better than the default")
     assert any(line.startswith("time: -") and " to " in line for line in answer.comments)
 
 
@@ -245,19 +245,19 @@ def test_a_clear_gain_is_a_winner_with_intervals():
     ],
 )
 def test_goals_and_guards_of_the_verdict(goal, figures, word, reason):
-    (one,) = tuned({"heaps=1": figures}, Goal(goal, 0.5, 0.02)).candidates
+    (one,) = tuned({"arenas=1": figures}, Goal(goal, 0.5, 0.02)).candidates
     assert one.word == word
     assert re.search(reason, one.reason)
 
 
 def test_the_guard_is_what_the_user_says():
-    assert tuned({"heaps=1": (0.9, 1.15)}, Goal("time", 0.5, 0.02)).winner is None
-    assert tuned({"heaps=1": (0.9, 1.15)}, Goal("time", 0.5, 0.2)).winner
+    assert tuned({"arenas=1": (0.9, 1.15)}, Goal("time", 0.5, 0.02)).winner is None
+    assert tuned({"arenas=1": (0.9, 1.15)}, Goal("time", 0.5, 0.2)).winner
 
 
 def test_noise_and_failures_win_nothing():
-    answer = tuned({"heaps=1": (0.5, 0.5)}, failing=["heaps=1"])
+    answer = tuned({"arenas=1": (0.5, 0.5)}, failing=["arenas=1"])
     assert answer.winner is None
     assert "it failed 15 times, and the default 0 times" in answer.sentence
     assert answer.candidates[0].word == "NO-GO" and not answer.candidates[0].ratios
-    assert tuned({"heaps=1": (0.9, 0.9)}, rounds=8).winner is None
+    assert tuned({"arenas=1": (0.9, 0.9)}, rounds=8).winner is None

@@ -37,9 +37,9 @@ def alone(monkeypatch, tmp_path):
 
 @pytest.fixture
 def fabricated(alone, monkeypatch):
-    """tune without running anything: the candidate is heaps=1; set `figures` of it."""
+    """tune without running anything: the candidate is arenas=1; set `figures` of it."""
     figures = {"pair": (0.9, 0.9)}
-    point = {**DEFAULT, "heaps": 0}
+    point = {**DEFAULT, "arenas": 0}
 
     def find(tuning):
         tuning.journal.note("defaults", [[1e9, 500.0, 400.0, 1.0]] * 3)
@@ -62,17 +62,17 @@ def fabricated(alone, monkeypatch):
 def test_the_answer_the_line_and_the_file(fabricated, capsys, tmp_path):
     assert cli.main(["tune", "--", "sh", "-c", "echo 'a b'"]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("GO: heaps=1 is better than the default for sh -c")
-    assert "HAKMEM_HEAPS=1 ./hakmem run -- sh -c 'echo '\"'\"'a b'\"'\"''" in text
+    assert text.startswith("GO: arenas=1 is better than the default for sh -c")
+    assert "HAKMEM_ARENAS=1 ./hakmem run -- sh -c 'echo '\"'\"'a b'\"'\"''" in text
     assert "./hakmem run --profile sh.profile -- sh -c" in text
     assert re.search(r"^time +-\d+\.\d % +-\d+\.\d % to -\d+\.\d %$", text, re.M)
     lines = Path("sh.profile").read_text().splitlines()
-    assert lines[-1] == "HAKMEM_HEAPS=1" and all(line.startswith("# ") for line in lines[:-1])
+    assert lines[-1] == "HAKMEM_ARENAS=1" and all(line.startswith("# ") for line in lines[:-1])
     assert lines[0] == "# Profile for hakmem"
     for words in ("program: sh -c", "machine: Imaginary 9000, 2 CPUs", "goal: both, weight 0.5",
-                  "GO: heaps=1", "peak memory: -10.0 %"):  # fmt: skip
+                  "GO: arenas=1", "peak memory: -10.0 %"):  # fmt: skip
         assert any(line.startswith(f"# {words}") for line in lines), words
-    assert read_profile("sh.profile") == {"HAKMEM_HEAPS": "1"}
+    assert read_profile("sh.profile") == {"HAKMEM_ARENAS": "1"}
     assert [path.name for path in (tmp_path / "data/hakmem/results").iterdir()] == ["20261121T100000Z-tune-0.journal"]
     assert cli.main(["tune", "--", "sh", "-c", "echo 'a b'"]) == 0  # its own file may be replaced
 
@@ -158,12 +158,12 @@ def test_an_interrupt_says_that_nothing_is_lost(alone, capsys, monkeypatch):
 def test_candidates_that_the_verdict_would_refuse_are_left_out(alone, capsys, monkeypatch):
     """Else the session ends with an error after all the search, and again with each new call."""
     def prove(arm):
-        if "HAKMEM_HEAPS" in arm.environment:
-            raise Problem(f"{arm.name}: warning: HAKMEM_HEAPS does nothing")
+        if "HAKMEM_ARENAS" in arm.environment:
+            raise Problem(f"{arm.name}: warning: HAKMEM_ARENAS does nothing")
         return {}
 
     profiles = tune_space.profiles()
-    points = [{**DEFAULT, "heaps": 0}, profiles["fast"], profiles["small"]]
+    points = [{**DEFAULT, "arenas": 0}, profiles["fast"], profiles["small"]]
     monkeypatch.setattr(tune.proof, "prove", prove)
     monkeypatch.setattr(tune.serving, "prove_program", lambda *_: ({}, ""))
     monkeypatch.setattr(tune.Search, "go_on", lambda *_: None)
@@ -174,7 +174,7 @@ def test_candidates_that_the_verdict_would_refuse_are_left_out(alone, capsys, mo
     tuning.journal.note("defaults", [[1e9, 500.0, 400.0, 0.1]] * 3)
     tuning._find()
     assert tuning.journal.facts["plan"]["candidates"] == points[1:]
-    assert "HAKMEM_HEAPS does nothing; this candidate is left out" in capsys.readouterr().err
+    assert "HAKMEM_ARENAS does nothing; this candidate is left out" in capsys.readouterr().err
     tuning.journal.close()
 
 
@@ -262,12 +262,12 @@ def test_a_kill_loses_nothing(tmp_path):
 
 
 def test_an_arm_may_be_a_profile_file(alone):
-    Path("my.profile").write_text("# mine\nHAKMEM_PROFILE=small\r\nheaps=1\n")
+    Path("my.profile").write_text("# mine\nHAKMEM_PROFILE=small\r\narenas=1\n")
     (arm,) = arms.find_arms("hakmem:profile=my.profile")
     assert arm.name == "hakmem profile=my.profile"
-    assert arm.environment == {"HAKMEM_PROFILE": "small", "HAKMEM_HEAPS": "1"}
+    assert arm.environment == {"HAKMEM_PROFILE": "small", "HAKMEM_ARENAS": "1"}
     a, b = ab.parse_arms("default", "profile=./my.profile,bin_bytes=1m")
-    assert b.environment["HAKMEM_HEAPS"] == "1" and b.environment["HAKMEM_BIN_BYTES"] == "1m"
+    assert b.environment["HAKMEM_ARENAS"] == "1" and b.environment["HAKMEM_BIN_BYTES"] == "1m"
 
 
 @pytest.mark.parametrize(
@@ -275,8 +275,8 @@ def test_an_arm_may_be_a_profile_file(alone):
     [
         ("", "holds no setting"),
         ("# nothing\n\n", "holds no setting"),
-        ("heaps=1\nheaps\n", "line 2: 'heaps' is not NAME=VALUE"),
-        ("heaps= \n", "line 1: 'heaps= ' is not NAME=VALUE"),
+        ("arenas=1\narenas\n", "line 2: 'arenas' is not NAME=VALUE"),
+        ("arenas= \n", "line 1: 'arenas= ' is not NAME=VALUE"),
         ("\x7fELF\x01", r"line 1: '\?ELF\?' is not NAME=VALUE"),
     ],
 )

@@ -20,13 +20,13 @@ from hakmem.look import __main__ as commands, heap, heap_map, sites  # noqa: E40
 
 
 def small_map():
-    """Two superslabs: slabs of two classes and heaps, two spans, kept, free and sampled slices; three whales."""
+    """Two superslabs: slabs of two classes and arenas, two spans, kept, free and sampled slices; three huge blocks."""
     return {
         "heap_map": {"version": 1, "hakmem": "0.1.0", "process": 77, "program": "/bin/<b>\"prog\"&</script>", "time": 1700000000,
                      "page_bytes": 4096, "slice_bytes": 32768, "superslab_slices": 64, "base": 0x200000000000},
         "totals": {"bytes_mapped": 40 << 20, "bytes_metadata": 500000, "bytes_in_use": 11000000, "bytes_cached": 200000,
-                   "bytes_free_dirty": 15 * 32768, "objects_in_use": 1053, "heaps": 2, "heaps_parked": 1, "threads": 1,
-                   "superslabs": 2, "whales": 2},
+                   "bytes_free_dirty": 15 * 32768, "objects_in_use": 1053, "arenas": 2, "arenas_parked": 1, "threads": 1,
+                   "superslabs": 2, "huge": 2},
         "superslabs": [
             {"index": 0, "claimed": 64, "pages": "small", "slices": "h1z4u512x2u100f200h2z78u3f5x2s10k2d12a3p2p1c27",
              "resident": "8" * 7 + "8" * 10 + "44" + "1" * 12 + "000" + "111" + "0" * 27},
@@ -45,7 +45,7 @@ def small_map():
              "free": 200, "not_carved": 212, "resident_bytes": 3 * 32768},
             {"class": 78, "object_bytes": 3328, "slab_slices": 2, "slab_objects": 19, "slabs": 2, "in_use": 6, "cached": 0,
              "free": 10, "not_carved": 22, "resident_bytes": 4 * 32768}],
-        "whales": [
+        "huge": [
             {"address": 0x300000000000, "bytes": 5 << 20, "resident_bytes": 3 << 20, "kept": 0, "age_ms": 0},
             {"address": 0x300000800000, "bytes": 6 << 20, "resident_bytes": 6 << 20, "kept": 0, "age_ms": 0},
             {"address": 0x300001000000, "bytes": 4 << 20, "resident_bytes": 1 << 20, "kept": 1, "age_ms": 250}],
@@ -89,7 +89,7 @@ class Maps(unittest.TestCase):
         said = read(small_map())
         self.assertEqual([c.index for c in said.classes], [4, 78])
         parts = said.parts()
-        # Slabs of 64 bytes: all in use; of 3,328: six objects. Spans and whales are in use wholly.
+        # Slabs of 64 bytes: all in use; of 3,328: six objects. Spans and huge blocks are in use wholly.
         self.assertEqual(parts["in_use"], 1043 * 64 + 6 * 3328 + 74 * 32768 + 3 * 4096 + (9 << 20))
         self.assertEqual(parts["cached"], 81 * 64)
         self.assertEqual(parts["kept"], 32768 + (1 << 20))
@@ -124,7 +124,7 @@ class Maps(unittest.TestCase):
 
         for path in list(places(small_map())):
             for wrong in [None, True, -1, 1.5, [], {}, 1 << 64]:
-                if (path, wrong) in ((("whales",), []), (("sites",), [])):
+                if (path, wrong) in ((("huge",), []), (("sites",), [])):
                     continue  # a heap may have none
                 data = copy.deepcopy(small_map())
                 place = data
@@ -188,7 +188,7 @@ class Pages(unittest.TestCase):
     def test_small_mappings(self):
         data = small_map()
         self.assertNotIn("small mapping", heap.render([read(data)]))
-        data["whales"].append({"address": 0x300002000000, "bytes": 4096, "resident_bytes": 4096, "kept": 0, "age_ms": 0})
+        data["huge"].append({"address": 0x300002000000, "bytes": 4096, "resident_bytes": 4096, "kept": 0, "age_ms": 0})
         said = read(data)
         self.assertEqual([len(said.huge()), len(said.small_mappings())], [2, 1])
         page = heap.render([said])
@@ -290,7 +290,7 @@ class Browser(BrowserTest):
         dom = self.dom([said], "#mode=fill&slice=2&theme=dark&zoom=2", """const modes = [mode];
             for (const button of document.querySelectorAll("#modes button:not([hidden])")) { button.click(); drawNow(); modes.push(mode); }
             note("modes", modes.join(" "));""")
-        self.assertEqual(self.noted["modes"], "fill size fill resident heap")
+        self.assertEqual(self.noted["modes"], "fill size fill resident arena")
         self.assertIn('html lang="en" class="dark"', dom)
         self.assertIn("Slab of 64 B objects. objects: 512; in use, or in a thread's cache: 100 (20 %); free in the slab: 200; "
                       "never used: 212;", dom)
@@ -322,7 +322,7 @@ class Browser(BrowserTest):
           document.querySelector("#theme").click(); note("dark", String(look.dark));"""
         self.dom([read(small_map()), read(later_map())], script=script)
         said = self.noted
-        self.assertRegex(said["slab"], "^Slab of 3.3 KiB objects. objects: 19; .*heap: 2;.* slice: 3 to 4 of 64")
+        self.assertRegex(said["slab"], "^Slab of 3.3 KiB objects. objects: 19; .*arena: 2;.* slice: 3 to 4 of 64")
         self.assertRegex(said["below"], "^Block of 64 KiB to 2 MiB, in use. size: 2 MiB;")
         self.assertIn("Only slabs of", said["picked"])
         self.assertNotIn("Only slabs of", said["unpicked"])

@@ -81,7 +81,7 @@ class Tables(unittest.TestCase):
         made.process = types.SimpleNamespace(pid=1, name="x", threads=1, rss=1)
         made.figures |= {"hakmem": {"version": "0"}}
         made.totals = dict.fromkeys(("bytes_in_use", "objects_in_use_count", "bytes_cached", "bytes_free_dirty", "bytes_mapped",
-                                     "heaps_count", "superslabs_count", "whales_count"), 0)
+                                     "arenas_count", "superslabs_count", "huge_count"), 0)
         choice = top.Choice()
         choice.press("s")
         drawn = top.draw(made, None, [], choice, False, 100, 40)

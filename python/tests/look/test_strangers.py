@@ -72,7 +72,7 @@ class Documents(unittest.TestCase):
         report.read_figures(json.dumps(GOOD).encode(), 1)
         lies = (None, 1, [], "x", {}, {"hakmem": 1}, {"totals": []}, {"totals": {}}, {"classes": 7}, {"classes": [1]},
                 {"classes": [{"object_bytes": "x"}]}, {"counters": {"a": "b"}}, {"counters": {"a": -1}}, {"summary": 3},
-                {"tiers": {"whales_small_count": 1.5}}, {"sites": [{}]}, {"heaps": [{"id": {}}]}, {"threads": {"a": 1}},
+                {"tiers": {"huge_small_count": 1.5}}, {"sites": [{}]}, {"arenas": [{"id": {}}]}, {"threads": {"a": 1}},
                 {"os_calls": {"a": 1 << 70}}, {"hakmem": {"version": "x" * 100_000}})
         for lie in lies:
             said = GOOD | lie if isinstance(lie, dict) and lie else lie

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT */
+/* arena.c: the list of arenas, and which arena a thread joins. See arena.h. */
+#include "arena/arena.h"
+
+#include "core/knobs.h"
+#include "os/os.h"
+#include "region/superslab.h"
+#include "slab/slab_inherited.h"
+
+struct lock HAK_LOCK_LINE hak__arenas_lock = LOCK_INITIAL(LOCK_RANK_ARENAS);
+static struct arena *shared_arena_first; /* pushed under ARENAS, read by any thread */
+/* The rest is under ARENAS. */
+static uint32_t arena_next_id = 1; /* id 0 means no arena */
+static struct arena *arena_apart;  /* for long-lived objects; NULL: not made yet */
+/* These do not count that one, nor inherited ones. */
+static uint32_t arena_count;             /* arenas */
+static uint32_t arena_without_threads;   /* arenas that no thread draws from */
+static uint32_t arena_joined_count;      /* threads that draw from an arena */
+static struct arena *arena_next_to_join; /* where the search starts; NULL: the first of the list */
+
+struct arena *hak__arena_first(void)
+{
+    /* acquire: pairs with the release in arena_list */
+    return atomic_load_acquire(&shared_arena_first);
+}
+
+/* Under ARENAS. Other arenas' threads look at the patience, reports at the count. */
+static void arena_set_threads(struct arena *arena, uint32_t count)
+{
+    uint32_t patience = count == 0 ? NOTIFIED_PENDING_MAX_PARKED : NOTIFIED_PENDING_MAX;
+    atomic_store_relaxed(&arena->slabs.shared_patience, patience);
+    atomic_store_relaxed(&arena->slabs.shared_threads, count);
+    atomic_store_relaxed(&arena->threads_count, count);
+}
+
+static bool arena_is_counted(const struct arena *arena)
+{
+    return !arena->apart && !arena_is_inherited(arena);
+}
+
+static void arena_add_thread(struct arena *arena)
+{
+    if (arena_is_counted(arena)) {
+        arena_without_threads -= arena->threads_count == 0;
+        arena_joined_count++;
+    }
+    arena_set_threads(arena, arena->threads_count + 1);
+}
+
+bool hak__arena_is_to_spare(void)
+{
+    lock_acquire(&hak__arenas_lock);
+    bool spare = arena_without_threads != 0 || arena_count < hak__knobs.arenas_crowded_max;
+    lock_release(&hak__arenas_lock);
+    return spare;
+}
+
+/* Chooses an arena for a thread that found its own stuck (ARENA_ESCAPE): the one of its memory node
+ * with the fewest threads that is not stuck. The result is NULL, for a new arena, if that one has
+ * threads and there may be more arenas; if all are stuck there may be one more than usual. Else it
+ * is any. Under ARENAS. */
+static struct arena *arena_choose_free(void)
+{
+    struct arena *best = NULL, *any = NULL;
+    uint32_t most = hak__knobs.arenas_crowded_max;
+    for (struct arena *arena = shared_arena_first; arena != NULL; arena = arena->next) {
+        if (!arena_is_counted(arena)) {
+            continue;
+        }
+        any = arena;
+        bool near = arena->node == numa_node();
+        if (near && !hak__lock_is_stuck(&arena->lock) &&
+            (best == NULL || arena->threads_count < best->threads_count)) {
+            best = arena;
+        }
+    }
+    if (best != NULL) {
+        return best->threads_count != 0 && arena_count < most ? NULL : best;
+    }
+    return arena_count <= most ? NULL : any;
+}
+
+/* As arena_choose, among the arenas of the calling thread's memory node. Arenas of other nodes that
+ * have no threads do not count: their memory is there. Under ARENAS. */
+static struct arena *arena_choose_near(uint32_t arenas_max)
+{
+    struct arena *best = NULL;
+    for (struct arena *arena = shared_arena_first; arena != NULL; arena = arena->next) {
+        bool near = arena_is_counted(arena) && arena->node == numa_node();
+        if (near && (best == NULL || arena->threads_count < best->threads_count)) {
+            best = arena;
+        }
+    }
+    bool more = arena_count - arena_without_threads < arenas_max;
+    return best != NULL && best->threads_count != 0 && more ? NULL : best;
+}
+
+/* Chooses an arena for one more thread. An arena without threads comes first. Else the result is
+ * NULL, for a new arena, while there are fewer than `arenas_max`. Else it is the next arena in turn
+ * with no more threads than the average: there is always one, usually after a step or two. Under
+ * ARENAS. */
+static struct arena *arena_choose(uint32_t arenas_max)
+{
+    if (HAK_UNLIKELY(arenas_max == ARENA_ESCAPE)) {
+        return arena_choose_free();
+    }
+    if (HAK_UNLIKELY(atomic_load_relaxed(&hak__numa_several)) && arenas_max > 1) {
+        return arena_choose_near(arenas_max);
+    }
+    if (arena_without_threads == 0 && arena_count < arenas_max) {
+        return NULL;
+    }
+    uint32_t most = arena_without_threads != 0 ? 0 : arena_joined_count / arena_count;
+    for (;;) {
+        struct arena *arena = arena_next_to_join != NULL ? arena_next_to_join : shared_arena_first;
+        arena_next_to_join = arena->next;
+        if (arena_is_counted(arena) && arena->threads_count <= most) {
+            return arena;
+        }
+    }
+}
+
+static struct arena *arena_join_existing(uint32_t arenas_max)
+{
+    lock_acquire(&hak__arenas_lock);
+    struct arena *arena = arena_choose(arenas_max);
+    if (arena != NULL) {
+        arena_add_thread(arena);
+    }
+    lock_release(&hak__arenas_lock);
+    return arena;
+}
+
+/* The totals of the first arena. They lie beside data that every process touches, so a small
+ * process touches no further page for them. */
+static struct slab_totals arena_first_totals[CLASS_COUNT];
+
+/* Adds an arena to the list, with its first thread. Under ARENAS. */
+static void arena_list(struct arena *arena, struct slab_totals *totals)
+{
+    arena->slabs.totals = totals;
+    arena->id = arena_next_id++;
+    arena->node = numa_node();
+    arena->slabs.key = arena->id << OWNER_CODE_BITS;
+    arena->slabs.part =
+        arena->apart ? hak__superslab_part_near(arena->node) : hak__superslab_part_for(arena->node);
+    arena->spans.part = arena->slabs.part;
+    arena->lock = (struct lock)LOCK_INITIAL(LOCK_RANK_ARENA);
+    arena->slabs.lock = &arena->lock;
+    arena->next = shared_arena_first;
+    if (!arena->apart) {
+        arena_count++;
+        arena_without_threads++;
+    }
+    arena_add_thread(arena);
+    arena_next_to_join = arena->next; /* the next thread joins another one */
+    /* release: pairs with the acquire in hak__arena_first */
+    atomic_store_release(&shared_arena_first, arena);
+}
+
+/* If there can be no further arena: any arena that exists, an inherited one if there is no
+ * other. */
+static struct arena *arena_join_any(void)
+{
+    struct arena *arena = arena_join_existing(1);
+    if (arena == NULL && window_inherits()) {
+        lock_acquire(&hak__arenas_lock);
+        arena = shared_arena_first;
+        hak__slab_draw(&arena->slabs);
+        arena_add_thread(arena);
+        lock_release(&hak__arenas_lock);
+    }
+    return arena;
+}
+
+struct arena *hak__arena_join(uint32_t arenas_max)
+{
+    (void)hak__numa_look();
+    struct arena *arena = arena_join_existing(arenas_max);
+    if (arena != NULL) {
+        return arena;
+    }
+    bool first = hak__arena_first() == NULL;
+    struct arena *made = hak__metadata_allocate(sizeof *made);
+    struct slab_totals *totals =
+        first ? arena_first_totals : hak__metadata_allocate(sizeof arena_first_totals);
+    if (made == NULL || totals == NULL) {
+        return arena_join_any();
+    }
+    lock_acquire(&hak__arenas_lock);
+    /* Other threads may have joined or added arenas meanwhile, so the choice is made again. */
+    arena = arena_choose(arenas_max);
+    if (arena != NULL) {
+        /* The memory for the new arena, about 3 KiB, is lost. Only threads that race for the last
+         * new arena lose it. */
+        arena_add_thread(arena);
+    } else if (arena_next_id <= ARENA_ID_MAX && first == (shared_arena_first == NULL)) {
+        arena = made;
+        arena_list(arena, totals);
+    }
+    lock_release(&hak__arenas_lock);
+    if (arena != NULL) {
+        return arena;
+    }
+    return first ? hak__arena_join(arenas_max) : arena_join_any(); /* not first: no id is left */
+}
+
+/* Memory for the arena of long-lived objects. */
+struct arena_with_totals {
+    struct arena arena;
+    struct slab_totals totals[CLASS_COUNT];
+};
+
+struct arena *hak__arena_join_apart(void)
+{
+    struct arena_with_totals *made = NULL;
+    lock_acquire(&hak__arenas_lock);
+    bool may_make = arena_apart == NULL && arena_next_id <= ARENA_ID_MAX;
+    lock_release(&hak__arenas_lock);
+    if (may_make) {
+        made = hak__metadata_allocate(sizeof *made); /* lost if threads race here, once */
+    }
+    lock_acquire(&hak__arenas_lock);
+    if (arena_apart != NULL) {
+        arena_add_thread(arena_apart);
+    } else if (made != NULL && arena_next_id <= ARENA_ID_MAX) {
+        arena_apart = &made->arena;
+        arena_apart->apart = true;
+        arena_list(arena_apart, made->totals);
+    }
+    struct arena *arena = arena_apart;
+    lock_release(&hak__arenas_lock);
+    return arena;
+}
+
+void hak__arena_part(struct arena *arena)
+{
+    lock_acquire(&hak__arenas_lock);
+    uint32_t left = arena->threads_count - 1;
+    bool counted = arena_is_counted(arena);
+    arena_joined_count -= counted ? 1 : 0;
+    arena_set_threads(arena, left);
+    if (left == 0 && counted) {
+        arena_without_threads++;
+        arena_next_to_join = arena; /* its memory was used last, so it is warm */
+    }
+    lock_release(&hak__arenas_lock);
+    if (left == 0) {
+        hak__arena_collect(arena, true);
+    }
+}
+
+void hak__arena_inherit_all(void)
+{
+    bool first = true;
+    for (struct arena *arena = hak__arena_first(); arena != NULL; arena = arena->next) {
+        arena_set_threads(arena, 0);
+        arena->lock.rank = LOCK_RANK_INHERITED;
+        hak__slab_inherit(&arena->slabs, first);
+        first = false;
+    }
+    arena_apart = NULL;
+    arena_count = 0;
+    arena_without_threads = 0;
+    arena_joined_count = 0;
+    arena_next_to_join = NULL;
+    hak__window.inherited = (arena_next_id - 1) << OWNER_CODE_BITS;
+    hak__superslab_inherit();
+}

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: MIT */
+/* arena.h: arenas own slabs, and threads draw objects from arenas.
+ *
+ *   struct arena    owns slabs and kept spans; one lock for all slow paths on it
+ *   struct thread  one thread's cache, which draws from one arena
+ *
+ * Number: about as many arenas as threads that can run at once (knobs.arenas_max), not one per
+ * thread. Each arena keeps a partly used slab for each class it serves, half of it unused on
+ * average. And objects that an idle thread has freed are of use only to threads of the same arena
+ * (docs/decisions/0015). Up to that number each thread has an arena of its own. Threads that often
+ * wait for their arena's lock may add more (knobs.arenas_crowded_max).
+ *
+ * Life: a thread's first slow operation takes a thread struct and joins an arena. That is an arena
+ * without threads, else a new one, else one with no more threads than the average. When the thread
+ * ends, the objects in its bins go back to their slabs, and objects in use stay where they are: no
+ * owner word changes. Arenas and thread structs are never freed, so reading one needs no lock.
+ *
+ * Fork's child begins with no arena and no thread struct of its own. Those of the parent are
+ * inherited: nobody draws from such an arena, and its memory is used again piece by piece
+ * (slab/slab_inherited.h).
+ *
+ *   struct thread:  made -> used by a thread <-> parked (used by none)
+ *                   parked -> borrowed -> parked (one operation of a thread that has ended)
+ *
+ * Locks: an arena's own lock (rank ARENA) is held in every slow path on it, by its threads and by
+ * others (collection, borrowing objects, reports, fork). Bins and remote buffer of a struct thread
+ * belong to its thread alone. hak__arenas_lock (rank ARENAS) guards both lists, and which thread
+ * draws from which arena. */
+#ifndef HAK_ARENA_ARENA_H
+#define HAK_ARENA_ARENA_H
+
+#include "cache/cache.h"
+#include "core/gate.h"
+#include "core/knobs.h"
+#include "hakmem/hakmem.h"
+#include "large/span.h"
+#include "region/numa.h"
+
+/* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): the end has a line of its own */
+struct arena {
+    struct slab_set slabs;
+    struct lock lock;
+    struct span_cache spans;
+    uint32_t threads_count; /* drawing from it; written under ARENAS, read relaxed by reports */
+    /* Hints of hak__arena_borrow; any thread of the arena writes them, without a lock. */
+    struct arena *shared_lender; /* whom it asks first; NULL: the first arena */
+    uint32_t shared_vain;        /* rounds that found nothing, in a row; at most BORROW_VAIN_MAX */
+    uint32_t shared_silent;      /* refills that do not ask before the next one does */
+    /* Constant once listed. In its own cache line, because walking the list must not disturb the
+     * threads of each arena. */
+    struct arena *next __attribute__((aligned(HAK_CACHE_LINE))); /* in the list of all arenas */
+    uint32_t id;
+    bool apart;   /* it is the one for long-lived objects */
+    uint8_t node; /* of its first thread (region/numa.h) */
+};
+
+/* The largest average distance of samples, in bytes: beyond it all is rare. */
+#define SAMPLE_PERIOD_MAX (UINT64_C(1) << 40)
+
+/* When a thread samples an allocation (arena/sampling.c). Written by the thread alone. */
+struct sampler {
+    int64_t bytes_left;     /* bytes it allocates before the next sample */
+    int64_t bytes_from;     /* what bytes_left would be if nothing had been taken: see below */
+    uint64_t period;        /* bytes from one sample to the next on average, now */
+    uint64_t random;        /* state of its generator; 0: not seeded */
+    int32_t countdown_from; /* value of the countdown when bytes_left was last updated */
+    uint32_t epoch;         /* hak__sampling.epoch when bytes_left was drawn */
+    uint32_t count;         /* samples since started_ms */
+    uint32_t started_ms;
+    int64_t guard_left; /* bytes it allocates before the next point of guarding */
+    bool guard_drawn;   /* guard_left has been drawn */
+    bool guard_due;     /* such a point lies in the request that was counted last */
+};
+
+struct thread {
+    struct arena *arena;        /* that it draws from; NULL while parked. Written under ARENAS */
+    struct thread *next;        /* in the list of all; constant once listed */
+    struct thread *next_parked; /* under ARENAS */
+    uint32_t ticked_ms;         /* clock at the last tick */
+    uint32_t trimmed_ms;        /* clock at the last trim of bins */
+    uint32_t operations;        /* slow operations since the last tick */
+    uint32_t batches;           /* remote batches sent; wraps */
+    uint32_t interval;          /* bytes that malloc hands out from one look to the next */
+    uint32_t eager_looks;       /* mallocs left that each look at the clock */
+    uint32_t freed_much;        /* superslab_freed_much() at the last look or operation */
+    uint32_t waits;             /* for the arena's lock to return a full bin, since waits_ms */
+    uint32_t waits_ms;          /* clock when the count last started */
+    uint32_t epoch;   /* forks before it was last taken; an older one: its thread is gone */
+    uint32_t turns;   /* hak__knobs_turns at the last tick */
+    bool apart;       /* draws from the arena for long-lived objects */
+    bool left_behind; /* no thread uses it, but its objects are not flushed yet */
+    bool forked;      /* its thread made the fork from which this process came */
+    uint32_t away_ms; /* clock when it was first seen on another node than its arena's; 0: is not */
+    struct thread *twin; /* the thread's other struct, of the other kind; NULL: it has none */
+    struct sampler sampler;
+    struct cache cache; /* last, because its end is seldom touched */
+};
+
+/* This thread's struct. Before the thread's first slow operation it is hak__thread_none, after its
+ * end hak__thread_ended. Both have empty bins and a key that matches no owner word, so the fast
+ * paths need no test. Nobody writes to them, so they cost a process no page. */
+HAK_HIDDEN extern HAK_TLS struct thread *hak__thread;
+HAK_HIDDEN extern const struct thread hak__thread_none;
+HAK_HIDDEN extern const struct thread hak__thread_ended;
+
+/* start.c. Starts hakmem, once a process: reads the machine and the options, chooses the window.
+ * False: no memory; a later call tries again. Any thread, no lock held. */
+HAK_HIDDEN bool hak__start(void);
+/* Ends a process that hakmem must not serve. In override/family.c, so not in every library. */
+HAK_HIDDEN __attribute__((weak)) void hak__start_refuse(void);
+/* Reads the options from `environment`. The constructor calls it: allocations before that (by the
+ * loader) may have started hakmem without an environment. A program that never allocates pays for
+ * no more than this. */
+HAK_HIDDEN void hak__start_read_options(char *const *environment);
+/* True if hakmem has its pthread key, whose destructor ends threads. */
+HAK_HIDDEN bool hak__start_has_key(void);
+/* Makes the end of this thread call the key's destructor. False: it will not be called. */
+HAK_HIDDEN bool hak__start_watch_thread(struct thread *thread);
+
+/* thread.c. Begins a slow operation. Returns this thread's struct with its arena's lock held, or a
+ * borrowed struct for a thread that has ended. NULL: no memory, or refused (core/gate.h). */
+HAK_HIDDEN struct thread *hak__thread_enter(void);
+/* For a thread that was refused its arena's lock. If the lock's holder seems to be stopped by a
+ * signal (core/lock.h), the thread goes on with another struct, which draws from another arena. The
+ * old one, with what it has cached, waits for hak__thread_settle. Returns the new struct with its
+ * arena's lock held. NULL: still refused. */
+HAK_HIDDEN HAK_COLD struct thread *hak__thread_escape(struct thread *thread);
+/* As hak__thread_enter, without a call if the thread has a struct. */
+HAK_INLINE struct thread *thread_enter(void)
+{
+    struct thread *thread = hak__thread;
+    if (HAK_UNLIKELY(thread->cache.key == CACHE_KEY_NONE)) {
+        return hak__thread_enter();
+    }
+    return HAK_LIKELY(gate_lock(&thread->arena->lock)) ? thread : hak__thread_escape(thread);
+}
+/* Ends a slow operation: releases the arena's lock and counts the operation, which may tick. No
+ * other lock held. */
+HAK_HIDDEN void hak__thread_leave(struct thread *thread);
+/* Begins an operation that returns objects of a full bin, and counts the waits for the lock. False:
+ * refused. Allocations do not count waits: a thread that only allocates would move away from the
+ * arena that others return its objects to (docs/decisions/0021). */
+HAK_INLINE bool thread_lock_arena(struct thread *thread)
+{
+    struct lock *lock = &thread->arena->lock;
+    if (!gate_begin()) {
+        return false;
+    }
+    if (HAK_LIKELY(lock_try(lock))) {
+        return true;
+    }
+    thread->waits++;
+    if (HAK_LIKELY(gate_finish(lock))) {
+        return true;
+    }
+    struct thread *other = hak__thread_escape(thread); /* its bins are empty: nothing to return */
+    if (other != NULL) {
+        hak__thread_leave(other);
+    }
+    return false;
+}
+/* The first part of hak__thread_leave: releases the lock. */
+HAK_INLINE void thread_unlock(struct thread *thread)
+{
+    lock_release(&thread->arena->lock);
+    gate_end();
+}
+/* The second part: counts the operation, or parks a borrowed struct. */
+HAK_HIDDEN void hak__thread_left(struct thread *thread);
+/* This thread's struct without a lock, for its remote buffer. Makes one if the thread has not
+ * begun. NULL: the thread has ended, or can have no struct now. */
+HAK_HIDDEN struct thread *hak__thread_current(void);
+/* The key's destructor: ends the calling thread, whatever `value` is. */
+HAK_HIDDEN void hak__thread_end(void *value);
+/* Lets this thread draw from the arena for long-lived objects, or from its ordinary one again.
+ * Stays as it is if there is no memory, during another thread's fork, in a thread that has ended,
+ * and at the first turn of a thread in a signal handler that interrupted an operation. No lock
+ * held. */
+HAK_HIDDEN void hak__thread_turn(bool apart);
+/* Lets this thread draw from another arena from now on, if it can have one. No lock held. */
+HAK_HIDDEN void hak__thread_move(struct thread *thread);
+/* Returns a thread struct, a parked or a new one, that draws from an arena. NULL: no memory. No
+ * lock held. */
+HAK_HIDDEN struct thread *hak__thread_adopt(void);
+/* Returns all cached objects of `thread` to their slabs. It is this thread's struct, or one that no
+ * thread uses. False: a stopped thread holds the arena's lock, and nothing was returned. The caller
+ * is inside the gate and holds no lock. */
+HAK_HIDDEN bool hak__thread_flush(struct thread *thread);
+/* Flushes and parks a struct that no thread uses any more; if that cannot be done now, a settle
+ * does it later. The caller is inside the gate and holds no lock. */
+HAK_HIDDEN void hak__thread_park(struct thread *thread);
+/* Does what was put off: parks structs that were left behind, marks slices free, registers and
+ * frees blocks of emergency memory. The caller is inside the gate and holds no lock. False: it was
+ * refused in between (hak__emergency_settle), and is no longer inside. */
+HAK_HIDDEN bool hak__thread_settle(void);
+/* True: there is something to settle. A hint. */
+HAK_HIDDEN bool hak__thread_settle_waits(void);
+/* The first of all thread structs; follow `next`. Any thread. */
+HAK_HIDDEN struct thread *hak__thread_first(void);
+/* Forks from the first process to this one; wraps. Any thread. */
+HAK_HIDDEN uint32_t hak__thread_epoch(void);
+/* Who wants to know of the end of threads, and of fork in the child. `ended` is called outside the
+ * gate, when the thread still has its struct; `forked` inside fork, when other threads are gone and
+ * the epoch has changed. NULL: nobody. A thread sees at least what it has stored itself. */
+struct thread_listener {
+    void (*ended)(void);
+    void (*forked)(void);
+};
+HAK_HIDDEN extern const struct thread_listener *hak__thread_listener;
+/* True if a thread of this process uses the struct. Any thread; for other threads the answer is a
+ * hint. */
+HAK_HIDDEN bool hak__thread_is_used(const struct thread *thread);
+/* In fork's child: the structs of all threads belong to threads of the parent. This thread has
+ * none, unless it has ended. */
+HAK_HIDDEN void hak__thread_inherit_all(void);
+/* For inherited.c: takes the next struct of a thread of the parent, which the caller then empties
+ * and parks. NULL: there is none left, or it has more than `objects_max` objects. *last: this call
+ * is the first that finds none left. Inside the gate, no lock held. */
+HAK_HIDDEN struct thread *hak__thread_take_inherited(uint32_t objects_max, bool *last);
+HAK_HIDDEN void hak__thread_park_inherited(struct thread *thread);
+/* True: there is something to settle. A hint. */
+HAK_HIDDEN bool hak__inherited_waits(void);
+/* inherited.c. In fork's child: counts what a thread of the parent had cached, if that is at most
+ * `objects_max` objects, or what all had. False: nothing was done. Inside the gate, no lock held.
+ */
+HAK_HIDDEN bool hak__inherited_settle_one(uint32_t objects_max);
+HAK_HIDDEN void hak__inherited_settle(void);
+
+/* arena.c. Guards the lists of arenas and threads; rank ARENAS. */
+HAK_HIDDEN extern struct lock hak__arenas_lock;
+/* Chooses or makes an arena for one more thread, which draws from it now. At most `arenas_max`
+ * arenas are made. NULL: no memory. No lock held, inside the gate. If threads have run on several
+ * memory nodes, it is an arena of the calling thread's node, unless there may be only one arena.
+ * Then at most `arenas_max` arenas have threads, but for a first one of each node. ARENA_ESCAPE: an
+ * arena that no stopped thread holds, for a thread that found its own so. Only if all others are
+ * held it may be one more than the most. */
+#define ARENA_ESCAPE 0u
+HAK_HIDDEN struct arena *hak__arena_join(uint32_t arenas_max);
+/* The arena for long-lived objects, from which one more thread draws now. Makes it at the first
+ * call. NULL: no memory. No lock held. */
+HAK_HIDDEN struct arena *hak__arena_join_apart(void);
+/* True if there is an arena without threads, or a crowded thread may have a new one. A hint. */
+HAK_HIDDEN bool hak__arena_is_to_spare(void);
+/* A thread stops drawing from `arena`. The last thread's part also gives back what the arena keeps.
+ * No lock held. */
+HAK_HIDDEN void hak__arena_part(struct arena *arena);
+/* In fork's child: all arenas are inherited now (slab/slab_inherited.h). */
+HAK_HIDDEN void hak__arena_inherit_all(void);
+/* The first of all arenas; follow `next`. Any thread. */
+HAK_HIDDEN struct arena *hak__arena_first(void);
+
+/* metadata.c. Returns `size` bytes, less than METADATA_CHUNK_SIZE, of zeroed memory at a cache
+ * line. It is never freed. NULL: no memory. No lock held. */
+HAK_HIDDEN void *hak__metadata_allocate(size_t size);
+/* Bytes mapped for such memory. Any thread. */
+HAK_HIDDEN size_t hak__metadata_bytes(void);
+/* The chunk that was mapped for it before `chunk`; NULL: the newest one. Sets *size to its bytes.
+ * NULL: there are no more, as the first one is not among them. Any thread. */
+HAK_HIDDEN const void *hak__metadata_before(const void *chunk, size_t *size);
+
+/* True: it was an arena of fork's parent. */
+HAK_INLINE bool arena_is_inherited(const struct arena *arena)
+{
+    return window_is_inherited(arena->id << OWNER_CODE_BITS); /* its slabs' key */
+}
+
+/* The arena whose slab set this is. */
+HAK_INLINE struct arena *arena_of_slabs(struct slab_set *slabs)
+{
+    return (struct arena *)(void *)((unsigned char *)slabs - offsetof(struct arena, slabs));
+}
+
+/* heartbeat.c. Each is for this thread's struct, with no lock held, and may tick. After a slow
+ * operation: */
+HAK_HIDDEN void hak__thread_count_operation(struct thread *thread);
+/* After a remote batch was sent: */
+HAK_HIDDEN void hak__thread_count_batch(struct thread *thread);
+/* When the countdown of malloc's fast path is below zero, at a request for `size` bytes. Sets a new
+ * countdown. Returns the period of the sample if the request is to be sampled, else 0. */
+HAK_HIDDEN uint64_t hak__thread_countdown_ended(struct thread *thread, size_t size);
+
+/* sampling.c. */
+struct sampling {
+    uint64_t period; /* bytes from one sample to the next on average; 0: sampling is off. Relaxed */
+    uint32_t epoch;  /* grows with each change; relaxed */
+    bool adapts;     /* fast threads sample less often; relaxed */
+};
+HAK_HIDDEN extern struct sampling hak__sampling;
+/* Who wants samples: the process itself, and the tools that look at it (observe/claims.h). */
+enum sampling_side { SAMPLING_OWN, SAMPLING_TOOLS };
+/* Starts or changes what that side wants; `period` 0: no samples. The shorter period of both sides
+ * is in force. Any thread may call it; other threads notice it when they next look at the clock. */
+HAK_HIDDEN void hak__sampling_set(enum sampling_side side, uint64_t period, bool adapts);
+/* The period that the side wants; 0: no samples. */
+HAK_HIDDEN uint64_t hak__sampling_of(enum sampling_side side);
+/* True if sampling is on. A hint. */
+HAK_INLINE bool sampling_is_on(void)
+{
+    return HAK_UNLIKELY(atomic_load_relaxed(&hak__sampling.period) != 0);
+}
+/* Both are for this thread's struct. Starts a countdown of `interval` bytes, or of fewer if the
+ * next sample is nearer. */
+HAK_HIDDEN void hak__sampling_set_countdown(struct thread *thread, uint32_t interval);
+/* Returns the bytes that the thread has allocated since the last call, roughly: those of large
+ * requests count only while sampling is on. */
+HAK_HIDDEN uint64_t hak__sampling_take_bytes(struct thread *thread);
+/* Counts the bytes of the countdown so far, and the `size` bytes of a request that the fast path
+ * did not count. Returns the period of the sample, in bytes, if the bytes to the next sample have
+ * run out; else 0. */
+HAK_HIDDEN uint64_t hak__sampling_count(struct thread *thread, size_t size);
+
+/* True if HAKMEM_GUARD is set. */
+HAK_INLINE bool guarding_is_on(void)
+{
+    return HAK_UNLIKELY(hak__knobs.guard != 0);
+}
+/* True: the request of `size` bytes, which hak__sampling_count has counted last, is to be guarded.
+ */
+HAK_HIDDEN bool hak__sampling_guards(struct thread *thread, size_t size);
+
+/* Called at each tick of a thread, inside the gate and without a lock; NULL: nobody listens. Set
+ * once. */
+typedef void tick_listener(struct thread *thread);
+HAK_HIDDEN extern tick_listener *hak__tick_listener;
+
+/* collect.c. Takes the notifications of any arena and gives back its kept spans: those not used
+ * since the last time, or all if `everything`. Inside the gate, no lock held. */
+HAK_HIDDEN void hak__arena_collect(struct arena *arena, bool everything);
+
+/* pages.c. Does a part of a pass over slabs in use, of about `bytes`; `begin`: a new pass if none
+ * is under way. Inside the gate, no lock held. The last two functions do a whole pass; the last
+ * one purges free pages whether or not they were in use since the pass before. */
+HAK_HIDDEN bool hak__arena_pages_are_under_way(void);
+HAK_HIDDEN void hak__arena_pages_part(bool begin, size_t bytes);
+HAK_HIDDEN void hak__arena_pages_pass(void);
+HAK_HIDDEN void hak__arena_pages_now(void);
+/* Does a part because superslab_has_grown. Inside the gate, no lock held. */
+HAK_HIDDEN void hak__arena_pages_grew(void);
+
+/* Returns up to `most` free objects of the class from another arena than `own`; count 0: none was
+ * found, or `own` did not ask because it had asked in vain. An arena that has none, but keeps idle
+ * slabs, gives some back to the region, where `own` finds them. No lock held. */
+HAK_HIDDEN struct object_list hak__arena_borrow(struct arena *own, uint32_t class_index,
+                                                uint32_t most);
+/* Drains the lagging owner that `thread`, the calling one, has found. Inside an operation, no lock
+ * held. */
+HAK_HIDDEN HAK_COLD void hak__arena_help(struct thread *thread);
+/* A tick of `thread`, the calling one: sends its remote batches, gives back what is kept too long,
+ * trims its bins and purges what is due by the clock. Inside the gate, no lock held. */
+HAK_HIDDEN void hak__arena_tick(struct thread *thread);
+/* True: a tick has work for the whole process that does not wait for its time: a fork's child has
+ * arenas of its parent to count, or memory in use has grown into what freed huge allocations may
+ * hold. */
+HAK_HIDDEN bool hak__arena_tick_waits(void);
+/* The part of a tick that concerns `thread`, the calling one, alone and is not due by the clock:
+ * sends its remote batches and gives back spans that were not used again. No lock held. */
+HAK_HIDDEN void hak__arena_tidy(struct thread *thread);
+/* Milliseconds from one tick of a thread to the next: TICK_MS, or less if the purge delay is short
+ * or a purge pass is under way. */
+HAK_HIDDEN uint32_t hak__arena_tick_period_ms(void);
+/* The scavenger's work: what ticks do, for all arenas of a program that idles and so does not tick.
+ * Begins at the gate. Any thread, no lock held. */
+HAK_HIDDEN void hak__arena_scavenge(void);
+/* `pressed`: tasks wait for memory. Until it is set to false, free memory goes back after
+ * LIMIT_DELAY_MS. Any thread. */
+HAK_HIDDEN void hak__arena_set_pressed(bool pressed);
+/* Gives free memory back to the OS now: this thread's cache, kept spans, freed huge blocks, free
+ * slices. With `unmap` it unmaps wholly free superslabs instead of purging free slices, so that
+ * their addresses go back. Returns bytes. Begins at the gate: 0 if refused. No lock held. */
+HAK_HIDDEN size_t hak__arena_reclaim(bool unmap);
+
+/* limit.c. Sets the limits on mapped memory, in bytes; UINT64_MAX: none. `callback` may be NULL.
+ * Waits for the end of a fork; does nothing if this thread is inside an operation. Any thread, no
+ * lock held. */
+HAK_HIDDEN void hak__limit_set(uint64_t soft, uint64_t hard, hak_limit_function *callback,
+                               void *argument);
+/* Sets one limit, or both, and leaves a limit that is NULL and the callback as they are. False:
+ * this thread is inside an operation, and nothing changes. Any thread, no lock held. */
+HAK_HIDDEN bool hak__limit_change(const uint64_t *soft, const uint64_t *hard);
+/* True if more than the soft limit is mapped. Any thread. */
+HAK_HIDDEN bool hak__limit_is_exceeded(void);
+/* Calls the callback if the soft limit has just been exceeded. A thread of the program, no lock
+ * held. */
+HAK_HIDDEN void hak__limit_notice(void);
+
+/* fork.c: the handlers of pthread_atfork: before a fork, after it in the parent, after it in the
+ * child. */
+HAK_HIDDEN void hak__fork_prepare(void);
+HAK_HIDDEN void hak__fork_parent(void);
+HAK_HIDDEN void hak__fork_child(void);
+
+#endif

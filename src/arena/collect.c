@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: MIT */
+/* collect.c: how free memory moves: from one arena to another, from arenas to the region, and from
+ * the region and the huge cache to the OS. Ticks, the scavenger, trims and failed allocations call
+ * it. */
+#include "arena/arena.h"
+
+#include "core/knobs.h"
+#include "core/watched.h"
+#include "large/emergency.h"
+#include "large/huge.h"
+#include "os/os.h"
+#include "region/superslab.h"
+
+static uint32_t shared_purged_ms; /* clock when the last purge pass of the process began */
+static uint32_t shared_pressed;   /* 1: tasks wait for memory (hak__arena_set_pressed) */
+
+void hak__arena_collect(struct arena *arena, bool everything)
+{
+    /* refused: a stopped thread has the lock */
+    if (!lock_acquire_soon(&arena->lock)) {
+        return;
+    }
+    hak__slab_drain(&arena->slabs);
+    hak__span_cache_trim(&arena->spans, everything);
+    if (everything) {
+        hak__slab_give_kept(&arena->slabs, UINT32_MAX);
+        hak__slab_end_quarantine(&arena->slabs);
+    }
+    if (HAK_LEVEL >= 2 && everything) {
+        hak__slab_set_check(&arena->slabs);
+    }
+    lock_release(&arena->lock);
+}
+
+void hak__arena_help(struct thread *thread)
+{
+    struct slab_set *set = thread->cache.lagging;
+    thread->cache.lagging = NULL;
+    struct arena *owner = arena_of_slabs(set);
+    if (lock_try(&owner->lock)) { /* else another thread works on this arena */
+        hak__slab_drain(set);
+        lock_release(&owner->lock);
+    }
+}
+
+/* False: the lock is taken and the caller does not want to wait, or this thread was refused, which
+ * does not concern the allocation: its own arena comes next. */
+static bool arena_lock(struct arena *arena, bool wait)
+{
+    if (lock_try(&arena->lock) || (wait && hak__gate_wait_for(&arena->lock))) {
+        return true;
+    }
+    (void)hak__gate_was_refused();
+    return false;
+}
+
+/* True if the arena should ask now. Asking reads several cache lines of each other arena, and while
+ * all arenas grow no one has anything to lend: after the first vain round the next refill that
+ * grows the arena does not ask, after each further one the next three. */
+static bool arena_may_borrow(struct arena *own)
+{
+    if (own->apart) {
+        return false; /* a long-lived object would hold a slab of the lender */
+    }
+    uint32_t silent = atomic_load_relaxed(&own->shared_silent);
+    if (silent != 0) {
+        atomic_store_relaxed(&own->shared_silent, silent - 1);
+    }
+    return silent == 0;
+}
+
+/* Notes what a round found, and where the next one begins. */
+static void arena_note_borrowed(struct arena *own, struct arena *next, bool vain)
+{
+    uint32_t rounds = atomic_load_relaxed(&own->shared_vain);
+    rounds = !vain ? 0 : rounds < BORROW_VAIN_MAX ? rounds + 1 : rounds;
+    atomic_store_relaxed(&own->shared_vain, rounds);
+    atomic_store_relaxed(&own->shared_silent, (1u << rounds) - 1);
+    atomic_store_release(&own->shared_lender, next);
+}
+
+struct object_list hak__arena_borrow(struct arena *own, uint32_t class_index, uint32_t most)
+{
+    struct object_list list = {NULL, 0};
+    if (!arena_may_borrow(own)) {
+        return list;
+    }
+    uint32_t slices = hak__size_classes[class_index].slab_slices;
+    /* Smaller objects share cache lines, so arenas do not exchange them. */
+    bool lendable = size_class_has_own_lines(class_index);
+    /* Without enough free slices for a slab the process must map memory, which takes longer than a
+     * wait. The thread that holds another arena's lock may be preempted, and its arena may have
+     * what is needed. */
+    bool wait = hak__superslab_bytes_claimed() < (hak__superslab_taken() + slices) * SLICE_SIZE;
+    /* acquire: pairs with the release in arena_note_borrowed. The words of the arena are visible,
+     * as in hak__arena_first. */
+    struct arena *start = atomic_load_acquire(&own->shared_lender);
+    start = start != NULL && !arena_is_inherited(start) ? start : hak__arena_first();
+    struct arena *arena = start;
+    struct arena *keeper = NULL;
+    bool busy = false; /* an arena that could not be asked */
+    for (uint32_t asked = 0; asked < LENDERS_MAX; asked++) {
+        bool near = arena != own && arena->node == own->node; /* its memory is on the same node */
+        keeper = near && slab_keeps(&arena->slabs) ? arena : keeper;
+        if (near && lendable && slab_may_lend(&arena->slabs, class_index)) {
+            if (arena_lock(arena, wait)) {
+                list = hak__slab_lend(&arena->slabs, class_index, most);
+                lock_release(&arena->lock);
+            } else {
+                busy = true;
+            }
+        }
+        if (list.count != 0) {
+            break;
+        }
+        arena = arena->next; /* inherited arenas are the last of the list, and lend nothing */
+        arena = arena != NULL && !arena_is_inherited(arena) ? arena : hak__arena_first();
+        if (arena == start) {
+            break;
+        }
+    }
+    bool vain = list.count == 0 && keeper == NULL && !busy;
+    if (list.count == 0 && keeper != NULL && arena_lock(keeper, wait)) {
+        hak__slab_give_kept(&keeper->slabs, slices);
+        lock_release(&keeper->lock);
+    }
+    arena_note_borrowed(own, arena, vain);
+    return list;
+}
+
+/* Drains every arena with notifications, and trims what it keeps, if its lock is free. An arena
+ * without threads, or whose threads sleep, does not do so itself. */
+static void collect_arenas(void)
+{
+    for (struct arena *arena = hak__arena_first(); arena != NULL; arena = arena->next) {
+        bool has = atomic_load_relaxed(&arena->slabs.shared_notified) != 0;
+        if ((has || slab_keeps(&arena->slabs)) && lock_try(&arena->lock)) {
+            hak__slab_drain(&arena->slabs);
+            hak__slab_trim_kept(&arena->slabs);
+            lock_release(&arena->lock);
+        }
+    }
+}
+
+/* True for one thread when half a delay has passed since the last purge pass began: that thread
+ * begins the next pass. A pass purges slices that were free at the pass before, so each slice goes
+ * back between half a delay and one delay after it was freed. */
+static bool collect_is_due(uint32_t now, uint32_t delay)
+{
+    uint32_t last = atomic_load_relaxed(&shared_purged_ms);
+    return now - last >= delay / 2 && atomic_cas_acquire(&shared_purged_ms, &last, now);
+}
+
+/* Before a pass: makes empty slabs free slices, and unmaps huge blocks that were freed half a delay
+ * ago. The soft limit counts addresses, so above it wholly free superslabs are unmapped, a part per
+ * pass. */
+static void collect_for_purge(uint32_t delay)
+{
+    collect_arenas();
+    hak__huge_cache_trim(delay / 2);
+    hak__os_discard_again();
+    if (hak__limit_is_exceeded()) {
+        hak__superslab_release(PURGE_BYTES_AT_ONCE);
+    }
+}
+
+/* The purge delay in force, in milliseconds: shorter above the soft limit and under memory
+ * pressure. */
+static uint32_t collect_delay(void)
+{
+    uint32_t delay = atomic_load_relaxed(&hak__knobs.purge_delay_ms);
+    bool short_of_memory = hak__limit_is_exceeded() || atomic_load_relaxed(&shared_pressed) != 0;
+    return short_of_memory && delay > LIMIT_DELAY_MS ? LIMIT_DELAY_MS : delay;
+}
+
+void hak__arena_set_pressed(bool pressed)
+{
+    atomic_store_relaxed(&shared_pressed, (uint32_t)pressed);
+}
+
+uint32_t hak__arena_tick_period_ms(void)
+{
+    uint32_t half = collect_delay() / 2;
+    if (half < PURGE_TICK_MS || hak__superslab_purge_is_under_way() ||
+        hak__arena_pages_are_under_way()) {
+        return PURGE_TICK_MS;
+    }
+    return half < TICK_MS ? half : TICK_MS;
+}
+
+/* Does a tick's part of the pass, `elapsed` milliseconds after the thread's last tick: one part,
+ * more if very much waits, and at a late tick one for each PURGE_PART_MS. Between steps of
+ * PURGE_PARTS_MIN a fork goes first, and so does a trim that waits for PURGE. */
+static void collect_purge(bool begin, uint32_t elapsed)
+{
+    size_t parts = hak__superslab_bytes_dirty() / (PURGE_TICKS * PURGE_BYTES_AT_ONCE), done = 0;
+    parts = parts < 1 ? 1 : parts < PURGE_PARTS_MIN ? parts : PURGE_PARTS_MIN;
+    size_t late = elapsed / PURGE_PART_MS;
+    late = elapsed >= TICK_MS && late < PURGE_PARTS_MIN ? PURGE_PARTS_MIN : late;
+    late = late < PURGE_PARTS_MAX ? late : PURGE_PARTS_MAX;
+    parts = parts < late ? late : parts;
+    for (size_t step; done < parts && (done == 0 || hak__gate_let_pass());
+         done += step, begin = false) {
+        step = parts - done < PURGE_PARTS_MIN ? parts - done : PURGE_PARTS_MIN;
+        hak__superslab_purge_part(begin, step * PURGE_BYTES_AT_ONCE);
+        hak__arena_pages_part(begin, step * PURGE_BYTES_AT_ONCE);
+    }
+}
+
+/* The part of a tick that concerns one struct of the calling thread. It waits for a lock no longer
+ * than a fork allows: the thread may hold a lock of the C library. */
+static void tick_struct(struct thread *thread, uint32_t now, uint32_t delay)
+{
+    thread->ticked_ms = now;
+    thread->operations = 0;
+    uint32_t turns = atomic_load_acquire(&hak__knobs_turns); /* pairs with knobs_turned */
+    if (HAK_UNLIKELY(turns != thread->turns)) {
+        thread->turns = turns;
+        hak__cache_lower_limits(&thread->cache);
+    }
+    /* The thread may make no remote frees for a while. Objects that wait in its remote buffer keep
+     * slabs of other arenas from becoming empty, so all of them are sent now. */
+    hak__remote_flush(&thread->cache);
+    struct arena *arena = thread->arena;
+    /* At every tick, whatever the time. The spans that a growing vector leaves behind are wanted
+     * for other allocations long before half a delay is over (docs/decisions/0020). */
+    if (atomic_load_relaxed(&arena->spans.slices) != 0 && gate_acquire(&arena->lock)) {
+        hak__span_cache_trim(&arena->spans, false);
+        lock_release(&arena->lock);
+    }
+    if (delay != UINT32_MAX && now - thread->trimmed_ms >= delay / 2) {
+        thread->trimmed_ms = now;
+        counter_add(&thread->cache.counters, COUNTER_TICKS, 1);
+        if (gate_acquire(&arena->lock)) {
+            hak__slab_drain(&arena->slabs);
+            hak__cache_trim(&thread->cache);
+            lock_release(&arena->lock);
+        }
+        hak__remote_flush(&thread->cache);
+    }
+}
+
+void hak__arena_tidy(struct thread *thread)
+{
+    struct arena *arena = thread->arena;
+    thread->operations = 0;
+    hak__remote_flush(&thread->cache);
+    if (atomic_load_relaxed(&arena->spans.slices) != 0 && gate_lock(&arena->lock)) {
+        hak__span_cache_trim(&arena->spans, false);
+        lock_release(&arena->lock);
+        gate_end();
+    }
+}
+
+bool hak__arena_tick_waits(void)
+{
+    return hak__inherited_waits() || hak__huge_cache_exceeds();
+}
+
+void hak__arena_tick(struct thread *thread)
+{
+    uint32_t delay = collect_delay();
+    uint32_t now = hak__os_clock_ms(), elapsed = now - thread->ticked_ms;
+    tick_struct(thread, now, delay);
+    if (HAK_UNLIKELY(thread->twin != NULL)) {
+        tick_struct(thread->twin, now, delay); /* it may not be in use for long */
+    }
+    if (HAK_UNLIKELY(hak__inherited_waits())) {
+        (void)hak__inherited_settle_one(UINT32_MAX);
+    }
+    hak__huge_cache_trim(UINT32_MAX); /* the more is in use, the fewer are kept */
+    if (delay == UINT32_MAX) {
+        return;
+    }
+    bool due = collect_is_due(now, delay);
+    if (due) {
+        watched_forget();
+    }
+    if (HAK_UNLIKELY(watched())) { /* maybe by this thread, which would wait for itself */
+        return;
+    }
+    if (due) {
+        collect_for_purge(delay);
+    }
+    if (due || hak__superslab_purge_is_under_way() || hak__arena_pages_are_under_way()) {
+        collect_purge(due, elapsed);
+    }
+}
+
+void hak__arena_scavenge(void)
+{
+    if (!hak__gate_enter()) {
+        return;
+    }
+    for (struct arena *arena = hak__arena_first(); arena != NULL; arena = arena->next) {
+        hak__arena_collect(arena, false);
+    }
+    uint32_t delay = collect_delay();
+    if (delay != UINT32_MAX && collect_is_due(hak__os_clock_ms(), delay)) {
+        collect_for_purge(delay);
+        hak__superslab_purge(false);
+        hak__arena_pages_pass();
+    }
+    hak__gate_leave();
+}
+
+size_t hak__arena_reclaim(bool unmap)
+{
+    if (!hak__gate_enter() || (!hak__thread_settle() && !hak__gate_enter())) {
+        return 0;
+    }
+    hak__inherited_settle();
+    struct thread *own = hak__thread;
+    if (own->arena != NULL) {
+        atomic_store_relaxed(&own->arena->shared_silent, 0u); /* the next attempt asks others */
+        (void)hak__thread_flush(own);
+    }
+    if (own->twin != NULL) {
+        (void)hak__thread_flush(own->twin);
+    }
+    for (struct arena *arena = hak__arena_first(); arena != NULL; arena = arena->next) {
+        hak__arena_collect(arena, true);
+    }
+    size_t bytes = hak__os_discard_again() + hak__huge_cache_trim(0);
+    bytes += unmap ? hak__superslab_release(SIZE_MAX) : hak__superslab_purge(true);
+    if (!unmap) {               /* a failed allocation wants addresses */
+        hak__arena_pages_now(); /* after the others: it may end outside the gate */
+    }
+    hak__gate_leave();
+    return bytes;
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT */
+/* fork.c: the fork handlers (pthread_atfork), for programs with threads.
+ *
+ * prepare closes the gate and takes the locks of all arenas. All data that locks guard is then at
+ * rest, and whole in the child's copy (core/gate.h). The other locks are free, or held by threads
+ * that only read. Until the gate opens again, other threads wait a moment and then do without
+ * hakmem's structures (large/emergency.h). They may not wait longer: fork itself may be waiting for
+ * a lock of the C library that they hold.
+ *
+ * The child begins with arenas and a thread struct of its own, at its first allocation. Those of
+ * the parent are inherited: their memory is shared with the parent, and a free must not write to it
+ * (slab/slab_inherited.h). What the parent's threads had cached is counted later (inherited.c), so
+ * fork's own work in the child does not depend on it.
+ *
+ * If a thread with an arena's lock is stopped by a signal (core/lock.h), fork waits until it goes
+ * on. Meanwhile it opens the gate again and again, so that others work, and lets signals in.
+ *
+ * Several threads may fork at once. They hold the arenas together, and the last one releases them.
+ * A second thread first waits a moment, so that forks in a row do not keep the gate closed.
+ *
+ * Fork handlers of the program may fork again in the same thread: all is at rest already. A signal
+ * handler may fork inside a slow operation that it interrupted. That fork cannot wait, so it
+ * changes no arena, and in its child the thread stays inside the operation until the handler
+ * returns. Meanwhile other threads are refused as well. One that is inside waits for a lock that
+ * the interrupted thread holds; if the C library's part of fork waits for that thread, they hang:
+ * docs/guarantees.md. */
+#include "arena/arena.h"
+
+#include "core/seal.h"
+#include "large/emergency.h"
+#include "os/os.h"
+
+/* Longest wait of a fork for another thread's fork to end, before it joins that one. Doubled: such
+ * a fork takes up to 1 ms longer. At 0: overlapping forks keep the gate closed as long as they
+ * overlap. */
+#define FORK_WAIT_MS 1u
+
+static struct lock HAK_LOCK_LINE fork_lock = LOCK_INITIAL(LOCK_RANK_FORK);
+static uint32_t shared_fork_count; /* threads that hold the arenas; written under fork_lock */
+
+/* Waits until the number of forks under way changes, FORK_WAIT_MS at most. */
+static void fork_wait_for_others(void)
+{
+    uint32_t count = atomic_load_relaxed(&shared_fork_count);
+    if (count != 0) {
+        hak__os_wait_ms(&shared_fork_count, count, FORK_WAIT_MS);
+    }
+}
+
+/* Wakes the threads that wait for an arena's lock: from now on they wait GATE_WAIT_MS at most. */
+static void fork_wake_waiters(struct arena *arena)
+{
+    if (!alone()) {
+        hak__os_wake_all(&arena->lock.shared_state);
+    }
+}
+
+/* Lets go of the arenas before `end`; NULL: of all. */
+static void fork_let_go(const struct arena *end)
+{
+    for (struct arena *arena = hak__arena_first(); arena != end; arena = arena->next) {
+        lock_release(&arena->lock);
+    }
+    hak__gate_open();
+}
+
+/* Brings the arenas to rest: nobody is inside the gate, and this thread has all arenas' locks.
+ * False: a thread with an arena's lock seems to be stopped, and this thread holds nothing. */
+static bool fork_hold(void)
+{
+    hak__gate_close();
+    for (struct arena *arena = hak__arena_first(); arena != NULL; arena = arena->next) {
+        if (!lock_acquire_another(&arena->lock)) {
+            fork_let_go(arena);
+            return false;
+        }
+        fork_wake_waiters(arena);
+    }
+    return true;
+}
+
+/* Registers and frees the blocks of emergency memory that came into being during the fork. */
+static void fork_settle(void)
+{
+    if (hak__thread_settle_waits() && hak__gate_enter()) {
+        (void)hak__thread_settle();
+        hak__gate_leave();
+    }
+}
+
+/* True: this fork is by a signal handler that interrupted an operation. */
+static bool fork_interrupts(void)
+{
+    return (hak__inside & ~INSIDE_FORK) != 0;
+}
+
+static void fork_begin_inner(void)
+{
+    bool interrupts = fork_interrupts();
+    hak__gate_begin_inner(interrupts);
+    if (interrupts) {
+        for (struct arena *arena = hak__arena_first(); arena != NULL; arena = arena->next) {
+            fork_wake_waiters(arena);
+        }
+    }
+}
+
+/* Joins the forks that are under way, or brings the arenas to rest. False: not yet. */
+static bool fork_begin(void)
+{
+    uint64_t signals =
+        hak__os_block_signals(); /* a handler's fork finds all arenas held, or none */
+    hak__inside = INSIDE_FORK;
+    lock_acquire(&fork_lock);
+    bool begun = shared_fork_count != 0 || fork_hold();
+    if (begun) {
+        atomic_store_relaxed(&shared_fork_count, shared_fork_count + 1);
+    }
+    lock_release(&fork_lock);
+    hak__lock_own.held = 0; /* all threads that fork hold the arenas together */
+    hak__inside = begun ? INSIDE_FORK : 0;
+    hak__os_restore_signals(signals);
+    return begun;
+}
+
+void hak__fork_prepare(void)
+{
+    if (hak__inside != 0) {
+        uint64_t signals = hak__os_block_signals(); /* a handler's fork would forget half of it */
+        fork_begin_inner();
+        hak__os_restore_signals(signals);
+        return;
+    }
+    fork_wait_for_others();
+    while (!fork_begin()) {
+        hak__os_sleep_ms(FORK_WAIT_MS); /* with signals: this thread may have to be stopped, too */
+    }
+}
+
+void hak__fork_parent(void)
+{
+    uint64_t signals = hak__os_block_signals(); /* first: a handler's fork ends all in its child */
+    if (hak__gate_end_inner(fork_interrupts()) ||
+        hak__inside != INSIDE_FORK) { /* in the child of an inner fork, which has released all */
+        hak__os_restore_signals(signals);
+        return;
+    }
+    lock_acquire(&fork_lock);
+    uint32_t left = shared_fork_count - 1;
+    atomic_store_relaxed(&shared_fork_count, left);
+    if (left == 0) {
+        fork_let_go(NULL);
+    }
+    lock_release(&fork_lock);
+    hak__inside = 0;
+    hak__os_restore_signals(signals);
+    if (left == 0 && !alone()) {
+        hak__os_wake_all(&shared_fork_count);
+    }
+    fork_settle();
+}
+
+/* In the child: frees a lock. Its holder is gone or has forked, and changed nothing under it. */
+static void fork_free_lock(struct lock *lock)
+{
+    if (atomic_load_relaxed(&lock->shared_state) != 0) {
+        atomic_store_relaxed(&lock->shared_state, 0u);
+    }
+}
+
+void hak__fork_child(void)
+{
+    if (HAK_SECURE) {
+        hak__seal_fork_child();
+        atomic_store_relaxed(&hak__secure_forked, true);
+    }
+    hak__gate_forget_inner();
+    if (fork_interrupts()) {
+        hak__gate_reset();
+        return;
+    }
+    hak__thread_inherit_all();
+    if (hak__thread_listener != NULL) {
+        hak__thread_listener->forked();
+    }
+    hak__arena_inherit_all();
+    for (struct arena *arena = hak__arena_first(); arena != NULL; arena = arena->next) {
+        fork_free_lock(&arena->lock);
+    }
+    fork_free_lock(&hak__huge_lock); /* threads that only read take it while the gate is closed */
+    fork_free_lock(&fork_lock);
+    atomic_store_relaxed(&shared_fork_count, 0u);
+    hak__gate_open();
+    hak__inside = 0;
+    /* Waiting emergency blocks are settled at a tick. The child may end before that. */
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+/* limit.c: the soft limit on mapped memory (HAKMEM_LIMIT), its state and its callback. The hard
+ * limit is checked in os/os_map.c: a mapping that would exceed it fails as if the kernel had
+ * refused it. */
+#include "base/probe.h"
+#include "core/knobs.h"
+#include "core/seal.h"
+#include "arena/arena.h"
+#include "os/os.h"
+
+/* The callback of hak_limit_set and its argument. Under ARENAS. */
+static hak_limit_function *limit_callback;
+static void *limit_argument;
+
+/* 1: the last look found more mapped than the soft limit. */
+static uint32_t shared_limit_exceeded;
+
+void hak__limit_set(uint64_t soft, uint64_t hard, hak_limit_function *callback, void *argument)
+{
+    if (!hak__gate_enter_patiently()) {
+        return;
+    }
+    lock_acquire(&hak__arenas_lock);
+    if (seal_open()) {
+        limit_callback = callback;
+        limit_argument = argument;
+        atomic_store_relaxed(&hak__knobs.limit, soft);
+        atomic_store_relaxed(&hak__knobs.limit_hard, hard);
+        atomic_store_relaxed(&shared_limit_exceeded, 0u);
+        hak__os_set_limit(hard);
+        seal_close();
+    }
+    lock_release(&hak__arenas_lock);
+    hak__gate_leave();
+}
+
+bool hak__limit_change(const uint64_t *soft, const uint64_t *hard)
+{
+    if (!hak__gate_enter_patiently()) {
+        return false;
+    }
+    lock_acquire(&hak__arenas_lock);
+    bool opened = seal_open();
+    if (opened && soft != NULL) {
+        atomic_store_relaxed(&hak__knobs.limit, *soft);
+        atomic_store_relaxed(&shared_limit_exceeded, 0u);
+    }
+    if (opened && hard != NULL) {
+        atomic_store_relaxed(&hak__knobs.limit_hard, *hard);
+        hak__os_set_limit(*hard);
+    }
+    if (opened) {
+        seal_close();
+    }
+    lock_release(&hak__arenas_lock);
+    hak__gate_leave();
+    return opened;
+}
+
+/* Calls the callback, without a lock. */
+static HAK_COLD void limit_tell(uint64_t mapped)
+{
+    if (!hak__gate_enter()) {
+        atomic_store_relaxed(&shared_limit_exceeded, 0u); /* the next look tells */
+        return;
+    }
+    lock_acquire(&hak__arenas_lock);
+    hak_limit_function *callback = limit_callback;
+    void *argument = limit_argument;
+    lock_release(&hak__arenas_lock);
+    hak__gate_leave();
+    probe_hakmem_limit_exceeded(mapped, atomic_load_relaxed(&hak__knobs.limit));
+    if (callback != NULL) {
+        hak__gate_pin(true); /* the caller goes on with this thread's struct */
+        callback((size_t)mapped, argument);
+        hak__gate_pin(false);
+    }
+}
+
+bool hak__limit_is_exceeded(void)
+{
+    uint64_t limit = atomic_load_relaxed(&hak__knobs.limit);
+    return limit != UINT64_MAX && hak__os_mapped_bytes() > limit; /* without one: one cache line */
+}
+
+void hak__limit_notice(void)
+{
+    uint64_t limit = atomic_load_relaxed(&hak__knobs.limit);
+    if (HAK_LIKELY(limit == UINT64_MAX)) { /* the usual case reads one cache line */
+        return;
+    }
+    uint64_t mapped = hak__os_mapped_bytes();
+    uint32_t exceeded = mapped > limit;
+    uint32_t before = !exceeded;
+    /* the swap: only one of several threads that see the change tells */
+    if (HAK_UNLIKELY(atomic_load_relaxed(&shared_limit_exceeded) == before) &&
+        atomic_cas_acquire(&shared_limit_exceeded, &before, exceeded) && exceeded) {
+        limit_tell(mapped);
+    }
+}

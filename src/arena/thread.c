@@ -1,0 +1,472 @@
+/* SPDX-License-Identifier: MIT */
+/* thread.c: a thread's struct: how it begins, how it ends, and how a thread that has ended borrows
+ * one. See arena.h. */
+#include "core/diagnose.h"
+#include "core/knobs.h"
+#include "arena/arena.h"
+#include "large/emergency.h"
+#include "os/os.h"
+#include "region/superslab.h"
+
+/* Both are constant. hak__thread has no const in its type, because every other struct it may point
+ * to is written. */
+const struct thread hak__thread_none = {.cache = {.key = CACHE_KEY_NONE}};
+const struct thread hak__thread_ended = {.cache = {.key = CACHE_KEY_NONE}};
+HAK_TLS struct thread *hak__thread = (struct thread *)(uintptr_t)&hak__thread_none;
+
+static struct thread *shared_thread_first; /* pushed under ARENAS, read by any thread */
+static struct thread *thread_parked;       /* stack, under ARENAS */
+/* Structs that no thread uses, and whose objects are not flushed yet: a stack. Written under
+ * ARENAS, read relaxed as a hint. */
+static struct thread *thread_left_behind;
+
+/* Number of forks from the first process to this one. Structs with an older epoch belong to threads
+ * that are gone. Each is reset only when a thread takes it, so that fork's child does not touch
+ * them all. */
+static uint32_t shared_thread_epoch;
+static struct thread
+    *thread_inherited;            /* from here on some may have an older epoch; under ARENAS */
+static uint32_t shared_inherited; /* 1: there is something to settle */
+
+const struct thread_listener *hak__thread_listener;
+
+uint32_t hak__thread_epoch(void)
+{
+    return atomic_load_relaxed(&shared_thread_epoch);
+}
+
+struct thread *hak__thread_first(void)
+{
+    /* acquire: pairs with the release in thread_make */
+    return atomic_load_acquire(&shared_thread_first);
+}
+
+/* Under ARENAS. */
+static void thread_push_parked(struct thread *thread)
+{
+    atomic_store_relaxed(&thread->arena, NULL);
+    thread->next_parked = thread_parked;
+    thread_parked = thread;
+}
+
+bool hak__thread_is_used(const struct thread *thread)
+{
+    return atomic_load_relaxed(&thread->arena) != NULL &&
+           atomic_load_relaxed(&thread->epoch) == atomic_load_relaxed(&shared_thread_epoch);
+}
+
+static uint32_t thread_cached_objects(const struct thread *thread)
+{
+    uint32_t count = 0;
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        count += hak__cache_objects(&thread->cache, class_index);
+    }
+    return count;
+}
+
+struct thread *hak__thread_take_inherited(uint32_t objects_max, bool *last)
+{
+    struct thread *taken = NULL;
+    *last = false;
+    if (!hak__inherited_waits()) {
+        return NULL;
+    }
+    lock_acquire(&hak__arenas_lock);
+    while (thread_inherited != NULL && thread_inherited->epoch == shared_thread_epoch) {
+        thread_inherited = thread_inherited->next;
+    }
+    if (thread_inherited == NULL) {
+        *last = shared_inherited != 0;
+        atomic_store_relaxed(&shared_inherited, 0u);
+    } else if (thread_cached_objects(thread_inherited) <= objects_max) {
+        taken = thread_inherited;
+        thread_inherited = taken->next;
+    }
+    lock_release(&hak__arenas_lock);
+    return taken;
+}
+
+void hak__thread_park_inherited(struct thread *thread)
+{
+    hak__cache_abandon(&thread->cache);
+    lock_acquire(&hak__arenas_lock);
+    thread_push_parked(thread);
+    lock_release(&hak__arenas_lock);
+}
+
+bool hak__inherited_waits(void)
+{
+    return atomic_load_relaxed(&shared_inherited) != 0;
+}
+
+static struct thread *thread_pop_parked(void)
+{
+    lock_acquire(&hak__arenas_lock);
+    struct thread *thread = thread_parked;
+    if (thread != NULL) {
+        thread_parked = thread->next_parked;
+    }
+    lock_release(&hak__arenas_lock);
+    return thread;
+}
+
+/* A new struct, listed and never freed. NULL: no memory. */
+static struct thread *thread_make(void)
+{
+    struct thread *thread = hak__metadata_allocate(sizeof *thread);
+    if (thread != NULL) {
+        lock_acquire(&hak__arenas_lock);
+        thread->next = shared_thread_first;
+        /* release: pairs with the acquire in hak__thread_first */
+        atomic_store_release(&shared_thread_first, thread);
+        lock_release(&hak__arenas_lock);
+    }
+    return thread;
+}
+
+static void thread_draw_from(struct thread *thread, struct arena *arena)
+{
+    lock_acquire(&hak__arenas_lock);
+    hak__cache_start(&thread->cache, &arena->slabs);
+    thread->forked = false;
+    thread->away_ms = 0;
+    atomic_store_relaxed(&thread->epoch, shared_thread_epoch); /* reports read this and arena */
+    atomic_store_relaxed(&thread->arena, arena);
+    lock_release(&hak__arenas_lock);
+}
+
+/* A thread begins with a struct of fork's parent if it has at most so many cached objects: they are
+ * counted first. Doubled: the first allocation of a forked child may take 10 microseconds longer.
+ * Halved: more processes of a chain of forks need a struct of their own. */
+#define INHERITED_FEW 128u
+
+/* The arena comes first: in a small process the touched parts of arena and struct then share a
+ * page.
+ */
+static struct thread *thread_adopt_from(struct arena *arena)
+{
+    if (arena == NULL) {
+        return NULL;
+    }
+    struct thread *thread = thread_pop_parked();
+    /* A chain of forks whose processes do little goes on with the same struct. */
+    if (thread == NULL && hak__inherited_settle_one(INHERITED_FEW)) {
+        thread = thread_pop_parked();
+    }
+    if (thread == NULL) {
+        thread = thread_make();
+    }
+    if (thread == NULL && hak__inherited_settle_one(UINT32_MAX)) {
+        thread = thread_pop_parked();
+    }
+    if (thread == NULL) {
+        hak__arena_part(arena);
+        return NULL;
+    }
+    thread->twin = NULL; /* a parked struct still has its last one */
+    atomic_store_relaxed(&thread->left_behind, false);
+    atomic_store_relaxed(&thread->apart, arena->apart); /* reports read it */
+    thread_draw_from(thread, arena);
+    thread->trimmed_ms = thread->ticked_ms = hak__os_clock_ms();
+    return thread;
+}
+
+struct thread *hak__thread_adopt(void)
+{
+    return thread_adopt_from(hak__arena_join(hak__knobs.arenas_max));
+}
+
+/* An arena that no stopped thread holds. NULL: there is none. */
+static struct arena *thread_free_arena(void)
+{
+    struct arena *arena = hak__arena_join(ARENA_ESCAPE);
+    if (arena != NULL && hak__lock_is_stuck(&arena->lock)) {
+        hak__arena_part(arena);
+        return NULL;
+    }
+    return arena;
+}
+
+bool hak__thread_flush(struct thread *thread)
+{
+    if (!lock_acquire_soon(&thread->arena->lock)) {
+        return false;
+    }
+    hak__cache_flush(&thread->cache);
+    lock_release(&thread->arena->lock);
+    hak__remote_flush(&thread->cache); /* after the bins, which may put objects into it */
+    /* These batches may have found a lagging owner. Drain it now: nobody may come by later. */
+    if (HAK_UNLIKELY(thread->cache.lagging != NULL)) {
+        hak__arena_help(thread);
+    }
+    return true;
+}
+
+static void thread_leave_behind(struct thread *thread)
+{
+    lock_acquire(&hak__arenas_lock);
+    atomic_store_relaxed(&thread->left_behind, true); /* reports read it */
+    thread->next_parked = thread_left_behind;
+    atomic_store_relaxed(&thread_left_behind, thread);
+    lock_release(&hak__arenas_lock);
+}
+
+void hak__thread_park(struct thread *thread)
+{
+    struct arena *arena = thread->arena;
+    if (!hak__thread_flush(thread)) {
+        thread_leave_behind(thread);
+        return;
+    }
+    lock_acquire(&hak__arenas_lock);
+    thread_push_parked(thread);
+    lock_release(&hak__arenas_lock);
+    hak__arena_part(arena);
+}
+
+bool hak__thread_settle_waits(void)
+{
+    return hak__emergency_waits() || hak__superslab_waits() ||
+           atomic_load_relaxed(&thread_left_behind) != NULL;
+}
+
+bool hak__thread_settle(void)
+{
+    hak__superslab_settle();
+    if (!hak__emergency_settle()) {
+        return false;
+    }
+    if (atomic_load_relaxed(&thread_left_behind) == NULL) {
+        return true;
+    }
+    lock_acquire(&hak__arenas_lock);
+    struct thread *thread = thread_left_behind;
+    atomic_store_relaxed(&thread_left_behind, NULL);
+    lock_release(&hak__arenas_lock);
+    while (thread != NULL) {
+        struct thread *next = thread->next_parked;
+        hak__thread_park(thread); /* leaves it behind again if its arena is still stuck */
+        thread = next;
+    }
+    return true;
+}
+
+void hak__thread_move(struct thread *thread)
+{
+    struct arena *arena = thread->arena, *other = hak__arena_join(hak__knobs.arenas_crowded_max);
+    if (other == NULL) {
+        return;
+    }
+    if (hak__thread_flush(thread)) {
+        thread_draw_from(thread, other);
+        other = arena;
+    }
+    hak__arena_part(other);
+}
+
+void hak__thread_inherit_all(void)
+{
+    struct thread *own = hak__thread;
+    thread_parked = NULL; /* all structs have an older epoch now */
+    thread_left_behind = NULL;
+    thread_inherited = hak__thread_first();
+    shared_inherited = thread_inherited != NULL;
+    atomic_store_relaxed(&shared_thread_epoch, shared_thread_epoch + 1);
+    atomic_store_relaxed(&hak__cache_charged.word, UINT64_C(0));
+    if (own == &hak__thread_none || own == &hak__thread_ended) {
+        return;
+    }
+    own->forked = true;
+    if (own->twin != NULL) {
+        own->twin->forked = true;
+    }
+    hak__thread = (struct thread *)(uintptr_t)&hak__thread_none;
+}
+
+void hak__thread_give_up(void)
+{
+    hak__thread = (struct thread *)(uintptr_t)&hak__thread_ended;
+}
+
+/* Gives a thread its struct, at its first slow operation. NULL: no memory, refused, or the thread
+ * must borrow. */
+static HAK_COLD struct thread *thread_birth(void)
+{
+    if (!hak__gate_enter()) {
+        return NULL;
+    }
+    bool may = hak__start() && hak__start_has_key();
+    struct thread *thread = may ? hak__thread_adopt() : NULL;
+    if (thread != NULL) {
+        hak__thread = thread;
+    }
+    hak__gate_leave();
+    /* Setting a key with a high number allocates. That allocation finds the struct already set. */
+    if (thread != NULL && !hak__start_watch_thread(thread)) {
+        /* Nobody would park the struct at the thread's end, so the thread borrows from now on. */
+        hak__thread_end(thread);
+        return NULL;
+    }
+    return thread;
+}
+
+struct thread *hak__thread_current(void)
+{
+    struct thread *thread = hak__thread;
+    if (HAK_LIKELY(thread != &hak__thread_none && thread != &hak__thread_ended)) {
+        return thread;
+    }
+    return thread == &hak__thread_none ? thread_birth() : NULL;
+}
+
+/* Gives the thread its second struct. */
+static void thread_pair(struct thread *thread)
+{
+    if (!hak__gate_enter()) {
+        (void)hak__gate_was_refused(); /* the next scope tries again */
+        return;
+    }
+    /* A signal handler may have done it before the gate. */
+    struct thread *twin = thread->twin == NULL ? thread_adopt_from(hak__arena_join_apart()) : NULL;
+    if (twin != NULL) {
+        twin->twin = thread;
+        thread->twin = twin;
+    }
+    hak__gate_leave();
+}
+
+void hak__thread_turn(bool apart)
+{
+    if (hak__thread->apart == apart) {
+        return; /* also where a thread that has not begun would turn back */
+    }
+    struct thread *thread = hak__thread_current();
+    if (thread != NULL && thread->twin == NULL) {
+        thread_pair(thread);
+    }
+    if (thread != NULL && thread->twin != NULL) {
+        hak__thread = thread->twin; /* one store: signal handlers find one struct or the other */
+    }
+}
+
+/* A struct for one operation, with its arena's lock held. NULL: no memory, or refused. */
+static struct thread *thread_borrow(struct arena *arena)
+{
+    struct thread *thread = thread_adopt_from(arena);
+    if (thread != NULL && !lock_acquire_soon(&arena->lock)) {
+        lock_acquire(&hak__arenas_lock);
+        thread_push_parked(thread); /* it has cached nothing */
+        lock_release(&hak__arenas_lock);
+        hak__arena_part(arena);
+        (void)hak__gate_refuse();
+        thread = NULL;
+    }
+    return thread;
+}
+
+struct thread *hak__thread_enter(void)
+{
+    struct thread *thread = hak__thread_current();
+    if (HAK_LIKELY(thread != NULL)) {
+        return gate_lock(&thread->arena->lock) ? thread : hak__thread_escape(thread);
+    }
+    /* The thread borrows a struct and stays inside until it has parked that again. */
+    if (!hak__gate_enter()) {
+        return NULL;
+    }
+    thread = hak__start() ? thread_borrow(hak__arena_join(hak__knobs.arenas_max)) : NULL;
+    if (thread == NULL && hak__gate_is_refusal_noted()) {
+        thread = thread_borrow(thread_free_arena());
+        if (thread != NULL) {
+            (void)hak__gate_was_refused();
+        }
+    }
+    if (thread == NULL) {
+        hak__gate_leave();
+    }
+    return thread;
+}
+
+/* Exchanges this thread's struct for one of an arena that no stopped thread holds. NULL: there is
+ * none. Inside the gate. */
+static struct thread *thread_exchange(struct thread *thread)
+{
+    struct thread *other = thread_adopt_from(thread_free_arena());
+    if (other != NULL) {
+        other->twin = thread->twin;
+        if (other->twin != NULL) {
+            other->twin->twin = other;
+            thread->twin = NULL;
+        }
+        hak__thread = other;
+        thread_leave_behind(thread);
+    }
+    return other;
+}
+
+struct thread *hak__thread_escape(struct thread *thread)
+{
+    struct thread *other = NULL;
+    bool may = !thread->apart && thread == hak__thread && !hak__gate_is_pinned();
+    if (hak__inside != 0 || !may || !hak__lock_is_stuck(&thread->arena->lock)) {
+        return NULL; /* refused beside a fork, or in a signal handler */
+    }
+    if (hak__gate_enter()) {
+        other = thread_exchange(thread);
+        hak__gate_leave();
+    }
+    if (other == NULL || !gate_lock(&other->arena->lock)) {
+        return NULL;
+    }
+    (void)hak__gate_was_refused();
+    return other;
+}
+
+void hak__thread_leave(struct thread *thread)
+{
+    thread_unlock(thread);
+    hak__thread_left(thread);
+}
+
+void hak__thread_left(struct thread *thread)
+{
+    if (HAK_UNLIKELY(thread != hak__thread)) {
+        /* Borrowed; or a signal handler forked just before the operation, and in the child the
+         * struct is the parent's. */
+        if (thread->epoch == shared_thread_epoch) {
+            hak__thread_park(thread);
+            hak__gate_leave();
+        }
+        return;
+    }
+    hak__thread_count_operation(thread);
+}
+
+void hak__thread_end(void *value)
+{
+    /* `value` may be foreign: another C library in the process (dlmopen) may use the same key. */
+    (void)value;
+    struct thread *thread = hak__thread;
+    if (thread == &hak__thread_ended) {
+        return;
+    }
+    const struct thread_listener *listener = atomic_load_relaxed(&hak__thread_listener);
+    if (listener != NULL) {
+        listener->ended();
+    }
+    if (thread == &hak__thread_none) { /* in fork's child, which has not allocated yet */
+        return;
+    }
+    /* Destructors that run later, and the C library's own clean-up, still allocate and free. They
+     * borrow. */
+    hak__thread = (struct thread *)(uintptr_t)&hak__thread_ended;
+    /* Refused only if a signal handler inside an operation ends the thread: the struct is lost. */
+    if (hak__gate_enter_patiently()) {
+        struct thread *twin = thread->twin;
+        hak__thread_park(thread);
+        if (twin != NULL) {
+            hak__thread_park(twin);
+        }
+        hak__gate_leave();
+    }
+}

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT */
+/* heap_calls.c: the functions of hakmem/heap.h that use a heap. Allocation and free begin with a
+ * fast path: the thread's cache for the heap, then a bin. Everything else is in heap_blocks.c. */
+#include "heap/heap_secure.h"
+
+#include "core/diagnose.h"
+#include "core/knobs.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Takes an object from the cache's bin at `offset`; NULL: it has none, or the first is corrupt. */
+HAK_INLINE void *call_pop_from(struct heap_cache *cache, size_t offset)
+{
+    struct bin *bin = heap_bin_at(cache, offset);
+    return HAK_LIKELY(bin->head != NULL) ? heap_bin_pop(cache, bin) : NULL;
+}
+
+/* The same of this thread's cache, if that is in its slot. */
+HAK_INLINE void *call_pop(const struct hak_heap *heap, size_t offset)
+{
+    const struct heap_slot *slot = heap_slot(heap);
+    return HAK_LIKELY(slot->id == heap->id) ? call_pop_from(slot->cache, offset) : NULL;
+}
+
+/* The offset of the bin for `size`. 0, whose bin is always empty: for size 0, or a block. */
+HAK_INLINE size_t call_offset_of(size_t size)
+{
+    if (HAK_LIKELY(size <= TINY_SIZE_MAX)) {
+        return size_class_round_tiny(size);
+    }
+    return HAK_LIKELY(size <= MID_SIZE_MAX) ? bin_offset(size_class_of_mid(size)) : 0;
+}
+
+/* Size 0 gets an object of class 1. */
+static HAK_NOINLINE void *call_malloc_slow(struct hak_heap *heap, size_t size)
+{
+    size_t offset = call_offset_of(size == 0 ? 1 : size);
+    struct heap_cache *cache;
+    if (heap_find_in_table(heap, &cache)) {
+        void *object = call_pop_from(cache, offset);
+        if (HAK_LIKELY(object != NULL)) {
+            return object;
+        }
+    }
+    return hak__heap_allocate(heap, (uint32_t)(offset / sizeof(struct bin)), size, 1);
+}
+
+HAK_INLINE void *call_malloc(struct hak_heap *heap, size_t size)
+{
+    void *object = call_pop(heap, call_offset_of(size));
+    return HAK_LIKELY(object != NULL) ? object : call_malloc_slow(heap, size);
+}
+
+/* Secure form. */
+static void *call_guarded(struct hak_heap *heap, size_t alignment, size_t size)
+{
+    void *object = call_malloc(heap, heap_guarded_size(size, alignment));
+    return object != NULL ? hak__heap_guard(heap, object, alignment, size) : NULL;
+}
+
+HAK_FAST_PATH void *hak_heap_malloc(hak_heap *heap, size_t size)
+{
+    return HAK_SECURE ? call_guarded(heap, 1, size) : call_malloc(heap, size);
+}
+
+void *hak_heap_calloc(hak_heap *heap, size_t count, size_t size)
+{
+    size_t total;
+    if (HAK_UNLIKELY(__builtin_mul_overflow(count, size, &total))) {
+        total = SIZE_MAX; /* fails as any other request does */
+    }
+    void *object = hak_heap_malloc(heap, total);
+    return HAK_LIKELY(object != NULL) ? memset(object, 0, total) : NULL;
+}
+
+/* The class that serves a request aligned to more than OBJECT_ALIGNMENT; 0: whole pages do. Slabs
+ * begin at pages of 4 KiB. */
+HAK_INLINE uint32_t call_class_of(size_t size, size_t alignment)
+{
+    uint32_t class_index =
+        alignment <= HEAP_PAGE_SIZE ? size_class_of_aligned(size, alignment) : CLASS_COUNT;
+    return class_index < CLASS_COUNT ? class_index : 0;
+}
+
+void *hak_heap_aligned_alloc(hak_heap *heap, size_t alignment, size_t size)
+{
+    if (HAK_UNLIKELY(!bits_is_power_of_two(alignment) || alignment > HAK_HEAP_ALIGNMENT_MAX)) {
+        errno = EINVAL;
+        return NULL;
+    }
+    if (alignment <= OBJECT_ALIGNMENT) {
+        return hak_heap_malloc(heap, size);
+    }
+    if (HAK_SECURE) {
+        return call_guarded(heap, alignment, size);
+    }
+    uint32_t class_index = call_class_of(size, alignment);
+    void *object = call_pop(heap, bin_offset(class_index));
+    return HAK_LIKELY(object != NULL) ? object
+                                      : hak__heap_allocate(heap, class_index, size, alignment);
+}
+
+/* Debug builds: is it an object of the class, and not free? */
+static void call_check(const struct hak_heap *heap, const struct heap_cache *cache,
+                       uint32_t class_index, const void *pointer)
+{
+    struct heap_place place = hak__heap_locate(heap, pointer);
+    if (place.page == NULL || place.page->class_index != class_index) {
+        hak__diagnose_fatal("sized free with a size or pointer that is not the heap's", pointer,
+                            size_class_bytes(class_index), 0);
+    }
+    if (HAK_LEVEL >= 2 && hak__heap_cache_holds(cache, class_index, pointer)) {
+        hak__diagnose_fatal("double free", pointer, place.bytes, 0);
+    }
+}
+
+/* Frees an object of the class. False: the object was freed just before. */
+HAK_INLINE bool call_push(struct heap_cache *cache, size_t offset, void *pointer)
+{
+    if (HAK_UNLIKELY(heap_bin_at(cache, offset)->head == pointer)) {
+        return false;
+    }
+    heap_cache_push(cache, offset, pointer);
+    return true;
+}
+
+/* Frees an object into the cache. False: it is a block, or was freed just before, or no object. */
+HAK_INLINE bool call_free_into(struct hak_heap *heap, struct heap_cache *cache, void *pointer)
+{
+    struct heap_chunk *chunk = heap_chunk_of(heap, pointer);
+    const struct heap_page *page = heap_page_of(heap, chunk, pointer);
+    uint32_t class_index = page != NULL ? page->class_index : 0; /* whatever was written there */
+    size_t offset = bin_offset(class_index);
+    return HAK_LIKELY(offset - bin_offset(1) < bin_offset(CLASS_COUNT - 1)) &&
+           call_push(cache, offset, pointer);
+}
+
+/* The thread's cache is in its table, or it has none: then the heap may be a destroyed one, without
+ * memory to look at. */
+static HAK_NOINLINE void call_free_slow(struct hak_heap *heap, void *pointer)
+{
+    struct heap_cache *cache;
+    if (HAK_LEVEL >= 1 || pointer == NULL || !heap_find_in_table(heap, &cache) ||
+        !call_free_into(heap, cache, pointer)) {
+        hak__heap_free(heap, pointer);
+    }
+}
+
+HAK_FAST_PATH void hak_heap_free(hak_heap *heap, void *pointer)
+{
+    if (HAK_SECURE && pointer != NULL) {
+        struct heap_guarded guarded = hak__heap_guarded(heap, pointer);
+        if (guarded.object == NULL) {
+            return;
+        }
+        hak__heap_unguard(heap, &guarded);
+        pointer = guarded.object;
+    }
+    const struct heap_slot *slot = heap_slot(heap);
+    if (HAK_UNLIKELY(pointer == NULL || slot->id != heap->id || HAK_LEVEL >= 1)) {
+        call_free_slow(heap, pointer);
+        return;
+    }
+    if (HAK_UNLIKELY(!call_free_into(heap, slot->cache, pointer))) {
+        hak__heap_free(heap, pointer);
+    }
+}
+
+static void call_free_sized_guarded(struct hak_heap *heap, void *pointer, size_t size)
+{
+    if (pointer != NULL && atomic_load_relaxed(&hak__knobs.abort_on_size)) {
+        struct heap_guarded guarded = hak__heap_guarded(heap, pointer);
+        if (guarded.object != NULL && guarded.size != size) {
+            hak__diagnose_fatal("free with another size than that of the allocation", pointer,
+                                guarded.size, 0);
+        }
+    }
+    hak_heap_free(heap, pointer);
+}
+
+HAK_FAST_PATH void hak_heap_free_sized(hak_heap *heap, void *pointer, size_t size, size_t alignment)
+{
+    if (HAK_SECURE) {
+        call_free_sized_guarded(heap, pointer, size);
+        return;
+    }
+    const struct heap_slot *slot = heap_slot(heap);
+    size_t offset = HAK_LIKELY(alignment <= OBJECT_ALIGNMENT)
+                        ? call_offset_of(size)
+                        : bin_offset(call_class_of(size, alignment));
+    if (HAK_UNLIKELY(pointer == NULL || slot->id != heap->id || offset == 0)) {
+        call_free_slow(heap, pointer);
+        return;
+    }
+    if (HAK_LEVEL >= 1) {
+        call_check(heap, slot->cache, (uint32_t)(offset / sizeof(struct bin)), pointer);
+    }
+    if (HAK_UNLIKELY(!call_push(slot->cache, offset, pointer))) {
+        hak__heap_free(heap, pointer);
+    }
+}
+
+size_t hak_heap_usable_size(hak_heap *heap, const void *pointer)
+{
+    if (pointer == NULL) {
+        return 0;
+    }
+    if (HAK_SECURE) {
+        struct heap_guarded guarded = hak__heap_guarded(heap, pointer);
+        return guarded.object != NULL ? guarded.size : 0;
+    }
+    hak__heap_check_alive(heap);
+    struct heap_place place = hak__heap_locate(heap, pointer);
+    if (place.page == NULL) {
+        hak__heap_no_object(heap, pointer);
+    }
+    return place.bytes;
+}
+
+void *hak_heap_realloc(hak_heap *heap, void *pointer, size_t size)
+{
+    if (pointer == NULL) {
+        return hak_heap_malloc(heap, size);
+    }
+    if (size == 0) {
+        hak_heap_free(heap, pointer);
+        return NULL;
+    }
+    size_t bytes, room;
+    if (HAK_SECURE) {
+        struct heap_guarded guarded = hak__heap_guarded(heap, pointer);
+        bytes = guarded.size;
+        room = guarded.object != NULL ? guarded.room - HEAP_CANARY : 0;
+        if (room != 0 && size <= room && size >= room / 2) {
+            hak__heap_guard_resize(&guarded, size);
+            return pointer;
+        }
+    } else {
+        bytes = room = hak_heap_usable_size(heap, pointer);
+    }
+    if (room == 0) { /* a bad pointer that the event function has allowed */
+        errno = EINVAL;
+        return NULL;
+    }
+    if (!HAK_SECURE && size <= bytes && (size >= bytes / 2 || bytes == OBJECT_ALIGNMENT)) {
+        return pointer;
+    }
+    int saved = errno;
+    void *object = hak_heap_malloc(heap, size);
+    if (object == NULL) {
+        if (size > bytes) {
+            return NULL;
+        }
+        errno = saved; /* to shrink never fails */
+        return pointer;
+    }
+    memcpy(object, pointer, bytes < size ? bytes : size);
+    hak_heap_free(heap, pointer);
+    return object;
+}
+
+bool hak_heap_owns(hak_heap *heap, const void *pointer)
+{
+    bool found = false;
+    if (hak__heap_enter(heap)) {
+        for (const struct heap_chunk *chunk = heap->chunks; chunk != NULL;
+             chunk = hak__heap_chunk_next(heap, chunk)) {
+            found = found || (uintptr_t)pointer - (uintptr_t)chunk < chunk->size;
+        }
+        hak__heap_leave(heap);
+    }
+    return found;
+}
+
+const char *hak_heap_name(hak_heap *heap)
+{
+    hak__heap_check_alive(heap);
+    return heap->name;
+}
+
+void hak_heap_limit_set(hak_heap *heap, size_t limit)
+{
+    if (!heap->fixed && hak__heap_enter(heap)) {
+        heap->limit = limit != 0 ? limit : SIZE_MAX;
+        hak__heap_leave(heap);
+    }
+}

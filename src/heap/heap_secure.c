@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT */
+/* heap_secure.c: see heap_secure.h. */
+#include "heap/heap_secure.h"
+
+#include <string.h>
+
+#include "base/bits.h"
+#include "core/diagnose.h"
+#include "os/os.h"
+
+struct heap_head {
+    uint64_t code; /* the size, and the lead in the lower bits */
+    uint64_t check;
+};
+
+#define CODE_SHIFT 16u
+HAK_STATIC_ASSERT(HAK_HEAP_ALIGNMENT_MAX / HEAP_LEAD < 1u << CODE_SHIFT, "the lead fits");
+#define CLEAR_SALT UINT64_C(0x9e3779b97f4a7c15) /* any: else the mark would be a head's check */
+
+static uint64_t head_check(const char *pointer, uint64_t code)
+{
+    return bits_mix(code ^ secure_mark(pointer));
+}
+
+static struct heap_head *head_of(const char *pointer)
+{
+    return (struct heap_head *)(uintptr_t)(pointer - sizeof(struct heap_head));
+}
+
+static bool head_is_whole(const char *pointer)
+{
+    const struct heap_head *head = head_of(pointer);
+    return head->check == head_check(pointer, head->code);
+}
+
+static void head_put(char *pointer, size_t lead, size_t size)
+{
+    uint64_t code = (uint64_t)size << CODE_SHIFT | lead / HEAP_LEAD;
+    *head_of(pointer) = (struct heap_head){code, head_check(pointer, code)};
+}
+
+static uint64_t clear_mark(const void *object)
+{
+    return bits_mix(secure_mark(object) ^ CLEAR_SALT);
+}
+
+static void guard_put(char *object, size_t bytes, size_t lead, size_t size)
+{
+    head_put(object + HEAP_LEAD, lead, size); /* the same place, if the lead is that */
+    head_put(object + lead, lead, size);
+    hak__secure_put_gap(object + lead, size, bytes - lead);
+}
+
+/* Looks whether an object that was cleared still is, behind its link. */
+static void guard_look(const char *object, size_t bytes)
+{
+    size_t end =
+        bytes - sizeof(uint64_t) < SECURE_LOOK_MAX ? bytes - sizeof(uint64_t) : SECURE_LOOK_MAX;
+    uint64_t sum = 0;
+    for (size_t at = HEAP_LEAD; at < end; at += sizeof sum) {
+        sum |= *(const secure_word *)(const void *)(object + at);
+    }
+    if (HAK_UNLIKELY(sum != 0)) {
+        hak__diagnose_fatal("use after free: a freed object was written", object + HEAP_LEAD,
+                            bytes - HEAP_LEAD - HEAP_CANARY, 0);
+    }
+}
+
+void *hak__heap_guard(const struct hak_heap *heap, void *object, size_t alignment, size_t size)
+{
+    char *start = object;
+    struct heap_place place = hak__heap_locate(heap, object);
+    if (HAK_UNLIKELY(place.page == NULL)) {
+        hak__heap_corrupt(heap, object);
+    }
+    size_t lead = HEAP_LEAD;
+    if (alignment > HEAP_LEAD) {
+        lead = bits_align_up((uintptr_t)object + HEAP_LEAD, alignment) - (uintptr_t)object;
+    }
+    if (place.page->kind == PAGE_SLAB) { /* blocks of whole pages are cleared when they are freed */
+        uint64_t *last = heap_last_word(object, place.bytes);
+        if (*last == clear_mark(object)) {
+            guard_look(start, place.bytes);
+        } else {
+            memset(start + lead, 0, size);
+        }
+        *last = 0;
+    }
+    guard_put(start, place.bytes, lead, size);
+    return start + lead;
+}
+
+/* Reports it if somebody has written behind it, or before it. */
+static void guarded_check(const char *object, size_t bytes, const struct heap_guarded *guarded)
+{
+    const char *pointer = object + guarded->lead;
+    if (HAK_UNLIKELY(!hak__secure_gap_is_whole(pointer, guarded->size, bytes - guarded->lead))) {
+        hak__secure_overflow(pointer, guarded->size);
+    }
+    if (HAK_UNLIKELY(!head_is_whole(pointer))) {
+        hak__secure_underflow(pointer, guarded->size);
+    }
+}
+
+/* What the head before `pointer`, which is whole, says of an object of `bytes` bytes there. */
+static struct heap_guarded guarded_of(const char *pointer, void *object, size_t lead, size_t bytes)
+{
+    size_t size = head_of(pointer)->code >> CODE_SHIFT;
+    return (struct heap_guarded){object, lead, size, bytes - lead, false};
+}
+
+static size_t lead_of(const char *pointer)
+{
+    return (head_of(pointer)->code & ((1u << CODE_SHIFT) - 1)) * HEAP_LEAD;
+}
+
+/* True: it is in a list, by its mark, which is the process's in all but 48 bits. */
+static bool object_is_listed(const struct object *object)
+{
+    return (object->mark ^ heap_link_sum(object->next) ^ hak__window.mark) >> 48 == 0;
+}
+
+/* The object in which `pointer`, of a page of the chunk, lies. page NULL: in none. */
+static struct heap_place place_around(const struct hak_heap *heap, struct heap_chunk *chunk,
+                                      const void *pointer, char **object)
+{
+    struct heap_page *page = heap_page_of(heap, chunk, pointer);
+    size_t left = HAK_HEAP_ALIGNMENT_MAX / HEAP_PAGE_SIZE;
+    for (; page->kind == PAGE_INSIDE && page->class_index == 0 && left != 0; left--) {
+        if (heap_page_index(chunk, page) <= heap->head_pages) {
+            break;
+        }
+        page--;
+    }
+    page = heap_page_first(heap, chunk, page);
+    char *start = (char *)heap_page_start(chunk, page);
+    size_t bytes = SIZE_MAX;
+    if (page->kind == PAGE_SLAB) {
+        (void)hak__heap_pages(heap, chunk, page);
+        bytes = size_class_bytes(page->class_index);
+    }
+    *object = start + ((size_t)((const char *)pointer - start) / bytes) * bytes;
+    return hak__heap_locate(heap, *object);
+}
+
+/* The head before `pointer` is not whole. Finds out why, and reports it. */
+static HAK_COLD void guarded_report(struct hak_heap *heap, struct heap_chunk *chunk,
+                                    const char *pointer)
+{
+    char *object;
+    struct heap_place place = place_around(heap, chunk, pointer, &object);
+    const char *first = object + HEAP_LEAD;
+    if (place.page != NULL && pointer == first && object_is_listed((struct object *)object)) {
+        hak__heap_bad_pointer(heap, pointer, "double free");
+        return;
+    }
+    if (place.page != NULL &&
+        (pointer == first || (head_is_whole(first) && object + lead_of(first) == pointer))) {
+        hak__secure_underflow(pointer, place.bytes - (size_t)(pointer - object) - HEAP_CANARY);
+    }
+    hak__heap_no_object(heap, pointer);
+}
+
+struct heap_guarded hak__heap_guarded(struct hak_heap *heap, const void *pointer)
+{
+    static const struct heap_guarded none;
+    const char *start = pointer;
+    hak__heap_check_alive(heap);
+    struct heap_chunk *chunk = heap_chunk_of(heap, pointer);
+    const struct heap_page *page = heap_page_of(heap, chunk, pointer);
+    if (HAK_UNLIKELY(page == NULL || heap_page_index(chunk, page) < heap->head_pages ||
+                     (uintptr_t)pointer % OBJECT_ALIGNMENT != 0)) {
+        hak__heap_no_object(heap, pointer);
+        return none;
+    }
+    if (HAK_UNLIKELY(!head_is_whole(start))) {
+        guarded_report(heap, chunk, start);
+        return none;
+    }
+    size_t lead = lead_of(start);
+    char *object = (char *)(uintptr_t)start - lead;
+    struct heap_place place = hak__heap_locate(heap, object);
+    if (HAK_UNLIKELY(place.page ==
+                     NULL)) { /* the head of an object that starts behind this one's */
+        hak__heap_no_object(heap, pointer);
+        return none;
+    }
+    struct heap_guarded guarded = guarded_of(start, object, lead, place.bytes);
+    guarded.in_slab = place.page->kind == PAGE_SLAB;
+    guarded_check(object, place.bytes, &guarded);
+    return guarded;
+}
+
+struct heap_guarded hak__heap_guarded_object(void *object, size_t bytes, bool lost)
+{
+    const char *first = (const char *)object + HEAP_LEAD;
+    if (!head_is_whole(first)) {
+        if (lost || object_is_listed(object)) {
+            return (struct heap_guarded){NULL, 0, 0, 0, false};
+        }
+        hak__secure_underflow(first, bytes - HEAP_LEAD - HEAP_CANARY);
+    }
+    struct heap_guarded guarded = guarded_of(first, object, lead_of(first), bytes);
+    if (!lost) {
+        guarded_check(object, bytes, &guarded);
+    }
+    return guarded;
+}
+
+void hak__heap_guard_resize(const struct heap_guarded *guarded, size_t size)
+{
+    char *pointer = (char *)guarded->object + guarded->lead;
+    hak__secure_clear_gap(pointer, guarded->size, guarded->room);
+    guard_put(guarded->object, guarded->lead + guarded->room, guarded->lead, size);
+}
+
+void hak__heap_unguard(const struct hak_heap *heap, const struct heap_guarded *guarded)
+{
+    size_t bytes = guarded->lead + guarded->room;
+    if (guarded->in_slab) {
+        memset(guarded->object, 0, bytes);
+        *heap_last_word(guarded->object, bytes) = clear_mark(guarded->object);
+    } else if (heap->own_pages) {
+        hak__os_clear(guarded->object, bytes);
+    } else {
+        memset(guarded->object, 0, bytes);
+    }
+}

@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: MIT */
+/* huge.c: see huge.h.
+ *
+ *   allocate   a range of the cache (take, and grow if it is too small), else joined parts, else a
+ *              new mapping; then an entry in the registry
+ *   free       out of the registry, into the cache, and trim the cache to its bound
+ *   resize     out of the registry, grow or cut, back into the registry */
+#include "large/huge.h"
+
+#include <errno.h>
+
+#include "base/bits.h"
+#include "core/gate.h"
+#include "core/knobs.h"
+#include "large/emergency.h"
+#include "large/huge_cache.h"
+#include "large/huge_ranges.h"
+#include "large/huge_registry.h"
+#include "os/os.h"
+#include "region/huge_pages.h"
+#include "region/mappings.h"
+#include "region/superslab.h"
+
+/* realloc keeps the huge block as it is if the new size fits and leaves at most an eighth unused.
+ * Twice the divisor: less unused memory, and more system calls. Half: the reverse. */
+#define HUGE_SLACK_DIVISOR 8u
+/* A freed huge block is sparse if it is larger than this and at most this much of it is resident.
+ * The cache counts a sparse huge block as its resident bytes (docs/decisions/0039), but at least as
+ * a sixteenth of its size, so that address space is limited, too. Half of HUGE_SPARSE_MIN: calls of
+ * mincore from 16 MiB on. Twice the divisor: the cache may hold twice the addresses. */
+#define HUGE_SPARSE_MIN ((size_t)32 << 20)
+#define HUGE_SPARSE_DIVISOR 16u
+/* From 4 MiB on, a size is rounded up to whole huge pages if that adds at most a sixteenth. Ranges
+ * are then cut without rests: a benchmark has 229,000 page faults and 404 MiB with rounding, and
+ * 295,000 and 399 MiB without (docs/decisions/0070). Twice the divisor: half the waste at most, and
+ * fewer sizes are rounded. */
+#define HUGE_EXCESS_DIVISOR 16u
+/* The end of a huge block must have at least this much of a huge page to get one. Twice: more huge
+ * blocks end in small pages. Half: a huge block may waste more of its last huge page. */
+#define HUGE_END_MIN ((size_t)64 << 10)
+
+struct lock HAK_LOCK_LINE hak__huge_lock = LOCK_INITIAL(LOCK_RANK_HUGE);
+/* Where the last freed huge blocks started, to tell a double free from a foreign pointer. Twice as
+ * many: more double frees get the right message. Under the lock. */
+#define HUGE_GRAVES 64u
+static uintptr_t huge_graves[HUGE_GRAVES];
+static uint32_t huge_next_grave;
+/* How often a thread that may hold the lock itself tries to look, a millisecond apart. Twice: a
+ * signal handler that interrupted its own thread under the lock waits 200 ms in vain. Half: it
+ * gives up sooner although another thread holds the lock. */
+#define HUGE_LOOKS_MAX 100u
+
+uint64_t hak__huge_new_origin(void)
+{
+    static uint64_t shared_origins;
+    return huge_origin_here(atomic_add_relaxed(&shared_origins, UINT64_C(1)) + 1);
+}
+
+/* True: realloc to `size` bytes may keep the huge block as it is. */
+static bool huge_fits(size_t huge_size, size_t size)
+{
+    return huge_size >= size && huge_size - size <= size / HUGE_SLACK_DIVISOR;
+}
+
+/* From two huge pages on, huge blocks start at a huge page's boundary. That costs little address
+ * space, lets the kernel use huge pages, and lets it move page tables and huge pages whole. */
+static size_t huge_alignment(size_t size)
+{
+    return size >= 2 * HUGE_PAGE_SIZE ? HUGE_PAGE_SIZE : hak__os_page_size();
+}
+
+/* The size to map for a huge block of `size` bytes. It is whole huge pages if that adds at most a
+ * sixteenth, so that no rests remain when ranges are cut and joined. With huge pages it is also
+ * rounded up if that adds at most a quarter and the last huge page holds HUGE_END_MIN: otherwise
+ * the small pages at the end would stay small when the huge block grows. */
+static size_t huge_wanted_size(size_t size, bool huge_pages)
+{
+    if (HAK_SECURE) {
+        return size; /* its tail follows the last page that was asked for */
+    }
+    size_t excess = bits_align_up(size, HUGE_PAGE_SIZE) - size;
+    bool huge_end = huge_pages && excess <= size / 4 && excess <= HUGE_PAGE_SIZE - HUGE_END_MIN;
+    bool adds_little = size >= 2 * HUGE_PAGE_SIZE && excess <= size / HUGE_EXCESS_DIVISOR;
+    return huge_end || adds_little ? size + excess : size;
+}
+
+/* Without marks of the kernel this purges pages, which may wait as other purges. */
+static void huge_close_tail(uintptr_t end)
+{
+    if (HAK_SECURE) {
+        hak__gate_begin_call();
+        hak__os_close_pages((void *)end, HUGE_TAIL);
+        hak__gate_end_call();
+    }
+}
+
+static void huge_close_ends(uintptr_t address, size_t size)
+{
+    if (HAK_SECURE) {
+        hak__os_close_pages((void *)(address - HUGE_HEAD), HUGE_HEAD);
+        huge_close_tail(address + size);
+    }
+}
+
+struct huge_pages_evidence hak__huge_evidence[2];
+
+static size_t huge_live_bytes(void)
+{
+    lock_acquire(&hak__huge_lock);
+    size_t live = hak__huge_registry_totals().live_bytes;
+    lock_release(&hak__huge_lock);
+    return live;
+}
+
+bool hak__huge_earns_huge_pages(size_t size, bool zeroed)
+{
+    if (size < 2 * HUGE_PAGE_SIZE) {
+        return false;
+    }
+    size_t live = huge_live_bytes();
+    return hak__huge_pages_are_earned(&hak__huge_evidence[zeroed], size, live,
+                                      live + size + hak__superslab_bytes_claimed());
+}
+
+static bool huge_needs_huge_pages(size_t old_size, size_t size)
+{
+    return bits_align_up(size, HUGE_PAGE_SIZE) > bits_align_up(old_size, HUGE_PAGE_SIZE);
+}
+
+/* As hak__os_remap, for a huge block with its head and tail. */
+static int huge_remap(struct huge block, size_t size, size_t alignment, void **moved)
+{
+    const size_t ends = HUGE_HEAD + HUGE_TAIL;
+    char *start = (char *)block.address - HUGE_HEAD;
+    if (HAK_SECURE &&
+        (!hak__os_open_pages((char *)block.address + block.size, HUGE_TAIL) ||
+         !hak__os_open_pages(start, HUGE_HEAD))) { /* closed by protection, they split a mapping */
+        return -ENOMEM;
+    }
+    void *place = start;
+    hak__gate_begin_call();
+    int error =
+        hak__os_remap_behind(HUGE_HEAD, start, block.size + ends, size + ends, alignment, &place);
+    hak__gate_end_call();
+    huge_close_ends((uintptr_t)place + HUGE_HEAD, error == 0 ? size : block.size);
+    *moved = error == 0 ? (char *)place + HUGE_HEAD : *moved;
+    return error;
+}
+
+/* Grows a huge block by mremap: moving pages takes a hundredth of the time of new page faults.
+ * Address 0: that failed, and the huge block is as it was. Head and tail have its page sizes: other
+ * ones would be other mappings, and mremap grows a single one. */
+static struct huge huge_grow(struct huge block, size_t size, bool want_zero)
+{
+    const size_t ends = HUGE_HEAD + HUGE_TAIL;
+    bool grows = huge_needs_huge_pages(block.size, size);
+    bool huge_pages = grows && hak__huge_earns_huge_pages(size, want_zero);
+    size_t wanted = huge_wanted_size(size, huge_pages);
+    size_t alignment = huge_is_joined(block) ? 0 : huge_alignment(size);
+    void *moved = (void *)block.address;
+    if (huge_remap(block, wanted, alignment, &moved) != 0) {
+        if (huge_is_joined(block)) {
+            return hak__huge_join_grow(block, size);
+        }
+        if (wanted == size || huge_remap(block, size, alignment, &moved) != 0) {
+            return (struct huge){0};
+        }
+        wanted = size; /* a limit is near: the size without rounding may still fit */
+    }
+    if (huge_pages) {
+        hak__huge_pages_ask((char *)moved - HUGE_HEAD, wanted + ends, HUGE_HEAD + block.size);
+    } else if (grows && block.size >= 2 * HUGE_PAGE_SIZE) {
+        hak__os_small((char *)moved - HUGE_HEAD, wanted + ends); /* else new ones are as the old */
+    }
+    if (huge_is_joined(block)) {
+        atomic_add_relaxed(&hak__huge_joined_bytes, wanted - block.size);
+        return (struct huge)HUGE_OF((uintptr_t)moved, wanted, block.origin);
+    }
+    /* It may have moved, or have other page sizes than its neighbours. So it is a mapping of its
+     * own, and must not meet ranges of the old one. */
+    uint64_t node = block.origin >> ORIGIN_NUMBER_BITS << ORIGIN_NUMBER_BITS; /* as its pages */
+    uint64_t origin = hak__huge_new_origin() & ((UINT64_C(1) << ORIGIN_NUMBER_BITS) - 1);
+    return (struct huge)HUGE_OF((uintptr_t)moved, wanted, node | origin);
+}
+
+/* Bytes that the cache counts for a freed huge block: its size; if it is sparse, its resident
+ * bytes, but at least a sixteenth of its size. It counts as sparse only if that fits into
+ * `room`. */
+static size_t huge_resident(struct huge block, size_t room)
+{
+    size_t most = room < HUGE_SPARSE_MIN ? room : HUGE_SPARSE_MIN;
+    size_t least = block.size / HUGE_SPARSE_DIVISOR, resident = 0;
+    if (block.size <= HUGE_SPARSE_MIN || least > most) {
+        return block.size;
+    }
+    for (size_t at = 0, part; at < block.size && resident <= most; at += part) {
+        part = block.size - at < OS_RESIDENT_SIZE_MAX ? block.size - at : OS_RESIDENT_SIZE_MAX;
+        size_t bytes = hak__os_resident((const void *)(block.address + at), part);
+        if (bytes == SIZE_MAX) { /* unknown: all of it may be resident */
+            return block.size;
+        }
+        resident += bytes;
+    }
+    resident = resident < least ? least : resident;
+    return resident > most ? block.size : resident;
+}
+
+static struct huge huge_map(size_t size, size_t alignment, bool want_zero)
+{
+    bool huge_pages = hak__huge_earns_huge_pages(size, want_zero);
+    size_t wanted = huge_wanted_size(size, huge_pages);
+    size_t wanted_alignment = huge_alignment(size);
+    wanted_alignment = alignment > wanted_alignment ? alignment : wanted_alignment;
+    const size_t ends = HUGE_HEAD + HUGE_TAIL;
+    void *address;
+    if (hak__os_map_behind(HUGE_HEAD, wanted + ends, wanted_alignment, &address) != 0) {
+        bool least = wanted == size && wanted_alignment == alignment;
+        if (least || hak__os_map_behind(HUGE_HEAD, size + ends, alignment, &address) != 0) {
+            return (struct huge){0};
+        }
+        wanted = size; /* a limit is near: the size without rounding may still fit */
+    }
+    address = (char *)address + HUGE_HEAD;
+    struct huge block = HUGE_OF((uintptr_t)address, wanted, hak__huge_new_origin());
+    huge_close_ends(block.address, block.size);
+    /* Huge pages for all of it or none: two kinds are two mappings, which mremap cannot move at
+     * once. */
+    if (!huge_pages ||
+        hak__huge_pages_ask((char *)address - HUGE_HEAD, wanted + ends, HUGE_HEAD) != 0) {
+        hak__huge_pages_watch(
+            &hak__huge_evidence[want_zero],
+            (struct huge_pages_sample){.address = address,
+                                       .size = wanted,
+                                       .live = huge_live_bytes(),
+                                       .dense_percent = HUGE_PAGES_DENSE_PERCENT});
+    }
+    return block;
+}
+
+/* A huge block out of cached ranges; address 0: they have nothing suitable. */
+static struct huge huge_take_cached(size_t size, size_t alignment, bool want_zero)
+{
+    size_t wanted = huge_wanted_size(size, false);
+    struct huge_parts taken;
+    struct huge block = {0};
+    hak__huge_cache_take(&taken, wanted, alignment, want_zero);
+    if (taken.count != 0) {
+        block = taken.whole ? taken.parts[0] : hak__huge_join(&taken, wanted, want_zero);
+    }
+    if (block.address != 0 && block.size < size) {
+        struct huge grown = huge_grow(block, size, want_zero);
+        hak__huge_unmap(grown.address == 0 ? block : (struct huge){0});
+        block = grown;
+    }
+    return block;
+}
+
+static struct huge_result huge_allocate(size_t size, size_t alignment, bool want_zero, bool may_map)
+{
+    size_t page = hak__os_page_size();
+    if (size > REQUEST_SIZE_MAX - page - HUGE_HEAD - HUGE_TAIL) {
+        return (struct huge_result){NULL, false};
+    }
+    size_t requested = size == 0 ? 1 : size;
+    size = bits_align_up(requested, page);
+    alignment = alignment < page ? page : alignment;
+    struct huge block = {0};
+    if (!HAK_SECURE) { /* which caches no huge blocks */
+        block = huge_take_cached(size, alignment, want_zero);
+    }
+    bool zeroed = block.address == 0;
+    if (zeroed && may_map) {
+        block = huge_map(size, alignment, want_zero);
+    }
+    huge_begin_use(&block, requested);
+    if (block.address != 0 && !hak__huge_registry_insert(block)) {
+        (void)hak__mappings_probe(); /* while the huge block has what may be the last mapping */
+        hak__huge_unmap(block);
+        block.address = 0;
+    }
+    hak__huge_cache_trim(UINT32_MAX); /* more memory is in use now, so the cache may hold less */
+    return (struct huge_result){(void *)block.address, zeroed};
+}
+
+struct huge_result hak__huge_allocate(size_t size, size_t alignment, bool want_zero)
+{
+    /* In this order: huge_may_be_span asks the kernel. */
+    bool may_map = !hak__mappings_are_short() || !huge_may_be_span(size, alignment);
+    return huge_allocate(size, alignment, want_zero, may_map);
+}
+
+struct huge_result hak__huge_allocate_anyway(size_t size, size_t alignment, bool want_zero)
+{
+    return huge_allocate(size, alignment, want_zero, true);
+}
+
+/* Puts a huge block into the cache; unmaps it if there is no room at all. */
+static void huge_keep(struct huge block)
+{
+    size_t room = hak__huge_cache_room();
+    if (room == 0) {
+        hak__huge_unmap(block);
+        return;
+    }
+    hak__huge_cache_put(block, huge_resident(block, room));
+    hak__huge_cache_trim(UINT32_MAX);
+    if (block.size >= FREED_MUCH_SLICES * SLICE_SIZE) {
+        superslab_note_freed_much();
+    }
+}
+
+bool hak__huge_free(void *pointer)
+{
+    lock_acquire(&hak__huge_lock);
+    struct huge block = hak__huge_registry_remove((uintptr_t)pointer);
+    if (block.address != 0) {
+        huge_graves[huge_next_grave++ % HUGE_GRAVES] = block.address;
+    }
+    lock_release(&hak__huge_lock);
+    if (block.address == 0) {
+        return false;
+    }
+    if (HAK_SECURE) {
+        huge_check_canary(&block);
+    }
+    hak__huge_pages_unwatch(hak__huge_evidence, 2, pointer);
+    if (block.size > SPAN_SIZE_MAX) {
+        huge_keep(block);
+    } else { /* emergency memory (large/emergency.h) is too small for the cache */
+        hak__huge_unmap(block);
+    }
+    return true;
+}
+
+/* Takes the lock, or returns false after some 0.1 s: this thread may hold it itself. */
+static bool huge_lock_soon(void)
+{
+    for (uint32_t i = 0; i < HUGE_LOOKS_MAX; i++) {
+        if (hak__lock_spin(&hak__huge_lock)) {
+            return true;
+        }
+        if (alone()) { /* a handler has interrupted its own thread under the lock */
+            return false;
+        }
+        hak__os_sleep_ms(1);
+    }
+    return false;
+}
+
+/* What the thread was doing before a look. */
+struct huge_look {
+    uint32_t inside;
+    uint64_t signals;
+};
+
+/* Takes the lock to look. A look need not begin at the gate, because no thread writes while the
+ * gate is closed. False: this is a signal handler that may have interrupted its own thread under
+ * the lock, and the lock did not become free. */
+static bool huge_lock_to_look(struct huge_look *look)
+{
+    *look = (struct huge_look){hak__inside, hak__lock_block_signals()};
+    if ((look->inside & INSIDE_OPERATION) == 0) {
+        hak__inside |= INSIDE_LOCK;
+        lock_acquire(&hak__huge_lock);
+        return true;
+    }
+    if (huge_lock_soon()) {
+        return true;
+    }
+    hak__os_restore_signals(look->signals);
+    return false;
+}
+
+static void huge_unlock_after_look(const struct huge_look *look)
+{
+    lock_release(&hak__huge_lock);
+    hak__inside = look->inside;
+    hak__os_restore_signals(look->signals);
+}
+
+size_t hak__huge_bytes(const void *pointer)
+{
+    struct huge_look look;
+    if (!huge_lock_to_look(&look)) {
+        return 0;
+    }
+    struct huge block = hak__huge_registry_find((uintptr_t)pointer);
+    size_t size = huge_usable(&block);
+    if (size == 0) {
+        size = hak__emergency_find((uintptr_t)pointer).size;
+    }
+    huge_unlock_after_look(&look);
+    return size;
+}
+
+bool hak__huge_has_size(const void *pointer, size_t size)
+{
+    struct huge_look look;
+    if (pointer == NULL || !huge_lock_to_look(&look)) {
+        return true;
+    }
+    struct huge block = hak__huge_registry_find((uintptr_t)pointer);
+    huge_unlock_after_look(&look);
+    size_t usable = huge_usable(&block);
+    return usable == 0 || usable == size ||
+           (usable == block.size && usable == hak__emergency_mapped(size));
+}
+
+bool hak__huge_was_freed(const void *pointer)
+{
+    struct huge_look look;
+    bool found = false;
+    if (!huge_lock_to_look(&look)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < HUGE_GRAVES; i++) {
+        found |= huge_graves[i] == (uintptr_t)pointer;
+    }
+    huge_unlock_after_look(&look);
+    return found;
+}
+
+struct huge hak__huge_containing(const void *pointer)
+{
+    struct huge_look look;
+    if (!huge_lock_to_look(&look)) {
+        return (struct huge){0};
+    }
+    struct huge block = hak__huge_registry_containing((uintptr_t)pointer);
+    block = block.address == 0 ? hak__emergency_containing((uintptr_t)pointer) : block;
+    huge_unlock_after_look(&look);
+    return block;
+}
+
+void *hak__huge_resize(void *pointer, size_t size)
+{
+    size_t page = hak__os_page_size();
+    if (size > REQUEST_SIZE_MAX - page - HUGE_HEAD - HUGE_TAIL) {
+        return NULL;
+    }
+    size_t requested = size;
+    size = bits_align_up(size, page);
+    /* The huge block leaves the registry while it changes, so that no other thread finds it. */
+    lock_acquire(&hak__huge_lock);
+    size_t live = hak__huge_registry_totals().live_bytes;
+    struct huge block = hak__huge_registry_lift((uintptr_t)pointer);
+    lock_release(&hak__huge_lock);
+    if (block.address == 0) {
+        return NULL;
+    }
+    size_t old_size = block.size, old_requested = huge_usable(&block);
+    if (HAK_SECURE) {
+        huge_check_canary(&block);
+        hak__secure_clear_gap(pointer, old_requested, old_size);
+    }
+    struct huge rest = {0};
+    struct huge resized = block;
+    if (!huge_fits(block.size, size)) {
+        if (!hak__huge_pages_unwatch(hak__huge_evidence, 2, pointer) && size > block.size) {
+            hak__huge_pages_note_growth(&hak__huge_evidence[0], block.size, live);
+        }
+        if (size > block.size) {
+            bool stays = (block.address & (huge_alignment(size) - 1)) == 0;
+            block.size += stays ? hak__huge_cache_take_next(block, size - block.size) : 0;
+            resized = block.size == size ? block : huge_grow(block, size, false);
+        } else {
+            resized.size = size;
+        }
+        size_t kept = resized.address != 0 ? resized.size : old_size;
+        if (block.size > kept) {
+            /* In the secure form the tail moves to the place where the rest began, and the rest
+             * begins with a head. It is larger than both (huge_fits). */
+            const size_t ends = HUGE_HEAD + HUGE_TAIL;
+            huge_close_tail(block.address + kept);
+            rest = (struct huge)HUGE_OF(block.address + kept + ends, block.size - kept - ends,
+                                        block.origin);
+            block.size = kept;
+        }
+    }
+    struct huge now = resized.address != 0 ? resized : block;
+    huge_begin_use(&now, resized.address != 0 ? requested : old_requested);
+    lock_acquire(&hak__huge_lock);
+    hak__huge_registry_put_back(now);
+    lock_release(&hak__huge_lock);
+    if (rest.size != 0) {
+        huge_keep(rest);
+    }
+    hak__huge_cache_trim(UINT32_MAX); /* more memory may be in use, so the cache may hold less */
+    return (void *)resized.address;
+}
+
+struct huge_totals hak__huge_totals(void)
+{
+    lock_acquire(&hak__huge_lock);
+    struct huge_totals totals = hak__huge_registry_totals();
+    totals.cached_bytes = hak__ranges.size;
+    totals.metadata_bytes += hak__ranges.mapped + hak__emergency_metadata_bytes();
+    lock_release(&hak__huge_lock);
+    return totals;
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/* huge_cache.h: freed huge blocks, kept for later requests.
+ *
+ * Bound: memory in use, free slices that may be resident, and kept huge blocks are together never
+ * more than the most memory that was in use during the last purge delay. So the cache never raises
+ * the peak of the process. The oldest ranges beyond the bound are unmapped at once.
+ *
+ * The cache holds ranges of addresses. A request takes a part of a range, and the rest stays.
+ * Neighbouring ranges become one again if they are parts of one mapping.
+ *
+ * Locks: the functions take HUGE themselves, unless said otherwise. They make no system call
+ * under it: a range that was taken out of the cache is known to its taker only. Callers are inside
+ * the gate (core/gate.h). */
+#ifndef HAK_LARGE_HUGE_CACHE_H
+#define HAK_LARGE_HUGE_CACHE_H
+
+#include "large/huge.h"
+#include "region/secure.h"
+
+/* What a request gets out of the cache: one huge block, or parts to be joined. All parts but the
+ * last are whole huge pages; the last may be the end of the huge block and shorter than a huge
+ * page. */
+struct huge_parts {
+    uint32_t count; /* 0: the cache has nothing suitable */
+    bool whole;     /* the only part is a huge block; it is too small if it is to be stretched */
+    struct huge parts[HUGE_PARTS_MAX];
+};
+/* Takes ranges for a huge block of `size` bytes, a multiple of the OS page, at a multiple of
+ * `alignment`, a power of two and at least the OS page. `want_zero`: takes nothing from a range
+ * with more than HUGE_CLEAR_MAX resident bytes, which calloc would have to clear. */
+HAK_HIDDEN void hak__huge_cache_take(struct huge_parts *taken, size_t size, size_t alignment,
+                                     bool want_zero);
+/* Takes up to `size` bytes that directly follow `huge block` and are parts of the same mapping.
+ * Returns the bytes taken; 0: none. */
+HAK_HIDDEN size_t hak__huge_cache_take_next(struct huge block, size_t size);
+/* Bytes that the cache may hold beyond those that it holds now. A hint. */
+HAK_HIDDEN size_t hak__huge_cache_room(void);
+/* Keeps a freed huge block, of which the bound counts `resident` bytes, at most its size. Unmaps it
+ * if there is no memory for its entry. */
+HAK_HIDDEN void hak__huge_cache_put(struct huge block, size_t resident);
+/* Unmaps a huge block that is neither in the cache nor in the registry. Size 0: does nothing. */
+HAK_HIDDEN void hak__huge_unmap(struct huge block);
+/* Bytes of all joined huge blocks. Beyond HUGE_JOINED_MAX no huge block is joined. */
+HAK_HIDDEN extern size_t hak__huge_joined_bytes; /* relaxed */
+
+/* Subtracts a part of a joined huge block that is unmapped, lost, or moved into another huge
+ * block. */
+HAK_INLINE void huge_uncount(struct huge block)
+{
+    if (huge_is_joined(block)) {
+        atomic_sub_relaxed(&hak__huge_joined_bytes, block.size);
+    }
+}
+
+/* Joins a huge block of `size` bytes, a multiple of the OS page, from `taken`, of which it consumes
+ * all parts: a part that cannot move is unmapped. Address 0: no memory. */
+HAK_HIDDEN struct huge hak__huge_join(const struct huge_parts *taken, size_t size, bool want_zero);
+
+/* Grows a joined huge block to `size` bytes: moves it into a new mapping, 2 MiB at a time. If one
+ * step fails, the earlier ones are copied back. Needs Linux 5.7. Address 0: that failed, and the
+ * huge block is as it was. */
+HAK_HIDDEN struct huge hak__huge_join_grow(struct huge block, size_t size);
+
+/* --- canaries --- */
+
+/* Secure form: notes the size of the request and writes the canary behind its end. */
+HAK_INLINE void huge_begin_use(struct huge *block, size_t size)
+{
+    if (HAK_SECURE && block->address != 0) {
+        *block->slack = block->size - size;
+        hak__secure_put_gap((void *)block->address, size, block->size);
+    }
+}
+
+/* Secure form: reports a huge block whose canary has changed. */
+HAK_INLINE void huge_check_canary(const struct huge *block)
+{
+    if (HAK_SECURE && HAK_UNLIKELY(!hak__secure_gap_is_whole((const void *)block->address,
+                                                             huge_usable(block), block->size))) {
+        hak__secure_overflow((const void *)block->address, huge_usable(block));
+    }
+}
+
+#endif

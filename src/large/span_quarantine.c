@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/* span_quarantine.c: see span.h. */
+#include "large/span.h"
+
+#include "core/diagnose.h"
+#include "os/os.h"
+#include "region/superslab.h"
+#include "region/window.h"
+
+void hak__span_take(size_t slice)
+{
+    if (HAK_UNLIKELY(window_take_owner(slice, OWNER_SPAN_TAKEN) != OWNER_SPAN)) {
+        /* Another thread has freed it, or is resizing it, since the caller looked. */
+        hak__diagnose_fatal("double free", window_slice_address(slice), 0, 0);
+    }
+}
+
+void hak__span_give(size_t slice, uint32_t slices)
+{
+    /* Slices that stay closed serve nothing else. */
+    if (!HAK_SECURE || hak__os_open_pages(window_slice_address(slice), slices * SLICE_SIZE)) {
+        hak__superslab_give(slice, slices);
+    }
+}
+
+bool hak__span_quarantine(struct span_quarantine *quarantine, size_t slice, uint32_t slices)
+{
+    uint32_t now = hak__os_clock_ms();
+    if (now - quarantine->closed_ms >= 1000) {
+        quarantine->closed_ms = now;
+        quarantine->closed_count = 0;
+    }
+    if (quarantine->closed_count == SPANS_CLOSED_MAX ||
+        !hak__os_close_pages(window_slice_address(slice), slices * SLICE_SIZE)) {
+        return false;
+    }
+    quarantine->closed_count++;
+    struct span_entry *place = &quarantine->spans[quarantine->next++ % SPANS_QUARANTINED];
+    if (place->slices != 0) {
+        hak__span_give(place->slice, place->slices);
+    }
+    *place = (struct span_entry){(uint32_t)slice, (uint16_t)slices, false};
+    return true;
+}
+
+uint32_t hak__span_end_quarantine(struct span_quarantine *quarantine)
+{
+    uint32_t slices = 0;
+    for (uint32_t i = 0; i < SPANS_QUARANTINED; i++) {
+        struct span_entry *entry = &quarantine->spans[i];
+        if (entry->slices != 0) {
+            hak__span_give(entry->slice, entry->slices);
+            slices += entry->slices;
+            entry->slices = 0;
+        }
+    }
+    return slices;
+}
+
+void hak__span_renew(size_t slice)
+{
+    void *start = window_slice_address(slice);
+    size_t bytes = hak__span_slices(slice) * SLICE_SIZE;
+    if (SLICE_SIZE % hak__os_page_size() == 0 && hak__os_replace(start, bytes)) {
+        hak__os_small(start, bytes); /* as most of its neighbours, so that the kernel joins them */
+    }
+}

@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: MIT */
+/* test_huge.c: large/huge: mappings of their own, resizing; large/huge_join: huge blocks of the
+ * pages of several; large/huge_cache: what is kept of freed ones, and for how long.
+ *
+ * ctest: no-qemu
+ */
+#include "../threads/threads.h"
+#include "unit.h"
+
+#include "large/huge_cache.h"
+
+static size_t page;
+static const size_t small_huge = 3 * MIB;
+
+/* Each test starts with an empty cache that holds what was in use since, however long ago, at most
+ * 64 MiB; and no huge block has huge pages. */
+static inline int huge_setup(void **state)
+{
+    page = hak__os_page_size();
+    unit_save_knobs(state);
+    hak__superslab_purge(true); /* free slices that are dirty count as well */
+    hak__huge_cache_trim(0);
+    hak__knobs.huge_cache_bytes = 64 * MIB;
+    hak__knobs.purge_delay_ms = UINT32_MAX;
+    hak__knobs.huge_threshold = UINT64_MAX;
+    return 0;
+}
+
+static inline int huge_teardown(void **state)
+{
+    hak__huge_cache_trim(0);
+    unit_restore_knobs(state);
+    struct huge_totals totals = hak__huge_totals();
+    return totals.live_count + totals.live_bytes + totals.cached_bytes == 0 ? 0 : -1;
+}
+
+#define HUGE_TEST(name) TEST_WITH(name, huge_setup, huge_teardown)
+
+static inline char *allocate(size_t size)
+{
+    struct huge_result result = hak__huge_allocate(size, page, false);
+    REQUIRE(result.pointer != NULL);
+    return result.pointer;
+}
+
+static size_t cached_bytes(void)
+{
+    return hak__huge_totals().cached_bytes;
+}
+
+HUGE_TEST(sizes)
+{
+    static const size_t sizes[] = {0, 1, 4096, 4097, 2 * MIB + 1, 5 * MIB - 1, 33 * MIB + 77};
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        struct huge_result result = hak__huge_allocate(sizes[i], 16, true);
+        char *block = result.pointer;
+        assert_non_null(block);
+        size_t least = bits_align_up(sizes[i] == 0 ? 1 : sizes[i], page);
+        size_t bytes = hak__huge_bytes(block);
+        assert_in_range(bytes, least, least + least / 16);
+        assert_true(is_aligned(block, bytes >= 2 * HUGE_PAGE_SIZE ? HUGE_PAGE_SIZE : page));
+        assert_true(result.zeroed);
+        assert_int_equal(nonzero_offset(block, bytes), SIZE_MAX);
+        block[0] = block[bytes - 1] = 'x';
+        struct huge_totals totals = hak__huge_totals();
+        assert_int_equal(totals.live_count, 1);
+        assert_int_equal(totals.live_bytes, bytes);
+        assert_true(hak__huge_free(block));
+        hak__huge_cache_trim(0);
+        assert_false(unit_is_mapped((uintptr_t)block));
+        assert_false(unit_is_mapped((uintptr_t)block + bytes - 1));
+    }
+}
+
+HUGE_TEST(free_and_bytes_know_only_huge)
+{
+    char *block = allocate(small_huge), on_stack;
+    void *const strangers[] = {NULL,         &on_stack,          block + 1,
+                               block + page, block + small_huge, window_slice_address(0)};
+    for (size_t i = 0; i < COUNT_OF(strangers); i++) {
+        assert_int_equal(hak__huge_bytes(strangers[i]), 0);
+        assert_false(hak__huge_free(strangers[i]));
+        assert_null(hak__huge_resize(strangers[i], 2 * small_huge));
+    }
+    assert_int_equal(hak__huge_containing(block + small_huge - 1).address, block);
+    assert_int_equal(hak__huge_containing(block + small_huge).address, 0);
+    assert_int_equal(hak__huge_containing(block - 1).address, 0);
+    assert_true(hak__huge_free(block));
+    assert_false(hak__huge_free(block));
+    assert_int_equal(hak__huge_bytes(block), 0);
+    assert_true(hak__huge_was_freed(block));
+    assert_false(hak__huge_was_freed(block + page));
+}
+
+HUGE_TEST(resize)
+{
+    char *block = allocate(small_huge);
+    pattern_fill(block, small_huge, 3);
+    assert_ptr_equal(hak__huge_resize(block, small_huge - page + 1), block); /* as it is */
+    char *smaller = hak__huge_resize(block, 2 * MIB + 1);
+    assert_ptr_equal(smaller, block);
+    assert_int_equal(hak__huge_bytes(block), 2 * MIB + page);
+    assert_int_equal(cached_bytes(), MIB - page); /* its end */
+    assert_int_equal(hak__huge_cache_trim(0), MIB - page);
+    assert_false(unit_is_mapped((uintptr_t)block + 2 * MIB + page));
+    void *neighbour = unit_block((uintptr_t)block + 2 * MIB + page); /* so that it moves */
+    char *larger = hak__huge_resize(block, 9 * MIB);
+    assert_non_null(larger);
+    assert_ptr_not_equal(larger, block);
+    assert_true(is_aligned(larger, HUGE_PAGE_SIZE)); /* from 4 MiB on, wherever it goes */
+    assert_int_equal(hak__huge_bytes(larger), 9 * MIB);
+    assert_int_equal(hak__huge_bytes(block), 0);
+    assert_false(unit_is_mapped((uintptr_t)block));
+    assert_int_equal(pattern_mismatch(larger, 2 * MIB + page, 3), SIZE_MAX);
+    assert_int_equal(nonzero_offset(larger + 2 * MIB + page, 7 * MIB - page), SIZE_MAX);
+    struct huge_totals totals = hak__huge_totals();
+    assert_int_equal(totals.live_count, 1);
+    assert_int_equal(totals.live_bytes, 9 * MIB);
+    unit_unblock(neighbour);
+    assert_true(hak__huge_free(larger));
+    assert_null(hak__huge_resize(larger, MIB)); /* no huge block any more */
+}
+
+/* What was cut off is there again when the huge block grows, unless somebody else has it. */
+HUGE_TEST(growth_takes_the_end_back)
+{
+    char *block = allocate(9 * MIB);
+    pattern_fill(block, 9 * MIB, 3);
+    assert_ptr_equal(hak__huge_resize(block, 3 * MIB), block);
+    assert_int_equal(cached_bytes(), 6 * MIB);
+    assert_ptr_equal(hak__huge_resize(block, 7 * MIB), block);
+    assert_int_equal(cached_bytes(), 2 * MIB);
+    assert_int_equal(hak__huge_totals().live_bytes, 7 * MIB);
+    assert_int_equal(pattern_mismatch(block, 7 * MIB, 3), SIZE_MAX);
+    char *larger = hak__huge_resize(block, 12 * MIB);
+    assert_non_null(larger);
+    assert_int_equal(pattern_mismatch(larger, 9 * MIB, 3), SIZE_MAX);
+    assert_int_equal(nonzero_offset(larger + 9 * MIB, 3 * MIB), SIZE_MAX);
+    assert_int_equal(cached_bytes(), 0);
+    assert_true(hak__huge_free(larger));
+}
+
+enum { COUNT = 3 };
+
+/* Three freed huge blocks of 6 MiB, none of which is half of what is asked for then; the first word
+ * of each page is its number. */
+static void free_three(void)
+{
+    uint64_t *huge[COUNT];
+    for (size_t i = 0; i < COUNT; i++) {
+        huge[i] = (uint64_t *)(void *)allocate(6 * MIB);
+    }
+    for (size_t i = 0, number = 1; i < COUNT; i++) {
+        for (size_t at = 0; at < 6 * MIB; at += page) {
+            huge[i][at / 8] = number++;
+        }
+        REQUIRE(hak__huge_free(huge[i]));
+    }
+}
+
+/* Pages of [start, start + size) that had numbers, each of them once. */
+static size_t pages_from_before(const char *start, size_t size)
+{
+    static bool seen[COUNT * 6 * MIB / 4096 + 1];
+    size_t count = 0;
+    memset(seen, 0, sizeof seen);
+    for (size_t at = 0; at < size; at += page) {
+        uint64_t number = *(const uint64_t *)(const void *)(start + at);
+        REQUIRE(number < COUNT_OF(seen) && (number == 0 || !seen[number]));
+        seen[number] = true;
+        count += number != 0;
+    }
+    return count;
+}
+
+HUGE_TEST(joined_of_several)
+{
+    free_three();
+    size_t size = 14 * MIB + 300 * KIB;
+    struct huge_result result = hak__huge_allocate(size, page, false);
+    char *block = result.pointer;
+    assert_true(block != NULL && is_aligned(block, HUGE_PAGE_SIZE));
+    assert_false(result.zeroed);
+    assert_int_equal(hak__huge_bytes(block), size);
+    size_t parts = HAK_TINY_LIMITS ? 3 : 4; /* at level 2 the end has no part of its own */
+    size_t old = pages_from_before(block, size);
+    assert_true(old == size / page || (parts == 3 && old >= 14 * MIB / page));
+    assert_true(hak__huge_joined_bytes == size);
+    memset(block, 'x', size); /* all of it can be written */
+    assert_true(hak__huge_free(block));
+    hak__huge_cache_trim(0);
+    assert_int_equal(hak__huge_joined_bytes, 0);
+    free_three(); /* what the cache has not is new and zero */
+    block = allocate(size = 40 * MIB);
+    assert_int_equal(pages_from_before(block, size), 18 * MIB / page);
+    assert_int_equal(nonzero_offset(block + 18 * MIB, size - 18 * MIB), SIZE_MAX);
+    assert_int_equal(cached_bytes(), 0);
+    assert_true(hak__huge_free(block));
+}
+
+HUGE_TEST(joined_huge_are_resized)
+{
+    free_three();
+    size_t size = 14 * MIB + page;
+    char *block = allocate(size);
+    pattern_fill(block, size, 9);
+    hak__huge_cache_trim(0);
+    void *neighbour = unit_block((uintptr_t)block + size); /* so that it moves */
+    char *larger = hak__huge_resize(block, 20 * MIB);
+    assert_non_null(larger);
+    assert_ptr_not_equal(larger, block);
+    assert_int_equal(hak__huge_bytes(larger), 20 * MIB);
+    assert_int_equal(hak__huge_joined_bytes, 20 * MIB);
+    assert_int_equal(pattern_mismatch(larger, size, 9), SIZE_MAX);
+    assert_int_equal(nonzero_offset(larger + size, 20 * MIB - size), SIZE_MAX);
+    assert_false(unit_is_mapped((uintptr_t)block));
+    block = larger;
+    unit_unblock(neighbour);
+    assert_ptr_equal(hak__huge_resize(block, 5 * MIB), block);
+    assert_int_equal(pattern_mismatch(block, 5 * MIB, 9), SIZE_MAX);
+    assert_ptr_equal(hak__huge_resize(block, 5 * MIB + 16 * page), block); /* or its slack */
+    assert_true(hak__huge_free(block));
+    hak__huge_cache_trim(0);
+    assert_int_equal(hak__huge_joined_bytes, 0);
+}
+
+static void require_marked(const char *block, size_t size, char mark)
+{
+    for (size_t at = 0; at < size; at += 64 * KIB) {
+        REQUIRE(block[at] == mark);
+    }
+}
+
+/* Slots of 3 to 12 MiB, replaced or resized at random by four threads, each with its mark. */
+static void *replace_huge(void *argument)
+{
+    enum { SLOTS = 4 };
+    struct slot {
+        char *block;
+        size_t size;
+    } slots[SLOTS] = {{NULL, 0}};
+    uint64_t random = (uintptr_t)argument;
+    for (size_t round = 0; round < (SUPPORT_SLOW ? 60 : 400); round++) {
+        size_t number = random_below(&random, SLOTS),
+               size = 3 * MIB + random_below(&random, 9 * MIB);
+        char mark = (char)((uintptr_t)argument * SLOTS + number);
+        struct slot *slot = &slots[number];
+        require_marked(slot->block, slot->size, mark);
+        if (slot->block != NULL && random_below(&random, 2) == 0) {
+            slot->block = hak__huge_resize(slot->block, size);
+            REQUIRE(slot->block != NULL);
+            require_marked(slot->block, size < slot->size ? size : slot->size, mark);
+        } else {
+            REQUIRE(slot->block == NULL || hak__huge_free(slot->block));
+            slot->block = hak__huge_allocate(size, 4096, false).pointer;
+            REQUIRE(slot->block != NULL);
+        }
+        slot->size = size;
+        for (size_t at = 0; at < size; at += 64 * KIB) {
+            slot->block[at] = mark;
+        }
+        if (round % 50 == 0) {
+            hak__huge_cache_trim(0);
+        }
+    }
+    for (size_t i = 0; i < SLOTS; i++) {
+        REQUIRE(slots[i].block == NULL || hak__huge_free(slots[i].block));
+    }
+    return NULL;
+}
+
+HUGE_TEST(threads)
+{
+    hak__knobs.huge_cache_bytes = UINT64_MAX;
+    threads_run(4, replace_huge, 1);
+    hak__huge_cache_trim(0);
+    assert_int_equal(hak__huge_joined_bytes, 0);
+}
+
+/* --- what is kept --- */
+
+/* A huge block without a multiple of 1 GiB in it: what is asked for at such a multiple gets a new
+ * mapping, and no part of this huge block when it is freed. */
+static char *allocate_inside_a_gib(size_t size)
+{
+    for (;;) {
+        char *block = allocate(size);
+        if (bits_align_up((uintptr_t)block, GIB) >= (uintptr_t)block + size) {
+            return block;
+        }
+        hak__huge_free(block);
+        hak__huge_cache_trim(0);
+        support_map(256 * MIB); /* the next one lies elsewhere */
+    }
+}
+
+/* What is kept and what is in use are together never more than the most that was in use, of
+ * superslabs, too. */
+HUGE_TEST(no_peak_is_raised)
+{
+    hak__knobs.huge_cache_bytes = UINT64_MAX;
+    char *first = allocate_inside_a_gib(8 * MIB), *second = allocate_inside_a_gib(12 * MIB);
+    hak__huge_free(first);
+    hak__huge_free(second);
+    assert_int_equal(cached_bytes(), 20 * MIB);
+    char *aligned = hak__huge_allocate(small_huge, GIB, false).pointer; /* a new mapping */
+    assert_non_null(aligned);
+    assert_in_range(cached_bytes(), 15 * MIB, 17 * MIB);
+    assert_false(unit_is_mapped((uintptr_t)first + 6 * MIB)); /* of the oldest the end */
+    assert_true(unit_is_mapped((uintptr_t)first));
+    size_t slices[8];
+    size_t before = hak__superslab_bytes_claimed() - hak__superslab_bytes_free();
+    for (size_t i = 0; i < COUNT_OF(slices); i++) {
+        slices[i] = hak__superslab_take(0, SUPERSLAB_SLICES, 1).slice;
+        REQUIRE(slices[i] != SLICE_NONE);
+    }
+    size_t grown = hak__superslab_bytes_claimed() - hak__superslab_bytes_free() - before;
+    assert_int_equal(grown, 16 * MIB);
+    hak__huge_cache_trim(UINT32_MAX);
+    assert_in_range(cached_bytes(), 0, 2 * MIB);
+    for (size_t i = 0; i < COUNT_OF(slices); i++) {
+        hak__superslab_give(slices[i], SUPERSLAB_SLICES);
+    }
+    hak__huge_free(aligned);
+}
+
+HUGE_TEST(the_peak_is_forgotten)
+{
+    hak__knobs.purge_delay_ms = 50;
+    assert_true(hak__huge_free(allocate(small_huge)));
+    usleep(150000); /* longer than the delay */
+    hak__huge_cache_trim(UINT32_MAX);
+    assert_int_equal(cached_bytes(), 0);
+    hak__knobs.purge_delay_ms = 0; /* nothing is kept then */
+    assert_true(hak__huge_free(allocate(small_huge)));
+    assert_int_equal(cached_bytes(), 0);
+    hak__knobs.purge_delay_ms = UINT32_MAX;
+    char *block = allocate(20 * MIB);
+    hak__huge_cache_trim(0); /* as the program asked for it: what was counts no more */
+    hak__huge_free(allocate(small_huge));
+    hak__huge_free(block);
+    assert_int_equal(cached_bytes(), 20 * MIB + small_huge);
+}
+
+/* The cache grows its table several times, merges, carves and finds among many ranges: each huge
+ * block keeps its contents, and nothing is lost. */
+HUGE_TEST(many_ranges)
+{
+    enum { SLOTS = HAK_TINY_LIMITS ? 48 : 400, STEPS = 20 * SLOTS };
+    static struct {
+        uint64_t *block;
+        size_t size;
+    } slots[SLOTS];
+    uint64_t random = 1;
+    hak__knobs.huge_cache_bytes = 16 * GIB;
+    for (size_t i = 0; i < STEPS + SLOTS; i++) {
+        size_t slot = i < STEPS ? random_below(&random, SLOTS) : i - STEPS;
+        uint64_t *block = slots[slot].block;
+        if (block != NULL) {
+            assert_int_equal(block[0], slot);
+            assert_int_equal(block[slots[slot].size / sizeof *block - 1], slot);
+            assert_true(hak__huge_free(block));
+            slots[slot].block = NULL;
+        } else if (i < STEPS) {
+            size_t size = 2 * MIB + page + random_below(&random, 512) * page;
+            slots[slot].block = block = (uint64_t *)(void *)allocate(size);
+            slots[slot].size = size;
+            block[0] = block[size / sizeof *block - 1] = slot;
+        }
+    }
+    size_t kept = cached_bytes();
+    assert_true(kept != 0);
+    assert_int_equal(hak__huge_cache_trim(0), kept);
+}
+
+TESTS(unit_start)
