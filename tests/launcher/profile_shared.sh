@@ -9,7 +9,7 @@ plainly=(env --default-signal=INT) # bash starts jobs with SIGINT ignored
 "${plainly[@]}" true || { echo "skipped: this env cannot restore SIGINT"; exit 77; }
 
 # Obeys a line: "d N" allocates N blocks, "f N" frees the N oldest, "p BYTES" samples itself, "s" stops that, "k" forks a
-# child that stays, "x" becomes another program. Answers each with a line.
+# child that stays, "r" changes its root directory, "x" becomes another program. Answers each with a line.
 cat >obeys.c <<'END'
 #include <dlfcn.h>
 #include <stdio.h>
@@ -48,6 +48,8 @@ int main(void)
             if (number == 0) {
                 pause();
             }
+        } else if (command == 'r') {
+            number = chroot("root");
         } else if (command == 'x') {
             execlp("sleep", "sleep", "600", (char *)NULL);
         }
@@ -203,6 +205,27 @@ samples 0 0 0 "$child"
 kill "$child"
 kill -INT "${tools[forks]}"
 wait "${tools[forks]}"
+
+# A process that changes its root directory does not know its mappings any more. One that was not observed from its start
+# has kept none.
+kill "$process"
+wait "$process" 2>/dev/null
+mkdir root
+coproc service { exec "$launcher" run --quiet -- ./obeys; }
+process=$service_PID
+obey 'd 1'
+begin moves --period 1
+obey r
+[[ $answer != 0 ]] || obey 'd 4'
+kill -INT "${tools[moves]}"
+if [[ $answer == 4 ]]; then
+    ended moves 130 "$(blocks 4)" 'SIGINT ended the sampling'
+else
+    wait "${tools[moves]}" # only root may do that
+fi
+kill "$process"
+wait "$process" 2>/dev/null
+start
 
 # A process that ends, or becomes another program.
 begin ends --period 1

@@ -317,7 +317,7 @@ class Symbols:
     """Frames of the return addresses of one process, some of which have the number of a module (src/observe/loaded.h)."""
 
     def __init__(self, mapping_records, files, closed=()):
-        self.mappings = parse_mappings(mapping_records)
+        self.mappings = parse_mappings(mapping_records) or files.mappings or []  # a process that has changed its root tells none
         self.starts = [mapping.start for mapping in self.mappings]
         self.files = files
         self.closed = ClosedModules(closed)
