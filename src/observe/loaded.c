@@ -157,11 +157,18 @@ static bool loaded_is_taken(uintptr_t start, uintptr_t end)
     return start <= strange_high && strange_low < end;
 }
 
+static size_t loaded_head_size(const struct loader_answer *answer)
+{
+    size_t size = (uintptr_t)answer->end - (uintptr_t)answer->start;
+    return size < LOADED_HEAD_SIZE ? size : LOADED_HEAD_SIZE;
+}
+
 static bool loaded_is_file(const struct loaded_file *file, const struct loader_answer *answer)
 {
     const char *path = answer->link_map->l_name;
     return (file->path[0] == '\0' || hak__text_equal(file->path, path)) &&
-           memcmp(file->head, answer->start, LOADED_HEAD_SIZE) == 0;
+           file->head_size == loaded_head_size(answer) &&
+           memcmp(file->head, answer->start, file->head_size) == 0;
 }
 
 /* NULL: there is no room. */
@@ -177,10 +184,10 @@ static const struct loaded_file *loaded_file_of(const struct loader_answer *answ
         (file = hak__metadata_allocate(sizeof *file)) == NULL) {
         return NULL;
     }
-    *file = (struct loaded_file){.older = loaded_files};
+    *file = (struct loaded_file){.older = loaded_files, .head_size = loaded_head_size(answer)};
     loaded_copy_path(file->path, answer->link_map);
     file->is_library = loaded_is_of_library(file->path);
-    memcpy(file->head, answer->start, LOADED_HEAD_SIZE);
+    memcpy(file->head, answer->start, file->head_size);
     loaded_files_count++;
     loaded_files = file;
     return file;
@@ -229,9 +236,6 @@ static const struct loaded *loaded_of_running(uintptr_t address)
     struct loader_answer answer;
     if (!hak__loaded_ask(address, &answer)) {
         return NULL;
-    }
-    if ((uintptr_t)answer.end - (uintptr_t)answer.start < LOADED_HEAD_SIZE) {
-        return &loaded_unknown; /* the vdso at most */
     }
     const struct loaded *loaded = *loaded_bucket((uintptr_t)answer.start);
     while (loaded != NULL && !loaded_is(loaded, &answer)) {
@@ -304,10 +308,10 @@ bool hak__loaded_is_there(const struct loaded *loaded)
         (uintptr_t)answer.end != loaded->end) {
         return false;
     }
-    long copied = hak__os_read_memory(loaded->start, head, sizeof head);
-    return copied < 0
-               ? !loaded_is_followed(loaded)
-               : copied == (long)sizeof head && memcmp(head, loaded->file->head, sizeof head) == 0;
+    size_t size = loaded->file->head_size;
+    long copied = hak__os_read_memory(loaded->start, head, size);
+    return copied < 0 ? !loaded_is_followed(loaded)
+                      : copied == (long)size && memcmp(head, loaded->file->head, size) == 0;
 }
 
 /* NULL: no entry has the frame. */

@@ -9,6 +9,7 @@
  * do, and nearly all frames are plain addresses.
  *
  * A module is known by its first bytes, where linkers put the build id, and by its place and path.
+ * A program with holes between its segments is several modules, and those of code may be short.
  * Its entry is made with the first sample that has a frame in it, and stays. A file that is loaded
  * again at another place has an entry more, but its path and bytes are kept once.
  *
@@ -46,6 +47,7 @@ struct loaded_file {
     const struct loaded_file *older;
     bool is_library;             /* the C or C++ library, or part of it */
     char path[LOADED_PATH_SIZE]; /* as the loader has it; "": the program, or the path is longer */
+    size_t head_size;            /* of the module, if it is shorter than LOADED_HEAD_SIZE */
     unsigned char head[LOADED_HEAD_SIZE];
 };
 

@@ -103,6 +103,7 @@ for linker in bfd gold lld mold; do
     link whole -Wl,-z,noseparate-code --program
     link apart -Wl,-z,separate-code --program
     link holes -Wl,-z,max-page-size=0x200000 --program
+    link small-holes -DSMALL -Wl,-z,max-page-size=0x10000 --program
     link fixed -DSMALL --program -no-pie
     link writable --program -no-pie -Wl,-N -Wl,-Bdynamic
 done
@@ -146,7 +147,7 @@ for layout in "${layouts[@]}"; do
     text=$(lines_named "$("$launcher" replay --summary trace)" '(program|libplugin\.so)\+(0x[0-9a-f]+)$')
     named "$layout" "$text" program_keeps "the trace"
     named "$layout" "$text" plugin_keeps "the trace"
-    case $layout in *small | bfd-bare) wanted=plugin_reads ;; *) wanted=program_reads ;; esac
+    case $layout in *small | *small-* | bfd-bare) wanted=plugin_reads ;; *) wanted=program_reads ;; esac
     errors=$(LD_PRELOAD="$library libgcc_s.so.1" HAKMEM_GUARD=1 "$layout/program" $wanted 2>&1)
     [[ $errors == *"use after free"* ]] || fail "$layout: no report: $errors"
     named "$layout" "$(lines_named "$errors" '/(program|libplugin\.so)\+(0x[0-9a-f]+)$')" $wanted "the report"
