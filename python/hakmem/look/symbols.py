@@ -156,6 +156,7 @@ class Files:
         self.owner = owner  # of the file that it wrote; None: not known
         self.recorded = recorded  # when the addresses were written, seconds since 1970; 0 if that is not known
         self.found, self.missing, self.remarks = {}, {}, set()  # of binaries.find
+        self.tables = {}  # FunctionTable by the paths of its files: a program may be mapped as several modules
         self.is_trusted = is_own or os.geteuid() == 0
         self.users = {0, os.geteuid(), *(process.uids if process is not None else ())}
         self.mapped = self.mappings = None
@@ -182,6 +183,12 @@ class Files:
         if self.process is not None:
             return generated_by(self.process)
         return GeneratedCode(self.pid, {*self.users, self.owner}, alive=self.alive)
+
+    def function_table(self, paths):
+        key = tuple(paths)
+        if key not in self.tables:
+            self.tables[key] = FunctionTable(paths)
+        return self.tables[key]
 
 
 class FunctionTable:
@@ -292,12 +299,11 @@ def frames_in_module(module, spots, files):
     lines = lines_of_module(teller.path, sorted(set(where.values()))) if teller else {}
     if teller and len(symbolizers()) == 1 and shutil.which(BINUTILS[0]) and (missing := missing_in(teller.path)):
         files.remarks.add(f"Of {os.path.basename(module.path)}, {missing}.")
-    table, found = None, {}
+    found = {}
     for key, offset in where.items():
         places = lines.get(offset) or [("", "", 0)]
         if not places[-1][1]:  # without debug information addr2line takes the nearest name before the address
-            table = table or FunctionTable(binary.tables())
-            places = [(table.name(offset), "", 0)]
+            places = [(files.function_table(binary.tables()).name(offset), "", 0)]
         found[key] = [Frame(function, file, line, module.path, offset) for function, file, line in places]
     return found
 

@@ -260,6 +260,42 @@ class Symbolizers(unittest.TestCase):
             self.assertEqual(symbols.plain_rust(given), plain)
 
 
+class FunctionTables(unittest.TestCase):
+    def test_a_file_mapped_as_two_modules(self):
+        """As node's program is, which maps a part of its code a second time: its symbols, a second's work, are read once."""
+        if not all(map(shutil.which, ("cc", "nm"))):
+            self.skipTest("there is no compiler or nm")
+        asked, run_tool = [], symbols.run_tool
+
+        def counted(words, path, text=""):
+            asked.append(words[0])
+            return run_tool(words, path, text)
+
+        with tempfile.TemporaryDirectory() as folder:
+            os.chmod(folder, 0o755)
+            source, made = os.path.join(folder, "program.c"), os.path.join(folder, "program")
+            Path(source).write_text(PROGRAM_C)
+            subprocess.run(["cc", "-O2", "-g0", "-no-pie", "-Wl,--build-id", source, "-o", made], check=True)
+            said = subprocess.run(["nm", made], capture_output=True, text=True, check=True).stdout
+            serve = next(int(words[0], 16) for words in map(str.split, said.split("\n")) if words[-1:] == ["serve"])
+            about = os.stat(made)
+            binary = symbols.open_binary(made)
+            with binary.file:
+                build_id = binary.elf.build_id()
+                offset = next(serve - address + at for at, size, address in binary.elf.code if address <= serve < address + size) & ~4095
+            place = f"{offset:08x} {os.major(about.st_dev):02x}:{os.minor(about.st_dev):02x} {about.st_ino} {made}"
+            base = serve & ~4095
+            records = [{"line": f"{base:x}-{base + 4096:x} r-xp {place}", "build_id": build_id, "bias": "0"},
+                       {"line": f"7000000-7001000 r-xp {place}"}]
+            files = symbols.Files(0, is_own=True, recorded=about.st_ctime)
+            frames = [serve + 1, 0x7000000 + serve - base + 1]
+            with mock.patch.object(symbols, "run_tool", counted):
+                made = symbols.Symbols(records, files)
+                made.resolve(frames)
+        self.assertEqual([made.frames[frame][0].function for frame in frames], ["serve", "serve"])
+        self.assertEqual(asked.count("nm"), 2)
+
+
 class Closed(unittest.TestCase):
     """Frames with the number of a module, and code in memory that is no file's."""
 
