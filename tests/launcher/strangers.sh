@@ -39,7 +39,7 @@ cd -- "$scratch/planted" || exit 1
 for name in ensurepip venv json argparse glob struct hakmem cli look lab runpy encodings site sitecustomize; do
     plant "$PWD/$name.py"
 done
-for name in cmake ninja python3 nm addr2line stat readlink getcap flock; do
+for name in cmake ninja python3 c++filt addr2line stat readlink getcap flock; do
     plant "$PWD/$name"
 done
 "${as_stranger[@]}" tee hakmem.trace >/dev/null </dev/null

@@ -10,7 +10,12 @@ NOTES, NOBITS = 7, 8  # sh_type of sections
 COMPRESSED = 0x800  # in their sh_flags
 SEGMENT_SIZE, SECTION_SIZE, ENTRIES_MAX = 56, 64, 4096  # bytes of a header; headers of a file
 BYTES_MAX = 1 << 20  # of notes, names of sections and the like
-MINI_MAX = 256 << 20  # bytes of symbols that a file holds compressed
+SYMBOLS_MAX = 256 << 20  # bytes of a table of symbols, or of all symbols that a file holds compressed
+STRINGS_OF = {".symtab": ".strtab", ".dynsym": ".dynstr"}  # where a table's names are
+SYMBOL = struct.Struct("<IBBHQQ")
+FUNCTIONS = (0, 2, 10)  # types of symbols: none, as some assembly code has; STT_FUNC; STT_GNU_IFUNC
+RESERVED, EXTENDED = 0xFF00, 0xFFFF  # st_shndx: no section from the first on, but the last one says that it is elsewhere
+NAME_BYTES_MAX = 64 << 10  # of a symbol: mangled names of C++ have some thousands
 BUILD_ID = (3, b"GNU\0")  # type and name of the note
 
 
@@ -83,6 +88,20 @@ class Elf:
         except zlib.error:
             return b""
 
+    def functions(self, table):
+        """(start, size, place of its name in the file) of each function that a table of symbols has."""
+        data, strings = self.section(table, SYMBOLS_MAX), self.sections.get(STRINGS_OF[table], (NOBITS, 0, 0))[1]
+        whole = memoryview(data)[:len(data) // SYMBOL.size * SYMBOL.size]
+        return [(start, size, strings + name) for name, info, _, section, start, size in SYMBOL.iter_unpack(whole)
+                if size and info & 15 in FUNCTIONS and (0 < section < RESERVED or section == EXTENDED)]
+
+    def name_at(self, place):
+        """The text at a place of the file; "" if it is not there."""
+        try:
+            return self.bytes_at(place, NAME_BYTES_MAX).split(b"\0")[0].decode("utf-8", "replace")
+        except (OSError, OverflowError):
+            return ""
+
     def has(self, *names):
         return any(self.sections.get(name, (NOBITS,))[0] != NOBITS for name in names)
 
@@ -124,7 +143,7 @@ class Elf:
 
     def mini(self):
         """The small ELF file with symbols that Fedora packs into programs (.gnu_debugdata); b"" if there is none."""
-        packed = self.section(".gnu_debugdata", MINI_MAX)
+        packed = self.section(".gnu_debugdata", SYMBOLS_MAX)
         if not packed:
             return b""
         try:
@@ -132,6 +151,6 @@ class Elf:
         except ImportError:  # some builds of Python have none
             return b""
         try:
-            return lzma.LZMADecompressor(memlimit=MINI_MAX).decompress(packed, MINI_MAX)
+            return lzma.LZMADecompressor(memlimit=SYMBOLS_MAX).decompress(packed, SYMBOLS_MAX)
         except (lzma.LZMAError, EOFError):
             return b""

@@ -15,7 +15,6 @@ from .processes import Refusal, STATUS_USAGE, is_number, parse_pid, source
 from .report import duration
 from .sites import add_naming, use_naming
 from .text import short_name
-from .view import sites_note
 
 PARTS = [
     ("in_use", "in use", "Blocks that the program has not freed."),
@@ -216,7 +215,7 @@ def site_table(heap_map):
             f"<td>{size_text(sum(site.allocated_bytes for site in sites))}</td><td></td><td></td>"
             f"<td>{sum(site.samples for site in sites):,}</td>")
     note = (f'<p class="dim">A site is a place of the program that allocates. All figures of this table are estimates from '
-            f"{sampled_text(heap_map)}. A map has at most {SITES_MAX} sites, the largest. {escape(' '.join(sites_note(sites)))}</p>")
+            f"{sampled_text(heap_map)}. A map has at most {SITES_MAX} sites, the largest.</p>")
     note += "".join(f'<p class="dim">{escape(text)}</p>' for text in heap_map.remarks)
     return note + table("sites", heads, rows, foot)
 

@@ -2,7 +2,6 @@
 """Heap maps as text: `./hakmem heap --text`. One map, or an earlier and a later one."""
 from .heap import PARTS, change_text, object_text
 from .heap_map import size_text
-from .symbols import names_note
 from .view import Table, plain
 
 ROWS_MAX = 15  # of a table
@@ -48,8 +47,6 @@ def lines(maps):
                         lambda site: [site.live_bytes, site.rounding, site.allocated_bytes] if site else [0] * 3)
         yield ""
         yield from table_of("call sites, estimated from samples", ["in use", "rounding", "allocated", *change], sites, labels.get, "site")
-        unnamed = sum(site.live_bytes for site in shown.sites if site.kind == "address" and not site.name)
-        yield from filter(None, [names_note(size_text(unnamed)) if unnamed else ""])
     blocks = changes(*both(lambda of: {w["address"]: w for w in of.data["huge"] if not w["kept"]}),
                      lambda block: [block["bytes"], block["resident_bytes"]] if block else [0, 0])
     if blocks:

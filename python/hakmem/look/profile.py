@@ -20,7 +20,6 @@ from .profile_compare import compared_remarks, folded_lines, print_changes, rend
 from .profile_living import profile_process
 from .profile_run import run_watched
 from .sites import add_naming, use_naming
-from .symbols import names_note
 from .text import plain, short_name
 
 RUNS_PROGRAMS = True  # what follows -- is a program and its arguments
@@ -245,12 +244,6 @@ def print_threads(profile, arguments):
         print(f"and {len(threads) - arguments.sites} more threads (--sites N shows more)")
 
 
-def print_names_note(profile, measure):
-    unnamed = sum(site.total(measure) for site in sites_of(profile, measure) if site.frame and not site.frame.function)
-    if unnamed and (note := names_note(in_words(unnamed))):
-        print(note)
-
-
 def print_python_hint(profile):
     frames = [frame for stack in profile.stacks for frame in stack.frames]
     if any(map(is_of_interpreter, frames)) and not any(frame.function.startswith(SCRIPT) for frame in frames):
@@ -316,7 +309,6 @@ def show(profiles, arguments):
         (print_leaks if arguments.leaks else print_table)(profile, arguments)
         if arguments.threads and profile.stacks:
             print_threads(profile, arguments)
-        print_names_note(profile, MEASURES[shown_measure(arguments)][0])
         print_python_hint(profile)
         for sentence in profile.remarks:
             print(sentence)

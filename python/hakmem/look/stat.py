@@ -34,5 +34,4 @@ def run(arguments):
         table = view.sites_table(report, None, "u")
         table.drop("each second")
         if table.rows:
-            notes = [*view.sites_note(report.sites), *sentences(reporter.names)]
-            print("\n" + "\n".join([*view.plain(table, SITES_SHOWN), *notes]))
+            print("\n" + "\n".join([*view.plain(table, SITES_SHOWN), *sentences(reporter.names)]))

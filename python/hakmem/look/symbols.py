@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Names of code addresses: the functions, files and lines of a process's mappings. Uses llvm-symbolizer if there is one,
-and addr2line and nm of binutils, on the files that binaries.find allows."""
+"""Names of code addresses: the functions, files and lines of a process's mappings, by the files that binaries.find allows.
+Lines come from llvm-symbolizer if there is one, and from addr2line of binutils."""
 import bisect
+import contextlib
 import itertools
+import math
 import os
 import re
 import resource
@@ -14,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from .binaries import BUILD_ID, Module, find, open_binary
 from .closed import SHIFT, UNKNOWN, ClosedModules, address_of, head_hash
+from .elf import Elf
 from .generated import ALWAYS, HEXADECIMAL, GeneratedCode, generated_by, may_be_generated
 from .inlined import add_inner, ask_again, missing_in
 from .owners import CLONE
@@ -118,7 +121,7 @@ def limit_tool():
 
 
 def run_tool(words, path, text=""):
-    """The lines that the tool says of the file; none if it is not installed, fails, or takes too long."""
+    """The lines that the tool says of the file, or of a text from it; none if it is not installed, fails, or takes too long."""
     tool = shutil.which(words[0])
     if tool is None:
         return []
@@ -127,22 +130,12 @@ def run_tool(words, path, text=""):
         given.seek(0)
         try:
             kept = [int(number) for number in OPEN_FILE.findall(path)]
-            subprocess.run([tool, *words[1:], path], stdin=given, stdout=said, stderr=subprocess.DEVNULL, cwd="/", pass_fds=kept,
+            subprocess.run([tool, *words[1:]], stdin=given, stdout=said, stderr=subprocess.DEVNULL, cwd="/", pass_fds=kept,
                            timeout=TOOL_SECONDS, preexec_fn=limit_tool, **rights_for(path))
         except (OSError, subprocess.SubprocessError):
             return []
         said.seek(0)
         return [plain(line) for line in said.read().decode("utf-8", "replace").split("\n")]
-
-
-def names_note(size):
-    """Why so much memory, in words, belongs to no function; "" if nothing is missing here."""
-    needed = ("nm",) if any(map(shutil.which, LLVM_NAMES)) else ("addr2line", "nm")
-    missing = [name for name in needed if shutil.which(name) is None]
-    if not missing:
-        return ""
-    be = "are" if len(missing) > 1 else "is"
-    return f"Names of functions are missing for {size}: {' and '.join(missing)} (package binutils) {be} not installed."
 
 
 class Files:
@@ -184,34 +177,55 @@ class Files:
             return generated_by(self.process)
         return GeneratedCode(self.pid, {*self.users, self.owner}, alive=self.alive)
 
-    def function_table(self, paths):
-        key = tuple(paths)
-        if key not in self.tables:
+    def functions(self, paths, addresses):
+        """{address: function, "" if none is known} by the symbol tables of a module's files, the best first."""
+        key, addresses = tuple(paths), sorted(addresses)
+        if addresses and key not in self.tables:
             self.tables[key] = FunctionTable(paths)
-        return self.tables[key]
+        names = [self.tables[key].name(address) for address in addresses]
+        return dict(zip(addresses, demangled(names, paths[0], self)))
 
 
 class FunctionTable:
     """The functions that a module's symbol tables name, with their sizes. A stripped library has those it exports."""
 
     def __init__(self, paths):
-        found = {}
-        for path, table in [(path, table) for path in reversed(paths) for table in ([], ["-D"])]:
-            for line in run_tool(["nm", "-CS", "--defined-only", *table], path):
-                words = line.split(maxsplit=3)
-                if len(words) == 4 and words[2] in "TtWwiVv" and all(map(HEXADECIMAL.fullmatch, words[:2])):
-                    found[int(words[0], 16)] = (int(words[1], 16), cut(words[3].partition("@")[0]))
-        self.starts = sorted(found)
-        self.functions = [found[start] for start in self.starts]
+        self.rows = []  # (start, rank, size, place of the name, path): where tables differ, the highest rank counts
+        for path in reversed(paths):
+            with contextlib.suppress(OSError), open(path, "rb") as file:
+                elf = Elf(file.fileno())
+                for rank, table in enumerate((".symtab", ".dynsym"), self.rows[-1][1] + 1 if self.rows else 0):
+                    self.rows += [(start, rank, size, place, path) for start, size, place in elf.functions(table)]
+        self.rows.sort()
 
     def name(self, address):
-        """The function that holds the address; "" if none does: the nearest name before it would be a guess."""
-        index = bisect.bisect_right(self.starts, address) - 1
-        if index >= 0:
-            size, name = self.functions[index]
-            if address < self.starts[index] + size:
-                return name
+        """The function that holds the address, as the linker knows it; "" if none does: the nearest name before it would be a
+        guess. Of several names, the last in the alphabet: `malloc`, not `__libc_malloc`."""
+        index = bisect.bisect_right(self.rows, (address, math.inf)) - 1
+        if index < 0:
+            return ""
+        start, rank, *_ = self.rows[index]
+        first = bisect.bisect_left(self.rows, (start, rank))
+        names = [(path, place) for start, _, size, place, path in self.rows[first:index + 1] if address < start + size]
+        if not names:
+            return ""
+        with contextlib.suppress(OSError), open(names[0][0], "rb") as file:
+            elf = Elf(file.fileno())
+            return max(elf.name_at(place) for _, place in names).partition("@")[0]
         return ""
+
+
+DEMANGLERS = (("c++filt", "-i"), ("llvm-cxxfilt",))
+
+
+def demangled(names, path, files):
+    """The names of functions of this file as people write them."""
+    names = [plain(name) for name in names]
+    tool = next((command for command in DEMANGLERS if shutil.which(command[0])), None)
+    if tool is None and any(name.startswith(("_Z", "_R")) for name in names):
+        files.remarks.add("Names of C++ and Rust are as the linker knows them: c++filt (package binutils) is not installed.")
+    said = run_tool(tool, path, "".join(f"{name}\n" for name in names))[:-1] if tool and names else []
+    return [cut(name) for name in (said if len(said) == len(names) else names)]
 
 
 ARTIFICIAL = "<artificial>"  # what addr2line takes for the file of code that was optimised at link time
@@ -277,7 +291,7 @@ def ask_symbolizer(command, path, addresses):
     if not addresses:
         return {}
     marks = "".join(f"{address:#x}\n" for address in addresses)
-    output = map(plain_rust, run_tool(list(command), path, marks))
+    output = map(plain_rust, run_tool([*command, path], path, marks))
     found, block, at = {}, [], None
     for line in itertools.chain(output, ["0x0"]):
         if re.fullmatch(r"0x[0-9a-f]{1,16}", line):
@@ -297,13 +311,15 @@ def frames_in_module(module, spots, files):
         return {key: [Frame("", "", 0, module.path, offset)] for key, offset in where.items()}
     teller = binary.lines()
     lines = lines_of_module(teller.path, sorted(set(where.values()))) if teller else {}
-    if teller and len(symbolizers()) == 1 and shutil.which(BINUTILS[0]) and (missing := missing_in(teller.path)):
+    if teller and not any(shutil.which(command[0]) for command in symbolizers()):
+        files.remarks.add("Lines and inlined functions are missing: addr2line (package binutils) is not installed.")
+    elif teller and len(symbolizers()) == 1 and (missing := missing_in(teller.path)):
         files.remarks.add(f"Of {os.path.basename(module.path)}, {missing}.")
-    found = {}
+    # Without debug information addr2line takes the nearest name before the address.
+    unknown = {offset for offset in where.values() if offset not in lines or not lines[offset][-1][1]}
+    names, found = files.functions(binary.tables(), unknown), {}
     for key, offset in where.items():
-        places = lines.get(offset) or [("", "", 0)]
-        if not places[-1][1]:  # without debug information addr2line takes the nearest name before the address
-            places = [(files.function_table(binary.tables()).name(offset), "", 0)]
+        places = [(names[offset], "", 0)] if offset in names else lines[offset]
         found[key] = [Frame(function, file, line, module.path, offset) for function, file, line in places]
     return found
 

@@ -73,7 +73,7 @@ def report_lines(reporter, report, before, history):
     for table in view.tables(report, before):
         if table.rows:
             lines += ["", *view.plain(table, ROWS_PLAIN)]
-    return lines + [*view.sites_note(report.sites), *sentences(reporter.names)]
+    return lines + [*sentences(reporter.names)]
 
 
 def print_reports(reporter, times, delay):
@@ -177,8 +177,6 @@ def draw(report, before, history, choice, paused, columns, rows):
             lines += ["", ("bold", title), ("heads", heads), *drawn]
         elif table.title == NO_SITES:
             lines += ["", NO_SITES]
-    if choice.table == "sites":
-        lines[len(lines):] = view.sites_note(report.sites)
     lines = lines[: rows - 1]
     lines.append(("reverse" if paused else "dim", ("paused   " if paused else "") + HELP[choice.table]))
     drawn = []

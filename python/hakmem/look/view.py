@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 
 from .report import count, duration, fastest, rate, size
-from .symbols import names_note
 from .text import short_name
 
 BARS = " ▁▂▃▄▅▆▇█"
@@ -129,13 +128,6 @@ def sites_table(report, before, sort):
                            size(site.allocated_bytes), life, each_second, site.title()])
         table.bars.append((site.live_bytes, site.live_bytes))
     return table
-
-
-def sites_note(sites):
-    """Lines on the bytes in use of the sites without a name; none if it is not for want of a tool."""
-    unnamed = sum(site.live_bytes for site in sites if site.kind == "address" and not site.name)
-    note = names_note(size(unnamed)) if unnamed else ""
-    return [note] if note else []
 
 
 def arenas_table(report):

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Names of generated code: of perf maps that runtimes write again and again, in containers, while they are read."""
-import contextlib
 import dataclasses
-import io
 import os
 import subprocess
 import sys
@@ -13,9 +11,7 @@ from pathlib import Path
 from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from hakmem.look import files, generated, processes, profile, sites, symbols, view  # noqa: E402
-from hakmem.look.profile_data import SUMS, Profile, Stack  # noqa: E402
-from hakmem.look.symbols import Frame  # noqa: E402
+from hakmem.look import files, generated, processes, sites, symbols  # noqa: E402
 
 PID = 1 << 30  # nobody's
 USERS = {os.geteuid()}
@@ -130,27 +126,6 @@ class Maps(unittest.TestCase):
                 self.assertEqual(generated.generated_by(process).name(0x12), "other")
             finally:
                 child.kill()
-
-
-class WithoutTools(unittest.TestCase):
-    """Without binutils a sentence says how much memory has no name."""
-
-    def said(self, function):
-        stack = Stack((Frame(function, "", 0, "/bin/p", 5),), dict.fromkeys(SUMS, 0) | {"live_bytes": 3 << 20}, [])
-        with contextlib.redirect_stdout(io.StringIO()) as out:
-            profile.print_names_note(Profile("/bin/p", 1, 1, [], [stack]), "live_bytes")
-        return out.getvalue()
-
-    def test_sentences(self):
-        site = mock.Mock(kind="address", live_bytes=1024)
-        site.name = ""
-        with mock.patch.object(symbols.shutil, "which", lambda name: None):
-            self.assertRegex(self.said(""), r"^Names of functions are missing for 3\.0 MiB: addr2line and nm .* are not installed\.\n$")
-            self.assertEqual(self.said("main"), "")
-            self.assertEqual(len(view.sites_note([site])), 1)
-            self.assertEqual(view.sites_note([]), [])
-        with mock.patch.object(symbols.shutil, "which", lambda name: name):
-            self.assertEqual((self.said(""), view.sites_note([site])), ("", []))
 
 
 if __name__ == "__main__":

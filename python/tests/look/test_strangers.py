@@ -301,7 +301,7 @@ class Names(Place):
         self.assertFalse(living.may_open(str(self.precious)))
 
     def tool(self, script):
-        tool = self.place / "nm"
+        tool = self.place / "addr2line"
         tool.write_text(f"#!/bin/sh\n{script}\n")
         tool.chmod(0o755)
         patch = mock.patch.dict(os.environ, {"PATH": f"{self.place}:{os.environ['PATH']}", "SECRET": "1"})
@@ -311,21 +311,21 @@ class Names(Place):
     def test_time_and_space(self):
         self.tool("exec sleep 1000")
         self.replace(symbols, "TOOL_SECONDS", 1)
-        self.assertEqual(symbols.run_tool(["nm"], str(self.precious)), [])
+        self.assertEqual(symbols.run_tool(["addr2line"], str(self.precious)), [])
         self.tool("exec cat /dev/zero")
         self.replace(symbols, "TOOL_SECONDS", 60)
         self.replace(symbols, "TOOL_OUTPUT_MAX", 1 << 16)
-        self.assertLessEqual(len(symbols.run_tool(["nm"], str(self.precious))[0]), 1 << 16)
+        self.assertLessEqual(len(symbols.run_tool(["addr2line"], str(self.precious))[0]), 1 << 16)
 
     @as_root
     def test_rights(self):
         self.tool('id -u; env | grep -c SECRET')
-        self.assertEqual(symbols.run_tool(["nm"], str(self.precious))[:2], ["0", "1"])
+        self.assertEqual(symbols.run_tool(["addr2line"], str(self.precious))[:2], ["0", "1"])
         os.chown(self.precious, STRANGER, STRANGER)
-        self.assertEqual(symbols.run_tool(["nm"], str(self.precious))[:2], [str(STRANGER), "0"])
+        self.assertEqual(symbols.run_tool(["addr2line"], str(self.precious))[:2], [str(STRANGER), "0"])
         os.chown(self.precious, 0, 0)
         os.chown(self.place, STRANGER, STRANGER)
-        self.assertEqual(symbols.run_tool(["nm"], str(self.precious))[:2], [str(symbols.NOBODY), "0"])
+        self.assertEqual(symbols.run_tool(["addr2line"], str(self.precious))[:2], [str(symbols.NOBODY), "0"])
 
 
 class Observed(unittest.TestCase):

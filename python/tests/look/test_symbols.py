@@ -260,40 +260,78 @@ class Symbolizers(unittest.TestCase):
             self.assertEqual(symbols.plain_rust(given), plain)
 
 
+PROGRAM_NAMES = """
+#include <string>
+namespace app { struct Shop { int serve(std::string name); template <class T> T sell(T x) { return x; } }; }
+__attribute__((noinline)) int app::Shop::serve(std::string name) { return (int)name.size(); }
+template int app::Shop::sell<int>(int);
+extern "C" int plain(int x) { return x; }
+extern "C" int __plain(int x) __attribute__((alias("plain")));
+int main(int argc, char **) { return app::Shop().serve(std::string(argc, 'x')) == 77; }
+"""
+
+
 class FunctionTables(unittest.TestCase):
-    def test_a_file_mapped_as_two_modules(self):
-        """As node's program is, which maps a part of its code a second time: its symbols, a second's work, are read once."""
-        if not all(map(shutil.which, ("cc", "nm"))):
+    def setUp(self):
+        if not all(map(shutil.which, ("c++", "nm"))):
             self.skipTest("there is no compiler or nm")
-        asked, run_tool = [], symbols.run_tool
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        os.chmod(folder.name, 0o755)
+        self.source, self.made = os.path.join(folder.name, "program.cc"), os.path.join(folder.name, "program")
+        Path(self.source).write_text(PROGRAM_NAMES)
+        subprocess.run(["c++", "-O1", "-g0", "-no-pie", "-rdynamic", "-Wl,--build-id", self.source, "-o", self.made], check=True)
 
-        def counted(words, path, text=""):
-            asked.append(words[0])
-            return run_tool(words, path, text)
+    def nm(self, *words):
+        """{name: (start, size)} of the functions."""
+        said = subprocess.run(["nm", "-S", "--defined-only", *words, self.made], capture_output=True, text=True, check=True).stdout
+        rows = (line.split(maxsplit=3) for line in said.split("\n"))
+        return {row[3]: (int(row[0], 16), int(row[1], 16)) for row in rows if len(row) == 4 and row[2] in "TtWw"}
 
-        with tempfile.TemporaryDirectory() as folder:
-            os.chmod(folder, 0o755)
-            source, made = os.path.join(folder, "program.c"), os.path.join(folder, "program")
-            Path(source).write_text(PROGRAM_C)
-            subprocess.run(["cc", "-O2", "-g0", "-no-pie", "-Wl,--build-id", source, "-o", made], check=True)
-            said = subprocess.run(["nm", made], capture_output=True, text=True, check=True).stdout
-            serve = next(int(words[0], 16) for words in map(str.split, said.split("\n")) if words[-1:] == ["serve"])
-            about = os.stat(made)
-            binary = symbols.open_binary(made)
-            with binary.file:
-                build_id = binary.elf.build_id()
-                offset = next(serve - address + at for at, size, address in binary.elf.code if address <= serve < address + size) & ~4095
-            place = f"{offset:08x} {os.major(about.st_dev):02x}:{os.minor(about.st_dev):02x} {about.st_ino} {made}"
-            base = serve & ~4095
-            records = [{"line": f"{base:x}-{base + 4096:x} r-xp {place}", "build_id": build_id, "bias": "0"},
-                       {"line": f"7000000-7001000 r-xp {place}"}]
-            files = symbols.Files(0, is_own=True, recorded=about.st_ctime)
-            frames = [serve + 1, 0x7000000 + serve - base + 1]
-            with mock.patch.object(symbols, "run_tool", counted):
-                made = symbols.Symbols(records, files)
-                made.resolve(frames)
-        self.assertEqual([made.frames[frame][0].function for frame in frames], ["serve", "serve"])
-        self.assertEqual(asked.count("nm"), 2)
+    def test_against_nm(self):
+        wanted = {start + size // 2: name for name, (start, size) in self.nm("-C").items() if name != "__plain"}
+        for strip in ([], ["strip", self.made]):
+            subprocess.run(strip or ["true"], check=True)
+            found = symbols.Files(0).functions([self.made], wanted)
+            exported = self.nm("-C", "-D")
+            self.assertEqual(found, {address: name if not strip or name in exported else "" for address, name in wanted.items()})
+        self.assertIn("app::Shop::serve(std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >)", found.values())
+        self.assertEqual(symbols.FunctionTable([self.made]).name(1), "")
+
+    def test_without_tools(self):
+        files, start = symbols.Files(0), self.nm()["plain"][0]
+        shop = next(start for name, (start, _) in self.nm().items() if "serve" in name)
+        with mock.patch.object(symbols.shutil, "which", lambda name: None):
+            self.assertEqual(files.functions([self.made], [start]), {start: "plain"})
+            self.assertEqual(files.remarks, set())
+            self.assertRegex(files.functions([self.made], [shop])[shop], "^_ZN3app4Shop5serveE")
+        self.assertRegex(*files.remarks, r"c\+\+filt .* is not installed")
+
+    def test_damaged_tables(self):
+        """Whatever the numbers are, there is an answer."""
+        whole, start = Path(self.made).read_bytes(), self.nm()["main"][0]
+        for at in [*range(0, 64), *range(len(whole) - 3000, len(whole) - 8, 7)]:
+            for wrong in (b"\xff" * 8, b"\xff\xff\xff\xff\xff\xff\xff\x7f"):
+                Path(self.made).write_bytes(whole[:at] + wrong + whole[at + 8:])
+                self.assertIsInstance(symbols.FunctionTable([self.made]).name(start), str)
+
+    def test_a_file_mapped_as_two_modules(self):
+        """As node's program is, which maps a part of its code a second time: its symbols are read once."""
+        serve, about = self.nm()["plain"][0], os.stat(self.made)
+        binary = symbols.open_binary(self.made)
+        with binary.file:
+            build_id = binary.elf.build_id()
+            offset = next(serve - address + at for at, size, address in binary.elf.code if address <= serve < address + size) & ~4095
+        place = f"{offset:08x} {os.major(about.st_dev):02x}:{os.minor(about.st_dev):02x} {about.st_ino} {self.made}"
+        base = serve & ~4095
+        records = [{"line": f"{base:x}-{base + 4096:x} r-xp {place}", "build_id": build_id, "bias": "0"},
+                   {"line": f"7000000-7001000 r-xp {place}"}]
+        frames = [serve + 1, 0x7000000 + serve - base + 1]
+        with mock.patch.object(symbols, "FunctionTable", wraps=symbols.FunctionTable) as read:
+            made = symbols.Symbols(records, symbols.Files(0, is_own=True, recorded=about.st_ctime))
+            made.resolve(frames)
+        self.assertEqual([made.frames[frame][0].function for frame in frames], ["plain", "plain"])
+        self.assertEqual(read.call_count, 1)
 
 
 class Closed(unittest.TestCase):
