@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* dlopen.c: dlopen and dlmopen with RTLD_DEEPBIND, a flag that would give a library another malloc.
+/* dlopen.c: dlopen with RTLD_DEEPBIND, a flag that would give a library another malloc.
  *
  * With the flag, a library finds names in the libraries that it needs before those of the program.
  * One of these is the C library, whose malloc and free must never meet hakmem's blocks. So before
@@ -8,6 +8,8 @@
  *
  * If the table cannot be changed, the flag is left out, and one line says so. Nothing of this
  * happens with HAKMEM_KEEP_DEEPBIND=1 (docs/decisions/0006-deepbind.md).
+ *
+ * dlmopen stays the C library's: a new namespace has a C library of its own, with its own malloc.
  *
  * This file is in the shared library only: a static program must use the C library's own dlopen. */
 #ifndef _GNU_SOURCE
@@ -178,7 +180,6 @@ static int sharing_mode(int mode)
  * last call must be a jump, which returns to hakmem's caller. That is why this file is compiled
  * with -O2 in every form; tests/override/test_deepbind.c checks it. */
 typedef void *dlopen_function(const char *file, int mode);
-typedef void *dlmopen_function(Lmid_t space, const char *file, int mode);
 
 HAK_API void *dlopen(const char *file, int mode)
 {
@@ -187,14 +188,4 @@ HAK_API void *dlopen(const char *file, int mode)
         return NULL;
     }
     return next(file, sharing_mode(mode));
-}
-
-/* A new namespace has a C library of its own, which stays as it is. */
-HAK_API void *dlmopen(Lmid_t space, const char *file, int mode)
-{
-    dlmopen_function *next = (dlmopen_function *)(uintptr_t)dlsym(RTLD_NEXT, "dlmopen");
-    if (next == NULL) {
-        return NULL;
-    }
-    return next(space, file, space == LM_ID_BASE ? sharing_mode(mode) : mode);
 }

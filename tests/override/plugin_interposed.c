@@ -16,16 +16,13 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-static const char *const names[] = {"madvise", "mprotect", "pkey_mprotect", "mlock",  "mlock2",
-                                    "munlock", "prctl",    "dlopen",        "dlmopen"};
+static const char *const names[] = {"prctl", "dlopen"};
 enum { NAMES = sizeof names / sizeof names[0] };
 static size_t counts[NAMES];
 bool plugin_interposed_allocates;
 
 EXPORT extern bool plugin_interposed_allocates;
 EXPORT size_t plugin_interposed_count(const char *name);
-EXPORT int mlock2(const void *, size_t, unsigned);
-EXPORT int pkey_mprotect(void *, size_t, int, int);
 
 size_t plugin_interposed_count(const char *name)
 {
@@ -55,32 +52,6 @@ EXPORT int madvise(void *address, size_t size, int advice)
     return ((int (*)(void *, size_t, int))called("madvise"))(address, size, advice);
 }
 
-EXPORT int mprotect(void *address, size_t size, int protection)
-{
-    return ((int (*)(void *, size_t, int))called("mprotect"))(address, size, protection);
-}
-
-int pkey_mprotect(void *address, size_t size, int protection, int key)
-{
-    return ((int (*)(void *, size_t, int, int))called("pkey_mprotect"))(address, size, protection,
-                                                                        key);
-}
-
-EXPORT int mlock(const void *address, size_t size)
-{
-    return ((int (*)(const void *, size_t))called("mlock"))(address, size);
-}
-
-int mlock2(const void *address, size_t size, unsigned flags)
-{
-    return ((int (*)(const void *, size_t, unsigned))called("mlock2"))(address, size, flags);
-}
-
-EXPORT int munlock(const void *address, size_t size)
-{
-    return ((int (*)(const void *, size_t))called("munlock"))(address, size);
-}
-
 EXPORT int prctl(int option, ...)
 {
     va_list rest;
@@ -93,11 +64,6 @@ EXPORT int prctl(int option, ...)
 EXPORT void *dlopen(const char *file, int mode)
 {
     return ((void *(*)(const char *, int))called("dlopen"))(file, mode);
-}
-
-EXPORT void *dlmopen(Lmid_t space, const char *file, int mode)
-{
-    return ((void *(*)(Lmid_t, const char *, int))called("dlmopen"))(space, file, mode);
 }
 
 static __attribute__((noreturn)) void ended(const char *name, int status)

@@ -22,13 +22,6 @@ int codec_version(void) /* the library has another one */
     return 1;
 }
 
-typedef void *open_function(const char *path, int mode);
-
-static void *open_with_dlmopen(const char *path, int mode)
-{
-    return dlmopen(LM_ID_BASE, path, mode);
-}
-
 static void *library;
 
 static uintptr_t find(const char *name)
@@ -36,12 +29,12 @@ static uintptr_t find(const char *name)
     return find_in(library, name);
 }
 
-static void load(open_function *open_it)
+static void load(void)
 {
     char path[TEST_PATH_SIZE];
     plugin_path("deepbind", path);
-    CHECK(open_it("no such library", RTLD_NOW | RTLD_DEEPBIND) == NULL && dlerror() != NULL);
-    library = loaded(open_it(path, RTLD_NOW | RTLD_DEEPBIND));
+    CHECK(dlopen("no such library", RTLD_NOW | RTLD_DEEPBIND) == NULL && dlerror() != NULL);
+    library = loaded(dlopen(path, RTLD_NOW | RTLD_DEEPBIND));
 }
 
 static bool is_ours(const void *pointer)
@@ -108,9 +101,9 @@ static void check_closed(void)
     fclose(maps);
 }
 
-static void run_shared(open_function *open_it)
+static void run_shared(void)
 {
-    load(open_it);
+    load();
     CHECK_EQUAL(codec_version(), 1);
     CHECK_EQUAL(plugin_version(), 2);
     exchange();
@@ -120,14 +113,9 @@ static void run_shared(open_function *open_it)
     check_closed();
 }
 
-static void run_dlmopen(void)
-{
-    run_shared(open_with_dlmopen);
-}
-
 static void run_with_their_malloc(void)
 {
-    load(dlopen);
+    load();
     void *(*get)(size_t) = (void *(*)(size_t))find("plugin_deepbind_get");
     void (*release)(void *) = (void (*)(void *))find("plugin_deepbind_free");
     void *theirs = get(1000);
@@ -139,7 +127,7 @@ static void run_with_their_malloc(void)
 /* tests/override is in the plugin's RUNPATH, not in the program's. */
 static void run_and_search(void)
 {
-    run_shared(dlopen);
+    run_shared();
     void *(*load_neighbour)(const char *) = (void *(*)(const char *))find("plugin_deepbind_load");
     CHECK(dlopen("plugin_tls.so", RTLD_NOW) == NULL);
     CHECK(dlclose(loaded(load_neighbour("plugin_tls.so"))) == 0);
@@ -162,7 +150,7 @@ static void run_threads(void)
     CHECK(pthread_barrier_init(&barrier, NULL, THREADS) == 0);
     start_all(threads, THREADS, load_in_thread, &barrier);
     join_all(threads, THREADS);
-    run_shared(dlopen);
+    run_shared();
 }
 
 /* From here on no page becomes writable. */
@@ -191,8 +179,8 @@ static void run_refused(void)
     get_memory(1);
     CHECK(pipe(ends) == 0 && dup2(ends[1], 2) == 2);
     forbid_writable_pages();
-    load(dlopen);
-    load(dlopen);
+    load();
+    load();
     CHECK(dup2(error_file, 2) == 2 && close(ends[1]) == 0);
     ssize_t length = read(ends[0], said, sizeof said - 1);
     CHECK(length > 0);
@@ -276,7 +264,7 @@ int main(int argc, char **argv)
         const char *name;
         void (*run)(void);
     } parts[] = {
-        {"now", run_and_search},  {"dlmopen", run_dlmopen}, {"threads", run_threads}, /* lazily */
+        {"now", run_and_search},  {"threads", run_threads}, /* lazily */
         {"refused", run_refused}, {"spaces", run_spaces},   {"keep", run_with_their_malloc}};
     static const char *const keep[] = {"HAKMEM_KEEP_DEEPBIND", "1", NULL};
     prove_preloaded();

@@ -8,43 +8,11 @@
 #include "override.h"
 
 #include <malloc.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 
-enum { PAGE = 4096, STATUS = 40 };
+enum { STATUS = 40 };
 
 static size_t (*count_of)(const char *name);
-static char *pages;
-
-static void call_madvise(void)
-{
-    CHECK(madvise(pages, PAGE, MADV_DONTNEED) == 0);
-}
-
-static void call_mprotect(void)
-{
-    CHECK(mprotect(pages, PAGE, PROT_READ) == 0);
-}
-
-static void call_pkey_mprotect(void)
-{
-    CHECK(pkey_mprotect(pages, PAGE, PROT_READ | PROT_WRITE, -1) == 0);
-}
-
-static void call_mlock(void)
-{
-    (void)mlock(pages, PAGE); /* the limit may be 0 */
-}
-
-static void call_mlock2(void)
-{
-    (void)mlock2(pages, PAGE, 1);
-}
-
-static void call_munlock(void)
-{
-    CHECK(munlock(pages, PAGE) == 0);
-}
 
 static void call_prctl(void)
 {
@@ -57,18 +25,10 @@ static void call_dlopen(void)
     CHECK(dlopen(NULL, RTLD_NOW) != NULL);
 }
 
-static void call_dlmopen(void)
-{
-    CHECK(dlmopen(LM_ID_BASE, "no such library", RTLD_NOW) == NULL && dlerror() != NULL);
-}
-
 static const struct call {
     const char *name;
     void (*make)(void);
-} calls[] = {
-    {"madvise", call_madvise}, {"mprotect", call_mprotect}, {"pkey_mprotect", call_pkey_mprotect},
-    {"mlock", call_mlock},     {"mlock2", call_mlock2},     {"munlock", call_munlock},
-    {"prctl", call_prctl},     {"dlopen", call_dlopen},     {"dlmopen", call_dlmopen}};
+} calls[] = {{"prctl", call_prctl}, {"dlopen", call_dlopen}};
 
 static void check_end(void (*end)(int), int expected)
 {
@@ -105,8 +65,6 @@ static void run(void)
 {
     prove_served();
     count_of = (size_t(*)(const char *))find_in(RTLD_DEFAULT, "plugin_interposed_count");
-    pages = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    CHECK(pages != MAP_FAILED);
     for (size_t i = 0; i < COUNT_OF(calls); i++) {
         size_t before = count_of(calls[i].name);
         calls[i].make();
