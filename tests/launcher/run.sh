@@ -146,7 +146,7 @@ refuse_profile() {
     refuse 2 "the profile $scratch/my.profile[, ]$1" "$launcher" run --profile "$scratch/my.profile" echo hello
 }
 refuse_profile 'holds no setting' ''
-refuse_profile " line 2: 'heaps' is not NAME=VALUE" 'heaps=1\nheaps\n'
+refuse_profile " line 2: 'arenas' is not NAME=VALUE" 'arenas=1\narenas\n'
 refuse_profile " line 2: there is no option 'purge'" '# mine\npurge=1\n'
 refuse_profile ' line 1: announce cannot be set here: use --quiet' 'announce=1\n'
 refuse 2 'needs a name' "$launcher" run --profile= echo hello
