@@ -44,7 +44,7 @@ def fail(text):
 
 def version():
     text = (ROOT / "include/hakmem/hakmem.h").read_text()
-    return ".".join(re.findall(r"^#define HAKMEM_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", text, re.M))
+    return ".".join(re.findall(r"^#define HAK_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", text, re.M))
 
 
 def licence():

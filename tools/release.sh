@@ -18,7 +18,7 @@ fi
 (($# <= 1)) && [[ ${1:-} != -* ]] || { echo "usage: tools/release.sh [--dry-run] [FOLDER]" >&2; exit 2; }
 
 number() {
-    sed -n "s/^#define HAKMEM_VERSION_$1 //p" include/hakmem/hakmem.h
+    sed -n "s/^#define HAK_VERSION_$1 //p" include/hakmem/hakmem.h
 }
 version=$(number MAJOR).$(number MINOR).$(number PATCH)
 output=$(realpath -m -- "${1:-build/release-$version}")

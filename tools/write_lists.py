@@ -30,7 +30,7 @@ itself can set options, too, and change some of them later: [configuration.md](c
 - Times are in milliseconds and take no suffix.
 - If a name is unknown or a value is not allowed, hakmem writes one line to standard error and ignores the option.
   The launcher refuses a wrong `--set` or profile file.
-- Setuid programs ignore all options but those of their own string `hakmem_options`.
+- Setuid programs ignore all options but those of their own string `hak_options`.
 
 ## Options and profiles
 
@@ -319,7 +319,7 @@ def functions(header):
             comment = " ".join(re.sub(r"\n \*", " ", match.group(1)).split())
         elif match.group(2) is None:
             comment = ""
-        elif name := re.search(r"\b(hak(?:mem)?_\w+)\s*[(\[]", match.group(2)):
+        elif name := re.search(r"\b(hak_\w+)\s*[(\[]", match.group(2)):
             if name.group(1)[-1] != "_" and name.group(1) != "hak_site_keep":
                 yield name.group(1), comment
 

@@ -19,7 +19,7 @@ COMMANDS = ["run", "record", "replay", "stat", "top", "profile", "timeline", "he
 
 def version():
     text = (ROOT / "include/hakmem/hakmem.h").read_text()
-    return ".".join(re.findall(r"^#define HAKMEM_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", text, re.M))
+    return ".".join(re.findall(r"^#define HAK_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", text, re.M))
 
 
 def plain(text):
@@ -175,7 +175,7 @@ def page_7():
              "the suffixes k, m, g and t; times are in milliseconds. If a name is unknown or a value is not allowed, hakmem "
              "writes one line to standard error and ignores the option. Setuid programs ignore the variables.\n.PP\nThe file "
              "/etc/hakmem.conf has lines NAME=VALUE, which the environment overrides. A program sets options by a string "
-             "hakmem_options, and by hak_option_set; see hakmem(3).\n" + options)
+             "hak_options, and by hak_option_set; see hakmem(3).\n" + options)
     body += (".SH FILES\n" + entry("/dev/shm/hakmem.UID.PID", "A process that is observed answers through this file, of mode 0600. "
              "It is removed when the process exits."))
     return page(7, "Miscellaneous", body + ".SH \"SEE ALSO\"\n.BR hakmem (1),\n.BR hakmem (3),\n.BR malloc (3),\n.BR ld.so (8)\n")

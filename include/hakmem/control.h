@@ -5,7 +5,7 @@
  * Options come from four places. Each one overrides those before it:
  *
  *   1. the file /etc/hakmem.conf (docs/configuration.md)
- *   2. the program's own string hakmem_options, below
+ *   2. the program's own string hak_options, below
  *   3. the environment: HAKMEM_PURGE_DELAY_MS=100
  *   4. hak_option_set, while the program runs
  *
@@ -26,12 +26,12 @@ extern "C" {
  * it once, when the process starts.
  *
  *   #include <hakmem/control.h>
- *   const char hakmem_options[] = "profile=small,purge_delay_ms=500";
+ *   const char hak_options[] = "profile=small,purge_delay_ms=500";
  *
  * It works in programs that are linked with hakmem. In a program on which hakmem is preloaded, it
  * works if the program is linked with -rdynamic. Setuid programs ignore the file and the
  * environment, but not this string. A value in it cannot have commas or spaces. */
-HAK_API extern const char hakmem_options[];
+HAK_API extern const char hak_options[];
 
 /* Sets an option. `name` is as in docs/options.md, in any case, with or without HAKMEM_. `value` is
  * what the environment would say, such as "64m" or "never". Threads act on it within their next 50

@@ -20,9 +20,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HAKMEM_VERSION_MAJOR 1
-#define HAKMEM_VERSION_MINOR 0
-#define HAKMEM_VERSION_PATCH 0
+#define HAK_VERSION_MAJOR 1
+#define HAK_VERSION_MINOR 0
+#define HAK_VERSION_PATCH 0
 
 #if defined(__cplusplus)
 extern "C" {

@@ -4,14 +4,14 @@
  *
  *   file          HAKMEM_CONFIG_FILE, usually /etc/hakmem.conf: lines NAME=VALUE, for all programs
  *                 or in sections for some (docs/configuration.md)
- *   program       the string hakmem_options of the program (hakmem/control.h)
+ *   program       the string hak_options of the program (hakmem/control.h)
  *   environment   HAKMEM_<NAME>=value
  *
  * The sources are read three times: for the name of the file, for the profile, which sets all
  * knobs, and for all other options. So a profile of any source leaves single options of the others
  * in force.
  *
- * A program with more rights than its caller (setuid) takes options from hakmem_options only: its
+ * A program with more rights than its caller (setuid) takes options from hak_options only: its
  * caller chooses the environment, and may choose when such a program writes to a file that the
  * system's file of options names.
  *
@@ -28,7 +28,7 @@
 #include "os/os.h"
 
 /* Most programs have none. */
-#pragma weak hakmem_options
+#pragma weak hak_options
 
 #define OPTION_PREFIX "HAKMEM_"
 #define OPTION_TEST_PREFIX "HAKMEM_TEST_"
@@ -189,11 +189,10 @@ static const char *option_read_setting(struct piece setting, enum option_pass pa
 /* Settings with commas or white space between them. */
 static void options_read_program(enum option_pass pass)
 {
-    if (hakmem_options == NULL) {
+    if (hak_options == NULL) {
         return;
     }
-    struct piece rest = {hakmem_options,
-                         hakmem_options + hak__text_length(hakmem_options, SIZE_MAX)};
+    struct piece rest = {hak_options, hak_options + hak__text_length(hak_options, SIZE_MAX)};
     while (rest.at != rest.end) {
         struct piece setting = option_word(&rest, ", \t\r\n");
         const char *more, *reason = NULL;
@@ -202,7 +201,7 @@ static void options_read_program(enum option_pass pass)
         }
         if (reason != NULL) {
             char where[OPTION_WHERE_SIZE];
-            hak__text_make(where, sizeof where, "hakmem_options: %.*s",
+            hak__text_make(where, sizeof where, "hak_options: %.*s",
                            (int)(setting.end - setting.at), setting.at);
             option_refuse(where, reason, more);
         }

@@ -36,7 +36,7 @@ struct settings {
 };
 HAK_HIDDEN extern struct settings hak__settings;
 
-/* Reads the options from the file, from the program's hakmem_options and from `environment`:
+/* Reads the options from the file, from the program's hak_options and from `environment`:
  * strings "NAME=value", NULL at the end. Only the first call with an environment has an effect; a
  * call with NULL does nothing. Not thread-safe: arena/start.c and control/life.c call it before
  * there are threads, or under START. */

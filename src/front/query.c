@@ -15,7 +15,7 @@
 
 const char *hak_version(void)
 {
-    return QUERY_VERSION(HAKMEM_VERSION_MAJOR, HAKMEM_VERSION_MINOR, HAKMEM_VERSION_PATCH);
+    return QUERY_VERSION(HAK_VERSION_MAJOR, HAK_VERSION_MINOR, HAK_VERSION_PATCH);
 }
 
 static HAK_NOINLINE size_t usable_size_slow(const void *pointer)

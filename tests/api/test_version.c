@@ -5,8 +5,8 @@
 TEST(version_is_the_headers)
 {
     char expected[64];
-    snprintf(expected, sizeof expected, "%d.%d.%d", HAKMEM_VERSION_MAJOR, HAKMEM_VERSION_MINOR,
-             HAKMEM_VERSION_PATCH);
+    snprintf(expected, sizeof expected, "%d.%d.%d", HAK_VERSION_MAJOR, HAK_VERSION_MINOR,
+             HAK_VERSION_PATCH);
     assert_string_equal(hak_version(), expected);
     assert_ptr_equal(hak_version(), hak_version());
 }

@@ -27,8 +27,8 @@ __attribute__((constructor)) static void announce(int argc, char **argv, char **
 {
     for (; argc > 0 && argv != NULL && *environment != NULL; environment++) {
         if (strncmp(*environment, "HAKMEM_ANNOUNCE=", 16) == 0) {
-            dprintf(2, "hakmem: %d.%d.%d serves process %d\n", HAKMEM_VERSION_MAJOR, HAKMEM_VERSION_MINOR,
-                    HAKMEM_VERSION_PATCH, getpid());
+            dprintf(2, "hakmem: %d.%d.%d serves process %d\n", HAK_VERSION_MAJOR, HAK_VERSION_MINOR,
+                    HAK_VERSION_PATCH, getpid());
         }
     }
 }
@@ -70,12 +70,12 @@ expect 0 five "$told" "$plain/hakmem" run -- echo five
 before=$(stat -L -c %y "$plain/build/release/libhakmem.so")
 expect 0 five "^$served" "$plain/hakmem" run -- echo five
 [[ $(stat -L -c %y "$plain/build/release/libhakmem.so") == "$before" ]] || fail "built again without need"
-sed -i 's/^#define HAKMEM_VERSION_PATCH .*/#define HAKMEM_VERSION_PATCH 99/' "$plain/include/hakmem/hakmem.h"
+sed -i 's/^#define HAK_VERSION_PATCH .*/#define HAK_VERSION_PATCH 99/' "$plain/include/hakmem/hakmem.h"
 expect 0 six 'hakmem: [0-9]+\.[0-9]+\.99 serves' "$plain/hakmem" run -- echo six
 
 # A copy that brings its build directory along is its own checkout.
 cp -R "$plain" "$scratch/copied"
-sed -i 's/^#define HAKMEM_VERSION_PATCH .*/#define HAKMEM_VERSION_PATCH 98/' "$scratch/copied/include/hakmem/hakmem.h"
+sed -i 's/^#define HAK_VERSION_PATCH .*/#define HAK_VERSION_PATCH 98/' "$scratch/copied/include/hakmem/hakmem.h"
 expect 0 seven 'hakmem: [0-9]+\.[0-9]+\.98 serves' "$scratch/copied/hakmem" run -- echo seven
 expect 0 six 'hakmem: [0-9]+\.[0-9]+\.99 serves' "$plain/hakmem" run -- echo six
 

@@ -39,24 +39,24 @@ void fill(Vector &numbers)
 
 void allocators()
 {
-    std::vector<int, hakmem::allocator<int>> numbers;
+    std::vector<int, hak::allocator<int>> numbers;
     fill(numbers);
     CHECK(hak_owns(numbers.data()));
     auto copy = numbers;
     copy.swap(numbers);
-    std::map<int, std::string, std::less<int>, hakmem::allocator<std::pair<const int, std::string>>>
+    std::map<int, std::string, std::less<int>, hak::allocator<std::pair<const int, std::string>>>
         names;
     names[3] = "three";
     CHECK(hak_owns(&names[3]));
-    std::vector<wide, hakmem::allocator<wide>> wides(5);
+    std::vector<wide, hak::allocator<wide>> wides(5);
     CHECK_EQUAL(reinterpret_cast<uintptr_t>(wides.data()) % 128, 0);
-    CHECK(hakmem::allocator<int>() == hakmem::allocator<char>());
-    CHECK(!(hakmem::allocator<int>() != hakmem::allocator<char>()));
+    CHECK(hak::allocator<int>() == hak::allocator<char>());
+    CHECK(!(hak::allocator<int>() != hak::allocator<char>()));
 }
 
 void resources()
 {
-    hakmem::memory_resource resource, same;
+    hak::memory_resource resource, same;
     CHECK(resource == same && !(resource == *std::pmr::new_delete_resource()));
     std::pmr::vector<wide> wides(5, &resource);
     CHECK_EQUAL(reinterpret_cast<uintptr_t>(wides.data()) % 128, 0);
@@ -65,7 +65,7 @@ void resources()
 
 void heaps()
 {
-    hakmem::heap heap, other;
+    hak::heap heap, other;
     CHECK(heap == heap);
     CHECK(!(heap == other));
     {
@@ -78,8 +78,8 @@ void heaps()
         }
         std::pmr::vector<wide> wides(5, &heap);
         CHECK_EQUAL(reinterpret_cast<uintptr_t>(wides.data()) % 128, 0);
-        std::list<int, hakmem::heap_allocator<int>> list{hakmem::heap_allocator<int>(heap)};
-        std::deque<int, hakmem::heap_allocator<int>> deque{hakmem::heap_allocator<int>(heap)};
+        std::list<int, hak::heap_allocator<int>> list{hak::heap_allocator<int>(heap)};
+        std::deque<int, hak::heap_allocator<int>> deque{hak::heap_allocator<int>(heap)};
         std::thread worker([&] {
             for (int i = 0; i < 1000; i++) {
                 list.push_back(i);
@@ -88,7 +88,7 @@ void heaps()
         worker.join();
         fill(deque);
         CHECK(list.get_allocator() == deque.get_allocator());
-        std::list<int, hakmem::heap_allocator<int>> elsewhere{hakmem::heap_allocator<int>(other)};
+        std::list<int, hak::heap_allocator<int>> elsewhere{hak::heap_allocator<int>(other)};
         CHECK(list.get_allocator() != elsewhere.get_allocator());
         elsewhere = list; /* copies into the other heap */
         CHECK(hak_heap_owns(other.get(), &elsewhere.front()));
@@ -107,8 +107,8 @@ void arena()
     struct hak_stats before, after;
     hak_stats_get(&before);
     {
-        hakmem::heap heap;
-        hakmem::heap_allocator<char>(heap).allocate(100);
+        hak::heap heap;
+        hak::heap_allocator<char>(heap).allocate(100);
     }
     hak_stats_get(&after);
     CHECK_EQUAL(after.bytes_in_use, before.bytes_in_use);
@@ -128,15 +128,15 @@ bool throws(Action action)
 void failures()
 {
     static char memory[64 * 1024 + 3];
-    hakmem::heap heap(memory + 3, sizeof memory - 3);
+    hak::heap heap(memory + 3, sizeof memory - 3);
     CHECK(throws([&] { std::pmr::vector<int>(100000, &heap); }));
-    CHECK(throws([&] { hakmem::heap_allocator<int>(heap).allocate(SIZE_MAX / 2); }));
-    CHECK(throws([&] { hakmem::allocator<int>().allocate(SIZE_MAX / 2); }));
+    CHECK(throws([&] { hak::heap_allocator<int>(heap).allocate(SIZE_MAX / 2); }));
+    CHECK(throws([&] { hak::allocator<int>().allocate(SIZE_MAX / 2); }));
     volatile size_t much = SIZE_MAX / 2 + 1; /* no warning about it */
-    CHECK(throws([&] { hakmem::allocator<char>().allocate(much); }));
-    CHECK(throws([&] { hakmem::heap small(memory, 100); }));
+    CHECK(throws([&] { hak::allocator<char>().allocate(much); }));
+    CHECK(throws([&] { hak::heap small(memory, 100); }));
     hak_heap_options options = {};
-    CHECK(throws([&] { hakmem::heap none(options); }));
+    CHECK(throws([&] { hak::heap none(options); }));
     std::pmr::vector<char> bytes(20000, 'x', &heap);
     CHECK(bytes.data() >= memory && bytes.data() + 20000 <= memory + sizeof memory);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_program_options.cc: the string hakmem_options of a program, which the header gives the name
+/* test_program_options.cc: the string hak_options of a program, which the header gives the name
  * that the library looks for, in C++ too: good and bad settings in it, and that the environment
  * overrides it, and it overrides the file. The program starts itself with other environments.
  *
@@ -9,7 +9,7 @@
 
 #include "hakmem/control.h"
 
-const char hakmem_options[] = "purge_delay_ms=345, HAKMEM_BIN_BYTES=64k\n"
+const char hak_options[] = "purge_delay_ms=345, HAKMEM_BIN_BYTES=64k\n"
                               "profile=small,,cache_bytes=much,nonsense,config_file=/etc/passwd";
 
 /* hakmem's functions: a preloaded library's are found by name. */
@@ -49,9 +49,9 @@ int main(int argc, char **)
     }
     const char *const parts[] = {
         "purge_delay_ms=345\nbin_bytes=64k\nprofile=small\nlimit=never\n",
-        "hakmem: hakmem_options: cache_bytes=much ignored: must be a number of bytes",
-        "hakmem: hakmem_options: nonsense ignored: it is not of the form NAME=VALUE\n",
-        "hakmem: hakmem_options: config_file=/etc/passwd ignored: only the environment"};
+        "hakmem: hak_options: cache_bytes=much ignored: must be a number of bytes",
+        "hakmem: hak_options: nonsense ignored: it is not of the form NAME=VALUE\n",
+        "hakmem: hak_options: config_file=/etc/passwd ignored: only the environment"};
     for (const char *part : parts) {
         expect("TEST_NOTHING", "1", part);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* test_secure.c: a setuid program ignores the options of the environment and the file that these
  * name: who calls it chooses its environment, and HAKMEM_STATS_FILE would let them append to any
- * file. Its own hakmem_options count. A copy of this program is made setuid root and started by
+ * file. Its own hak_options count. A copy of this program is made setuid root and started by
  * nobody; the same copy without the bit shows that the options are read otherwise. Needs root;
  * LD_PRELOAD is the loader's business and not let through.
  *
@@ -16,7 +16,7 @@
 
 enum { NOBODY = 65534 };
 
-const char hakmem_options[] = "purge_delay_ms=77,bin_bytes=8k";
+const char hak_options[] = "purge_delay_ms=77,bin_bytes=8k";
 
 static bool has_value(const char *name, const char *wanted)
 {

@@ -16,7 +16,7 @@ git config user.name test
 git config user.email test@localhost
 git add -A
 git commit -qm test
-version=$(sed -n 's/^#define HAKMEM_VERSION_[A-Z]* //p' include/hakmem/hakmem.h | paste -sd .)
+version=$(sed -n 's/^#define HAK_VERSION_[A-Z]* //p' include/hakmem/hakmem.h | paste -sd .)
 sed -i "0,/^## /s//## $version (2001-02-03)\n\n## /" CHANGELOG.md
 sed -i 's/^version = .*/version = "99.0.0"/' bindings/rust/hakmem/Cargo.toml
 echo '#define X' >src/unlicensed.h

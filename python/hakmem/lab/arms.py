@@ -126,7 +126,7 @@ def our_arm(name: str = OURS) -> Arm:
 
 def _our_version() -> str:
     header = machine.read_text(places.ROOT / "include" / "hakmem" / "hakmem.h")
-    return ".".join(re.findall(r"^#define HAKMEM_VERSION_\w+ +(\d+)", header, re.M))
+    return ".".join(re.findall(r"^#define HAK_VERSION_\w+ +(\d+)", header, re.M))
 
 
 def glibc_arm() -> Arm:
