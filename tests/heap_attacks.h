@@ -54,7 +54,7 @@ enum attack_memory { ATTACK_DEFAULT, ATTACK_OWN, ATTACK_PROVIDER, ATTACK_MEMORIE
 
 static uintptr_t attack_target[64] __attribute__((aligned(64)));
 
-static inline void *attack_map(void *argument, size_t size, size_t alignment)
+static inline void *attack_map(void *argument, size_t alignment, size_t size)
 {
     (void)argument;
     return aligned_alloc(alignment, size);

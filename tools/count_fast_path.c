@@ -84,7 +84,7 @@ static void *call(enum function function, uintptr_t first, uintptr_t second)
 static void *call_counted(enum function function, uintptr_t first, uintptr_t second, size_t size)
 {
     __asm__ volatile("int3" : : "D"(bound[function]), "S"((size_t)function), "d"(size) : "memory");
-    return bound[function](first, second, size, 1); /* size and alignment, for a sized free */
+    return bound[function](first, second, 1, size); /* alignment and size, for a sized free */
 }
 
 /* Leaves an object in the bin that the counted calls take and put back. The result is another. */

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* hakmem.hpp: hakmem for C++17, in headers only.
  *
- *   hakmem::memory_resource   a std::pmr::memory_resource on hak_aligned_alloc and hak_free
- *   hakmem::allocator<T>      an allocator for containers on the same functions; it has no state
- *   hakmem::heap              a heap (hakmem/heap.h), which its destructor destroys;
+ *   hak::memory_resource   a std::pmr::memory_resource on hak_aligned_alloc and hak_free
+ *   hak::allocator<T>      an allocator for containers on the same functions; it has no state
+ *   hak::heap              a heap (hakmem/heap.h), which its destructor destroys;
  *                             a std::pmr::memory_resource, too
- *   hakmem::heap_allocator<T> an allocator for containers in a heap
+ *   hak::heap_allocator<T> an allocator for containers in a heap
  *
- *     hakmem::heap heap;
+ *     hak::heap heap;
  *     std::pmr::vector<int> numbers(&heap);
- *     std::list<int, hakmem::heap_allocator<int>> list(hakmem::heap_allocator<int>{heap});
+ *     std::list<int, hak::heap_allocator<int>> list(hak::heap_allocator<int>{heap});
  *
- * A program that is linked with hakmem, or preloads it, needs hakmem::memory_resource and
- * hakmem::allocator only if another allocator has the names malloc and new.
+ * A program that is linked with hakmem, or preloads it, needs hak::memory_resource and
+ * hak::allocator only if another allocator has the names malloc and new.
  *
  * Sizes are in bytes. Allocations that fail throw std::bad_alloc; without exceptions they abort.
  * Everything is as thread-safe as heap.h says. A heap must outlive the containers in it, or never
@@ -31,7 +31,7 @@
 #include <new>
 #include <type_traits>
 
-namespace hakmem
+namespace hak
 {
 
 namespace detail
@@ -190,7 +190,7 @@ class heap : public std::pmr::memory_resource
     }
     void do_deallocate(void *pointer, std::size_t bytes, std::size_t alignment) override
     {
-        hak_heap_free_sized(heap_, pointer, bytes, alignment);
+        hak_heap_free_sized(heap_, pointer, alignment, bytes);
     }
     bool do_is_equal(const std::pmr::memory_resource &other) const noexcept override
     {
@@ -231,7 +231,7 @@ class heap_allocator
     }
     void deallocate(T *pointer, std::size_t count) noexcept
     {
-        hak_heap_free_sized(heap_, pointer, count * sizeof(T), alignof(T));
+        hak_heap_free_sized(heap_, pointer, alignof(T), count * sizeof(T));
     }
     hak_heap *get() const noexcept
     {
@@ -253,6 +253,6 @@ bool operator!=(const heap_allocator<T> &a, const heap_allocator<U> &b) noexcept
     return a.get() != b.get();
 }
 
-} // namespace hakmem
+} // namespace hak
 
 #endif

@@ -58,7 +58,7 @@ typedef struct hak_heap hak_heap;
 struct hak_heap_pages {
     /* Returns `size` bytes at a multiple of `alignment`, or NULL if there are none. Both are
      * multiples of 4 KiB. The contents do not matter. */
-    void *(*map)(void *argument, size_t size, size_t alignment);
+    void *(*map)(void *argument, size_t alignment, size_t size);
     /* Takes back what map returned, with the same size. NULL: the memory stays out of use, for the
      * provider to reuse after the heap's destruction. */
     void (*unmap)(void *argument, void *address, size_t size);
@@ -128,12 +128,12 @@ HAK_API void *hak_heap_realloc(hak_heap *heap, void *pointer,
 /* Frees an object of the heap; NULL does nothing. For an object of a heap with the default
  * provider, free, hak_free, hak_realloc and hak_usable_size work, too, but take longer. */
 HAK_API void hak_heap_free(hak_heap *heap, void *pointer) HAK_NOEXCEPT;
-/* Frees an object of the heap faster: `size` and `alignment` (1 if the object came from
- * hak_heap_malloc or calloc) are those of its allocation. Debug builds and the secure form abort if
+/* Frees an object of the heap faster: `alignment` (1 if the object came from hak_heap_malloc or
+ * calloc) and `size` are those of its allocation. Debug builds and the secure form abort if
  * they are not; release builds trust them. Not for objects that hak_heap_realloc or hak_heap_move
  * returned. */
-HAK_API void hak_heap_free_sized(hak_heap *heap, void *pointer, size_t size,
-                                 size_t alignment) HAK_NOEXCEPT;
+HAK_API void hak_heap_free_sized(hak_heap *heap, void *pointer, size_t alignment,
+                                 size_t size) HAK_NOEXCEPT;
 
 /* Bytes that may be used at `pointer`, an object of the heap. NULL: 0. */
 HAK_API size_t hak_heap_usable_size(hak_heap *heap, const void *pointer) HAK_NOEXCEPT;

@@ -16,7 +16,7 @@ static const char heap_dead[] = "use of a destroyed heap";
 
 /* --- the default provider: hakmem's own functions, as any program calls them --- */
 
-static void *own_map(void *argument, size_t size, size_t alignment)
+static void *own_map(void *argument, size_t alignment, size_t size)
 {
     (void)argument;
     return hak_aligned_alloc(alignment, size);

@@ -133,7 +133,7 @@ static enum hak_heap_event chunk_get(struct hak_heap *heap, const struct request
     if (size == 0) {
         return HAK_HEAP_OVER_LIMIT;
     }
-    void *memory = heap->pages.map(heap->pages.argument, size, HEAP_CHUNK_SIZE);
+    void *memory = heap->pages.map(heap->pages.argument, HEAP_CHUNK_SIZE, size);
     if (memory == NULL) {
         chunk_unreserve(heap, size);
         return HAK_HEAP_OUT_OF_MEMORY;

@@ -179,7 +179,7 @@ static void call_free_sized_guarded(struct hak_heap *heap, void *pointer, size_t
     hak_heap_free(heap, pointer);
 }
 
-HAK_FAST_PATH void hak_heap_free_sized(hak_heap *heap, void *pointer, size_t size, size_t alignment)
+HAK_FAST_PATH void hak_heap_free_sized(hak_heap *heap, void *pointer, size_t alignment, size_t size)
 {
     if (HAK_SECURE) {
         call_free_sized_guarded(heap, pointer, size);

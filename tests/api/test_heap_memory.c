@@ -107,7 +107,7 @@ struct provider {
     size_t sizes[CHUNKS];
 };
 
-static void *provider_map(void *argument, size_t size, size_t alignment)
+static void *provider_map(void *argument, size_t alignment, size_t size)
 {
     struct provider *provider = argument;
     size_t number = ++provider->calls;

@@ -118,7 +118,7 @@ TEST(objects_of_every_size)
             assert_int_equal(bytes[i], 0);
         }
         memset(bytes, 0xff, hak_heap_usable_size(heap, bytes));
-        hak_heap_free_sized(heap, bytes, size, 1);
+        hak_heap_free_sized(heap, bytes, 1, size);
     }
     for (size_t alignment = 1; alignment <= HAK_HEAP_ALIGNMENT_MAX; alignment *= 2) {
         for (size_t size = 1; size < 3 * MIB; size = size * 3 + 1) {
@@ -126,7 +126,7 @@ TEST(objects_of_every_size)
             assert_non_null(bytes);
             assert_true(is_aligned(bytes, alignment));
             memset(bytes, 0xff, size);
-            hak_heap_free_sized(heap, bytes, size, alignment);
+            hak_heap_free_sized(heap, bytes, alignment, size);
         }
     }
     check_empty(heap);
@@ -481,7 +481,7 @@ TEST(bad_arguments)
     assert_false(hak_heap_owns(heap, memory));
     errno = ERRNO_UNTOUCHED;
     hak_heap_free(heap, NULL);
-    hak_heap_free_sized(heap, NULL, 10, 1);
+    hak_heap_free_sized(heap, NULL, 1, 10);
     hak_heap_trim(heap);
     hak_heap_destroy(heap);
     assert_int_equal(errno, ERRNO_UNTOUCHED);

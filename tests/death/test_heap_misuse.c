@@ -21,7 +21,7 @@ static void destroyed(void *argument)
         hak_heap_free(heap, object);
         break;
     case 3:
-        hak_heap_free_sized(heap, object, 100, 1);
+        hak_heap_free_sized(heap, object, 1, 100);
         break;
     case 4:
         hak_heap_trim(heap);
@@ -133,7 +133,7 @@ TEST(invalid_pointers)
     REQUIRE_DEATH(inside_object, &way, "^hakmem: fatal: ");
 }
 
-static void *map_unaligned(void *argument, size_t size, size_t alignment)
+static void *map_unaligned(void *argument, size_t alignment, size_t size)
 {
     return (char *)hak_aligned_alloc(alignment, size + alignment) + 4096;
 }

@@ -41,7 +41,7 @@ static void require(bool right, const char *what, size_t size)
 enum kind { OWN_CHUNKS, OWN_MEMORY, PROVIDER, KINDS };
 enum { MEMORY_SIZE = 16 << 20 };
 
-static void *provide(void *argument, size_t size, size_t alignment)
+static void *provide(void *argument, size_t alignment, size_t size)
 {
     return aligned_alloc(alignment, size);
 }
@@ -95,7 +95,7 @@ static void overrun(const void *argument)
         hak_heap_free(heap, object);
         break;
     case BY_FREE_SIZED:
-        hak_heap_free_sized(heap, object, bug->size, bug->alignment);
+        hak_heap_free_sized(heap, object, bug->alignment, bug->size);
         break;
     case BY_ANY_FREE:
         free(object);
@@ -187,11 +187,11 @@ CASE(realloc_freed, "hakmem: fatal: double free")
 }
 
 BUG_CASE(free_wrong_size, "hakmem: fatal: free with another size",
-         hak_heap_free_sized(heap, object, 199, 1))
+         hak_heap_free_sized(heap, object, 1, 199))
 
 CASE(free_right_size, NULL)
 {
-    hak_heap_free_sized(heap, object, 200, 1);
+    hak_heap_free_sized(heap, object, 1, 200);
     hide(hak_heap_malloc(heap, 200));
 }
 

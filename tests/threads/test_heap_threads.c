@@ -31,7 +31,7 @@ static void object_free(struct shared *shared, uint64_t *object, uint64_t *rando
     REQUIRE(((unsigned char *)object)[size - 1] == (unsigned char)size);
     switch (random_below(random, 3)) {
     case 0:
-        hak_heap_free_sized(shared->heap, object, size, 1);
+        hak_heap_free_sized(shared->heap, object, 1, size);
         break;
     case 1:
         if (shared->plain) {
@@ -250,7 +250,7 @@ static void use_late(void *value)
     void *object = hak_heap_malloc(heap, 100), *block = hak_heap_malloc(heap, 100000);
     REQUIRE(object != NULL && block != NULL);
     memset(object, 1, 100);
-    hak_heap_free_sized(heap, object, 100, 1);
+    hak_heap_free_sized(heap, object, 1, 100);
     hak_heap_free(heap, block);
     (void)!hak_heap_malloc(heap, 50); /* stays */
 }
