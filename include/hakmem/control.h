@@ -42,8 +42,7 @@ HAK_API extern const char hak_options[];
  *   EINVAL  the value is not allowed, or empty; for cache_bytes_total, "0" works at start only
  *   EBUSY   the process learns (HAKMEM_LEARN), and the learner sets this option
  *   EAGAIN  the caller is a signal handler that interrupted the allocator, there is no memory, or
- *           the kernel does not let the secure form write its settings (docs/security.md)
- *   ENOSYS  sample_bytes: samples are taken, but without stacks (hak_profile_start) */
+ *           the kernel does not let the secure form write its settings (docs/security.md) */
 HAK_API int hak_option_set(const char *name, const char *value) HAK_NOEXCEPT;
 
 /* Stores the value of an option, as hak_option_set takes it, in `value`, which has `size` bytes.

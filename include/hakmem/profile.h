@@ -24,9 +24,10 @@ extern "C" {
 /* Starts sampling, or changes the period, in bytes. With `period` 0 it is HAK_PROFILE_PERIOD, and
  * threads that would sample more than 4,000 blocks a second sample fewer, with larger weights. A
  * tool that looks at the process may want a shorter period meanwhile. Threads that allocate notice
- * it within about 50 ms. Blocks allocated before are not in the profile. Returns 0, or ENOSYS if
- * the process has no unwind tables (a static program that was stripped of its list of sections):
- * the profile then has no stacks. May open files, so it must not be called in a signal handler. */
+ * it within about 50 ms. Blocks allocated before are not in the profile. Returns 0 once samples are
+ * taken, also if they were taken before. If the process has no unwind tables (a static program that
+ * was stripped of its list of sections), the profile has no stacks, and one line on standard error
+ * says so. May open files, so it must not be called in a signal handler. */
 HAK_API int hak_profile_start(size_t period) HAK_NOEXCEPT;
 
 /* Stops sampling, but not for tools that sample the process at the moment. Blocks sampled so far

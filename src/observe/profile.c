@@ -17,8 +17,6 @@
 #include "observe/samples.h"
 #include "os/os.h"
 
-#include <errno.h>
-
 /* Of the JSON document. It grows when a field changes its meaning. */
 #define PROFILE_VERSION 1
 
@@ -34,11 +32,14 @@ bool hak__profile_begin(void)
     return hak__stacks_start();
 }
 
-static int profile_start(size_t period)
+static void profile_start(size_t period)
 {
-    bool found = hak__profile_begin();
+    static bool shared_said;
+    if (!hak__profile_begin() && !atomic_exchange_acquire(&shared_said, true)) {
+        hak__diagnose_warn("the profile has no stacks, because the program has no unwind tables",
+                           NULL);
+    }
     hak__sampling_set(SAMPLING_OWN, period == 0 ? HAK_PROFILE_PERIOD : period, period == 0);
-    return found ? 0 : ENOSYS;
 }
 
 /* The option shows what is in force. */
@@ -53,7 +54,8 @@ static void profile_note(uint64_t period)
 int hak_profile_start(size_t period)
 {
     profile_note(period);
-    return profile_start(period);
+    profile_start(period);
+    return 0;
 }
 
 void hak_profile_stop(void)
@@ -278,9 +280,8 @@ __attribute__((constructor(102))) static void profile_begin(void)
     if (profile_is_wanted() || hak__knobs.guard != 0 || hak__settings.observe) {
         hak__modules_keep();
     }
-    if (profile_is_wanted() && profile_start(period == UINT64_MAX ? 0 : (size_t)period) != 0) {
-        hak__diagnose_warn("the profile has no stacks, because the program has no unwind tables",
-                           NULL);
+    if (profile_is_wanted()) {
+        profile_start(period == UINT64_MAX ? 0 : (size_t)period);
     }
     if (hak__knobs.guard != 0) {
         (void)hak__stacks_start();

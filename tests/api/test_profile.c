@@ -39,7 +39,8 @@ static uint64_t sum_of(const char *text, const char *key)
 /* One thread's notice of a start takes some allocations. */
 static void start(size_t period)
 {
-    assert_in_range(hak_profile_start(period), 0, ENOSYS);
+    assert_int_equal(hak_profile_start(period), 0);
+    assert_int_equal(hak_profile_start(period), 0); /* again */
     for (size_t i = 0; i < 10000; i++) {
         hak_free(hak_malloc(100));
     }
@@ -69,7 +70,7 @@ TEST(write)
     assert_int_equal(sum_of(profile_now(), "period"), 0);
     assert_true((double)sum_of(profile_now(), "allocated_bytes") >
                 COUNT * SIZE * 0.8); /* it keeps sums */
-    assert_in_range(hak_profile_start(0), 0, ENOSYS);
+    assert_int_equal(hak_profile_start(0), 0);
     assert_int_equal(sum_of(profile_now(), "period"), HAK_PROFILE_PERIOD);
     hak_profile_stop();
 }

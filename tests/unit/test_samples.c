@@ -377,6 +377,9 @@ TEST(stacks_after_fork)
     hak__stacks_fork_child(true);
     assert_int_equal(hak__stack_capture(frames, STACK_DEPTH_MAX), 0);
     assert_false(hak__stacks_start());
+    assert_int_equal(hak_profile_start(PERIOD), 0); /* samples without stacks are samples */
+    assert_true(sampling_is_on());
+    hak_profile_stop();
     assert_int_equal(hak__stack_capture(frames, STACK_DEPTH_MAX), 0);
 }
 
