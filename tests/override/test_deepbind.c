@@ -263,9 +263,11 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } parts[] = {
-        {"now", run_and_search},  {"threads", run_threads}, /* lazily */
-        {"refused", run_refused}, {"spaces", run_spaces},   {"keep", run_with_their_malloc}};
+    } parts[] = {{"now", run_and_search},
+                 {"threads", run_threads}, /* lazily */
+                 {"refused", run_refused},
+                 {"spaces", run_spaces},
+                 {"keep", run_with_their_malloc}};
     static const char *const keep[] = {"HAKMEM_KEEP_DEEPBIND", "1", NULL};
     prove_preloaded();
     for (size_t i = 0; i < COUNT_OF(parts); i++) {

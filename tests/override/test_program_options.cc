@@ -10,7 +10,7 @@
 #include "hakmem/control.h"
 
 const char hak_options[] = "purge_delay_ms=345, HAKMEM_BIN_BYTES=64k\n"
-                              "profile=small,,cache_bytes=much,nonsense,config_file=/etc/passwd";
+                           "profile=small,,cache_bytes=much,nonsense,config_file=/etc/passwd";
 
 /* hakmem's functions: a preloaded library's are found by name. */
 typedef int get_function(const char *name, char *value, size_t size);

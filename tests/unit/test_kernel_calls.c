@@ -9,7 +9,7 @@ static const char harmless[] =
     "strrchr strstr environ getauxval abort __tls_get_addr _GLOBAL_OFFSET_TABLE_ "
     "fputs fwrite "                                     /* malloc_info's, to the program's file */
     "__libc_single_threaded __rseq_offset __rseq_size " /* variables of glibc's */
-    "hak_options hakmem_recorder_range "             /* constants of others */
+    "hak_options hakmem_recorder_range "                /* constants of others */
     "hak__secure_kinds hak__secure_kinds_mix "          /* weak: there are no functions of C++ */
     "hak__family_allocate hak__family_free hak__start_refuse " /* weak: nor of the C library */
     "__sanitizer_set_report_path __lsan_init __msan_init __tsan_init " /* weak: does it exist? */
