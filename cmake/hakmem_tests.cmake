@@ -325,6 +325,11 @@ if(NOT CMAKE_CROSSCOMPILING)
         endif()
         hakmem_register(${name} secure "${words}" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>" $<TARGET_FILE:secure_${name}>)
     endforeach()
+    foreach(name aligned realloc thread_bytes) # the API tests, on this form
+        hakmem_add_test_program(secure_${name} secure "${tests_directory}/api/test_${name}.c" hakmem_secure hakmem_cmocka)
+        target_compile_definitions(secure_${name} PRIVATE HAK_SECURE=1)
+        hakmem_register(${name} secure "" "" $<TARGET_FILE:secure_${name}>)
+    endforeach()
     hakmem_register(overflow_sampled secure "args=23" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>;HAKMEM_SAMPLE_BYTES=1"
         $<TARGET_FILE:secure_overflow_sizes>)
     foreach(name filters deepbind deepbind_cxx tls_destructors)

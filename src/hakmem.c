@@ -86,6 +86,7 @@
 #include "arena/sampling.c"
 #include "arena/start.c"
 #include "arena/thread.c"
+#include "arena/thread_bytes.c"
 
 #include "heap/heap.c"
 #include "heap/heap_blocks.c"

@@ -118,7 +118,7 @@ def plain_line(line):
 
 def declaration(text):
     """Without what is for the compiler."""
-    text = re.sub(r"\bHAK_(API|NOEXCEPT|ATTR_RESULT|ATTR_ALLOC\([^;]*\))", "", text)
+    text = re.sub(r"\bHAK_(API|NOEXCEPT|ATTR_RESULT|ATTR_(ALLOC|RESIZE)\([^;]*\))", "", text)
     text = " ".join(text.split()).replace(" ;", ";").replace("( ", "(")
     return plain(text)
 

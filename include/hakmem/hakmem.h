@@ -31,10 +31,12 @@ extern "C" {
 #if defined(__GNUC__)
 #define HAK_API __attribute__((visibility("default")))
 #define HAK_ATTR_ALLOC(...) __attribute__((malloc, warn_unused_result, __VA_ARGS__))
+#define HAK_ATTR_RESIZE(...) __attribute__((warn_unused_result, __VA_ARGS__))
 #define HAK_ATTR_RESULT __attribute__((warn_unused_result))
 #else
 #define HAK_API
 #define HAK_ATTR_ALLOC(...)
+#define HAK_ATTR_RESIZE(...)
 #define HAK_ATTR_RESULT
 #endif
 #if defined(__cplusplus)
@@ -59,11 +61,17 @@ HAK_API void *hak_calloc(size_t count, size_t size) HAK_NOEXCEPT HAK_ATTR_ALLOC(
  * move. `pointer` NULL: like hak_malloc. Size 0 with a pointer: frees it and returns NULL, with
  * errno unchanged (as glibc does). On failure returns NULL with errno ENOMEM, and the old block
  * stays as it was. */
-HAK_API void *hak_realloc(void *pointer, size_t size) HAK_NOEXCEPT HAK_ATTR_RESULT;
+HAK_API void *hak_realloc(void *pointer, size_t size) HAK_NOEXCEPT HAK_ATTR_RESIZE(alloc_size(2));
 
 /* hak_realloc(pointer, count * size); an overflow of the product is a failure. */
-HAK_API void *hak_reallocarray(void *pointer, size_t count,
-                               size_t size) HAK_NOEXCEPT HAK_ATTR_RESULT;
+HAK_API void *hak_reallocarray(void *pointer, size_t count, size_t size) HAK_NOEXCEPT
+    HAK_ATTR_RESIZE(alloc_size(2, 3));
+
+/* Resizes a block to at least `size` bytes where it is. False: it cannot, and the block is as it
+ * was; also if `pointer` is NULL, `size` is 0, or the block is an object of a heap
+ * (hakmem/heap.h). Shrinking succeeds, except for guarded blocks (HAKMEM_GUARD), and returns memory
+ * of blocks above 64 KiB. Never changes errno. */
+HAK_API bool hak_resize(void *pointer, size_t size) HAK_NOEXCEPT;
 
 /* Frees a block that any function of this header returned. NULL does nothing. A pointer that hakmem
  * did not allocate is not freed; the first ten are reported on standard error. The secure form,
@@ -80,7 +88,14 @@ HAK_API void hak_free_aligned_sized(void *pointer, size_t alignment, size_t size
  * which there is address space (1 GiB works). Returns NULL with errno EINVAL for other alignments.
  */
 HAK_API void *hak_aligned_alloc(size_t alignment, size_t size) HAK_NOEXCEPT
-    HAK_ATTR_ALLOC(alloc_size(2));
+    HAK_ATTR_ALLOC(alloc_align(1), alloc_size(2));
+/* As hak_calloc, at a multiple of `alignment`. */
+HAK_API void *hak_aligned_calloc(size_t alignment, size_t count, size_t size) HAK_NOEXCEPT
+    HAK_ATTR_ALLOC(alloc_align(1), alloc_size(2, 3));
+/* As hak_realloc, and the result is a multiple of `alignment`, whatever the old alignment was. On
+ * EINVAL, too, the old block stays as it was. */
+HAK_API void *hak_aligned_realloc(void *pointer, size_t alignment, size_t size) HAK_NOEXCEPT
+    HAK_ATTR_RESIZE(alloc_align(2), alloc_size(3));
 /* As hak_aligned_alloc, but rounds other alignments up to a power of two (as glibc's memalign).
  * EINVAL only if that power of two does not fit into a size_t. */
 HAK_API void *hak_memalign(size_t alignment, size_t size) HAK_NOEXCEPT

@@ -118,12 +118,12 @@ HAK_API void *hak_heap_calloc(hak_heap *heap, size_t count, size_t size) HAK_NOE
 /* Allocates `size` bytes in the heap at a multiple of `alignment`, a power of two up to
  * HAK_HEAP_ALIGNMENT_MAX. */
 HAK_API void *hak_heap_aligned_alloc(hak_heap *heap, size_t alignment, size_t size) HAK_NOEXCEPT
-    HAK_ATTR_ALLOC(alloc_size(3));
+    HAK_ATTR_ALLOC(alloc_align(2), alloc_size(3));
 /* Resizes an object of the heap to at least `size` bytes and keeps the first min(old, new) bytes;
  * it may move. `pointer` NULL: like hak_heap_malloc. Size 0 with a pointer: frees it and returns
  * NULL. On failure the old object stays as it was. */
-HAK_API void *hak_heap_realloc(hak_heap *heap, void *pointer,
-                               size_t size) HAK_NOEXCEPT HAK_ATTR_RESULT;
+HAK_API void *hak_heap_realloc(hak_heap *heap, void *pointer, size_t size) HAK_NOEXCEPT
+    HAK_ATTR_RESIZE(alloc_size(3));
 
 /* Frees an object of the heap; NULL does nothing. For an object of a heap with the default
  * provider, free, hak_free, hak_realloc and hak_usable_size work, too, but take longer. */

@@ -99,6 +99,29 @@ HAK_API bool hak_stats_value(const char *name, uint64_t *value) HAK_NOEXCEPT;
 /* From now on the two peaks of hak_stats count from the present values. */
 HAK_API void hak_stats_reset_peaks(void) HAK_NOEXCEPT;
 
+/* What the calling thread has allocated and freed, in bytes at their usable size (objects of the
+ * secure form: with what it adds). Both only grow, and start at 0 with the thread; in fork's child,
+ * with the child.
+ *
+ *   allocated - freed   is exact: the blocks that this thread allocated, less those that it freed,
+ *                       whichever thread allocated them. Below 0 (as int64_t) if it frees more.
+ *   allocated           lies between the bytes that the thread asked for and the usable bytes of
+ *                       the blocks that it got. So it may lack some of the rounding.
+ *
+ * A block that realloc resizes in place counts by the difference. Not counted are objects of heaps
+ * (hakmem/heap.h), but the chunks of their default provider are; and what a thread does in
+ * destructors after its end, or in a signal handler that interrupted the allocator. */
+struct hak_thread_bytes {
+    uint32_t version; /* HAK_STATS_VERSION of the library */
+    uint32_t size;    /* bytes that the library has filled */
+    uint64_t allocated;
+    uint64_t freed;
+};
+
+/* Fills `*bytes`, at most `size` bytes of it. malloc and free do not become slower by it; a call
+ * takes as long as some 20 mallocs, and in the secure form ten times as long. No lock. */
+HAK_API void hak_thread_bytes_read(struct hak_thread_bytes *bytes, size_t size) HAK_NOEXCEPT;
+
 enum hak_report_format {
     HAK_REPORT_TEXT = 0,       /* the summary, then all figures, for people */
     HAK_REPORT_JSON = 1,       /* all figures, in one line */

@@ -270,6 +270,12 @@ HAK_INLINE struct arena *arena_of_slabs(struct slab_set *slabs)
     return (struct arena *)(void *)((unsigned char *)slabs - offsetof(struct arena, slabs));
 }
 
+/* thread_bytes.c. Each is for structs that only this thread uses. A thread that begins has
+ * allocated nothing yet: */
+HAK_HIDDEN void hak__thread_bytes_begin(struct thread *thread);
+/* `to`, which has just begun, goes on where `from` is: */
+HAK_HIDDEN void hak__thread_bytes_hand_on(struct thread *from, struct thread *to);
+
 /* heartbeat.c. Each is for this thread's struct, with no lock held, and may tick. After a slow
  * operation: */
 HAK_HIDDEN void hak__thread_count_operation(struct thread *thread);

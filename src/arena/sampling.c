@@ -151,6 +151,7 @@ static void sampler_take(struct thread *thread)
     int64_t taken = (int64_t)sampler->countdown_from - thread->cache.countdown;
     sampler->bytes_left -= taken;
     sampler->guard_left -= taken;
+    thread->cache.bytes.asked += taken;
     sampler->countdown_from = thread->cache.countdown;
 }
 

@@ -167,6 +167,7 @@ static struct thread *thread_adopt_from(struct arena *arena)
     atomic_store_relaxed(&thread->left_behind, false);
     atomic_store_relaxed(&thread->apart, arena->apart); /* reports read it */
     thread_draw_from(thread, arena);
+    hak__thread_bytes_begin(thread);
     thread->trimmed_ms = thread->ticked_ms = hak__os_clock_ms();
     return thread;
 }
@@ -398,6 +399,7 @@ static struct thread *thread_exchange(struct thread *thread)
             other->twin->twin = other;
             thread->twin = NULL;
         }
+        hak__thread_bytes_hand_on(thread, other);
         hak__thread = other;
         thread_leave_behind(thread);
     }

@@ -80,6 +80,16 @@ struct request_sums {
     uint16_t unused;
 };
 
+/* What the thread has allocated and freed, in bytes, for hak_thread_bytes_read
+ * (arena/thread_bytes.c). The fast paths do not count: what they hand out and take back follows
+ * from their countdown and their bins. */
+struct cache_bytes {
+    int64_t asked;      /* requested since the last reading, without what the countdown shows */
+    int64_t given;      /* handed to the cache or past it to the program, less what came back */
+    int64_t net;        /* the program's part of `given` at the last reading */
+    uint64_t allocated; /* at the last reading */
+};
+
 /* Secure form: freed objects that wait before they may be handed out again. */
 struct quarantine {
     uint64_t random; /* chooses the object whose rest ends */
@@ -102,6 +112,7 @@ struct cache {
     uint8_t frees[CLASS_COUNT];   /* first overflows, up to FREES_CHECKED + 1 */
     bool active[CLASS_COUNT];     /* the class had a slow operation since the last trim */
     struct counters counters;     /* events of this thread; no lock guards them */
+    struct cache_bytes bytes;
     struct request_sums requests[CLASS_COUNT];  /* seen when the countdown ran out */
     struct quarantine quarantine[HAK_SECURE];   /* none in the ordinary form */
     struct remote_entry remote[REMOTE_ENTRIES]; /* last: most threads never touch it */
@@ -124,6 +135,13 @@ HAK_INLINE size_t bin_offset(size_t class_index)
 HAK_INLINE size_t bin_offset_of_code(size_t code)
 {
     return code * (sizeof(struct bin) >> OWNER_CLASS_SHIFT);
+}
+
+/* Counts a block that the program gets past the bins. Owner thread. */
+HAK_INLINE void cache_count_block(struct cache *cache, size_t bytes)
+{
+    cache->bytes.asked += (int64_t)bytes;
+    cache->bytes.given += (int64_t)bytes;
 }
 
 /* Takes the first object of a bin that is not empty. NULL: it has no mark, and the bin stays
@@ -224,10 +242,11 @@ HAK_HIDDEN void hak__cache_trim(struct cache *cache);
  * thread of this cache is gone. The caller corrects hak__cache_charged. */
 HAK_HIDDEN void hak__cache_abandon(struct cache *cache);
 
-/* The objects in the bin of a class, and the bytes of the objects in all bins. Any thread; exact
- * while the owner thread does not run. */
+/* The objects in the bin of a class, and the bytes of the objects in all bins and in the remote
+ * buffer. Any thread; exact while the owner thread does not run. The last one: owner thread. */
 HAK_HIDDEN uint32_t hak__cache_objects(const struct cache *cache, uint32_t class_index);
 HAK_HIDDEN size_t hak__cache_bytes(const struct cache *cache);
+HAK_HIDDEN size_t hak__remote_bytes(const struct cache *cache);
 
 /* The entry for `slice`, chosen by the low bits of its number. A hash would be worse: the lowest
  * free slices are taken first, so slices in use are mostly neighbours, and neighbours have

@@ -193,6 +193,7 @@ static void cache_return_part(struct cache *cache, uint32_t class_index, uint32_
             object_set_mark(object, mark);
             returned[done++] = tail = object;
         }
+        cache->bytes.given -= (int64_t)(done - before) * size_class_bytes(class_index);
         hak__slab_return(slab, (struct object_list){head, done - before}, tail);
     }
     bin->head = object;
@@ -299,6 +300,7 @@ static void cache_end_quarantine(struct cache *cache, struct quarantine *quarant
             hak__remote_free(cache, slice, object);
             continue;
         }
+        cache->bytes.given -= size_class_bytes(slab->class_index);
         object_set_free(object, NULL, 0);
         hak__slab_return(slab, (struct object_list){object, 1}, object);
     }

@@ -67,6 +67,9 @@ void *hak__cache_fill(struct cache *cache, uint32_t class_index, struct refill r
         return NULL;
     }
     probe_hakmem_refill(cache_arena_id(cache), size_class_bytes(class_index), refill.list.count);
+    uint32_t bytes = size_class_bytes(class_index);
+    cache_count_block(cache, bytes);
+    cache->bytes.given += (int64_t)(refill.list.count - 1) * bytes;
     cache->active[class_index] = true;
     if (REFILL_BYTES_START << cache->refills[class_index] < SLICE_SIZE) {
         cache->refills[class_index]++;

@@ -31,6 +31,7 @@ static void remote_send(struct cache *cache, struct remote_entry *entry)
     if (HAK_UNLIKELY(lagging != NULL)) {
         cache->lagging = lagging; /* arena/collect.c drains for it */
     }
+    cache->bytes.given -= (int64_t)list.count * size_class_bytes(slab->class_index);
     counter_add(&cache->counters, COUNTER_FREE_REMOTE, list.count);
     counter_add(&cache->counters, COUNTER_REMOTE_BATCHES, 1);
     atomic_store_relaxed(&entry->link, 0u); /* atomic: reports read link and room */
@@ -74,6 +75,7 @@ bool hak__remote_free(struct cache *cache, size_t slice, void *pointer)
         return false;
     }
     if (HAK_SECURE && HAK_UNLIKELY(window_is_inherited(window_owner(slice)))) { /* it has rested */
+        cache->bytes.given -= size_class_bytes(owner_class(window_owner(slice)));
         hak__slab_free_inherited(slice, pointer);
         return false;
     }
@@ -110,4 +112,18 @@ void hak__remote_flush(struct cache *cache)
             remote_send(cache, entry);
         }
     }
+}
+
+size_t hak__remote_bytes(const struct cache *cache)
+{
+    size_t bytes = 0;
+    uint32_t left = cache->remote_waiting;
+    for (const struct remote_entry *entry = cache->remote; left != 0; entry++) {
+        if (entry->link != 0) {
+            uint32_t class_index = owner_class(window_owner(entry->link - 1));
+            bytes += (size_t)remote_count(entry) * size_class_bytes(class_index);
+            left--;
+        }
+    }
+    return bytes;
 }

@@ -10,6 +10,7 @@
 #include "os/os.h"
 
 #include <errno.h>
+#include <string.h>
 
 /* `alignment` is a power of two, in bytes. Returns NULL with errno ENOMEM if there is no memory. */
 static void *aligned_allocate(size_t alignment, size_t size)
@@ -19,14 +20,14 @@ static void *aligned_allocate(size_t alignment, size_t size)
         return theirs;
     }
     if (alignment <= OBJECT_ALIGNMENT) {
-        return hak_malloc(size);
+        return hak__malloc_slow(size);
     }
     uint32_t class_index = size_class_of_aligned(size, alignment);
     return class_index < CLASS_COUNT ? hak__malloc_class(class_index, size)
                                      : hak__malloc_large(size, alignment, false);
 }
 
-static HAK_NOINLINE void *aligned_alloc_slow(size_t alignment, size_t size)
+void *hak__aligned_slow(size_t alignment, size_t size)
 {
     if (HAK_UNLIKELY(!bits_is_power_of_two(alignment))) {
         errno = EINVAL;
@@ -38,7 +39,28 @@ static HAK_NOINLINE void *aligned_alloc_slow(size_t alignment, size_t size)
 HAK_FAST_PATH void *hak_aligned_alloc(size_t alignment, size_t size)
 {
     void *object = short_aligned(alignment, size);
-    return HAK_LIKELY(object != NULL) ? object : aligned_alloc_slow(alignment, size);
+    return HAK_LIKELY(object != NULL) ? object : hak__aligned_slow(alignment, size);
+}
+
+void *hak_aligned_calloc(size_t alignment, size_t count, size_t size)
+{
+    size_t total;
+    if (HAK_UNLIKELY(!bits_is_power_of_two(alignment))) {
+        errno = EINVAL;
+        return NULL;
+    }
+    if (HAK_UNLIKELY(__builtin_mul_overflow(count, size, &total))) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    if (alignment <= OBJECT_ALIGNMENT) {
+        return hak_calloc(1, total);
+    }
+    if (size_class_of_aligned(total, alignment) >= CLASS_COUNT) {
+        return hak__malloc_large(total, alignment, true);
+    }
+    void *object = hak_aligned_alloc(alignment, total);
+    return object != NULL ? memset(object, 0, total) : NULL;
 }
 
 static HAK_NOINLINE void *memalign_slow(size_t alignment, size_t size)

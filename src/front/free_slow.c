@@ -242,11 +242,21 @@ static bool object_may_be_free(const struct object *object)
                       : (object->mark ^ hak__window.mark) >> 32 >> 16 == 0;
 }
 
+/* Counts a block that does not go through this thread's bins. */
+static void free_note(size_t bytes)
+{
+    struct thread *thread = hak__thread;
+    if (thread->arena != NULL) {
+        thread->cache.bytes.given -= (int64_t)bytes;
+    }
+}
+
 /* Frees an object of fork's parent, in the child. If the object has a mark, it may be free already,
  * in a bin of the parent: then what lies there is counted first, and the free is reported. */
 static HAK_NOINLINE void free_inherited(size_t slice, void *pointer)
 {
     slab_check_object(slab_of_slice(slice), pointer);
+    free_note(size_class_bytes(owner_class(window_owner(slice))));
     if (HAK_UNLIKELY(object_may_be_free(pointer)) && hak__inherited_waits() && hak__gate_enter()) {
         hak__inherited_settle();
         hak__gate_leave();
@@ -321,6 +331,7 @@ static HAK_NOINLINE void free_span(size_t slice)
     }
     struct thread *thread = thread_enter();
     if (HAK_LIKELY(thread != NULL)) {
+        thread->cache.bytes.given -= (int64_t)hak__span_bytes(slice);
         hak__span_free_taken(&thread->arena->spans, &thread->cache.counters, slice);
         thread_unlock(thread);
         hak__thread_left(thread);
@@ -376,6 +387,7 @@ static void free_huge(void *pointer, size_t bytes)
     struct thread *thread = hak__thread_enter();
     if (thread != NULL) {
         counter_add(&thread->cache.counters, COUNTER_HUGE_FREED, 1);
+        thread->cache.bytes.given -= (int64_t)bytes;
         hak__thread_leave(thread);
     }
 }
@@ -386,6 +398,7 @@ static HAK_COLD void free_guarded(void *pointer, const void *caller)
     if (sample_has_blocks()) {
         hak__sample_forget(pointer);
     }
+    free_note(hak__guard_owns(pointer) ? hak__guard_bytes(pointer) : 0);
     hak__guard_free(pointer, caller);
 }
 
@@ -416,6 +429,7 @@ static HAK_NOINLINE void free_slow(void *pointer)
         free_span(location.slice);
         break;
     case PLACE_SAMPLED:
+        free_note(location.bytes);
         hak__sample_free(pointer);
         break;
     case PLACE_HUGE:

@@ -102,6 +102,7 @@ static void *malloc_class_once(uint32_t class_index, size_t size)
      * operation of a thread calls pthread_setspecific, which may allocate and so fill the bin. */
     if (bin->head != NULL) {
         struct object *object = malloc_pop_slow(thread, class_index);
+        thread->cache.bytes.asked += size_class_bytes(class_index);
         hak__thread_leave(thread);
         return malloc_hand_out(object, class_index, size);
     }
@@ -123,11 +124,24 @@ static HAK_COLD void *malloc_failed(size_t size, size_t alignment)
     return NULL;
 }
 
+/* Counts a block that is in no slab of an arena. */
+static void malloc_note_block(size_t bytes)
+{
+    struct thread *thread = hak__thread;
+    if (thread->arena != NULL) {
+        cache_count_block(&thread->cache, bytes);
+    }
+}
+
 /* The last resort: emergency memory if this thread was refused, else NULL with ENOMEM. */
 static HAK_COLD void *malloc_beside(size_t size, size_t alignment)
 {
     void *pointer = hak__gate_was_refused() ? hak__emergency_allocate(size, alignment) : NULL;
-    return pointer != NULL ? pointer : malloc_failed(size, alignment);
+    if (pointer == NULL) {
+        return malloc_failed(size, alignment);
+    }
+    malloc_note_block(hak__emergency_mapped(size));
+    return pointer;
 }
 
 /* The second attempt, after a reclaim. A refused thread cannot reclaim. */
@@ -188,28 +202,40 @@ void *hak__malloc_class(uint32_t class_index, size_t size)
     if (counted) {
         period = hak__thread_countdown_ended(thread, size);
         cache_note_request(&thread->cache, class_index, size);
+        /* as the fast path counted it; the block is counted below */
+        thread->cache.bytes.asked -= (int64_t)(size == 0 ? 1 : size);
     } else if (sampling_is_on() || guarding_is_on()) {
         period = malloc_count_sample(size);
     }
     if (guarding_is_on()) {
         void *guarded = malloc_guarded(class_index, size, period, __builtin_return_address(0));
         if (guarded != NULL) {
+            malloc_note_block(size);
             return guarded;
         }
     }
     if (HAK_UNLIKELY(period != 0)) {
         void *sampled = hak__sample_object(class_index, size, period);
         if (sampled != NULL) {
+            malloc_note_block(hak_usable_size(sampled));
             return sampled;
         }
     }
     struct bin *bin = &thread->cache.bins[class_index];
     if (counted && bin->head != NULL) { /* NULL: a tick has emptied the bin */
+        thread->cache.bytes.asked += size_class_bytes(class_index);
         return malloc_hand_out(malloc_pop_slow(thread, class_index), class_index, size);
     }
     (void)hak__gate_was_refused(); /* forgets a refusal of an earlier operation */
     void *object = malloc_class_once(class_index, size);
     return HAK_LIKELY(object != NULL) ? object : malloc_class_again(class_index, size);
+}
+
+static void malloc_count_span(struct thread *thread, const void *pointer)
+{
+    if (pointer != NULL) {
+        cache_count_block(&thread->cache, hak__span_bytes(window_slice_of(pointer)));
+    }
 }
 
 static struct span malloc_span(size_t size, size_t alignment)
@@ -224,6 +250,7 @@ static struct span malloc_span(size_t size, size_t alignment)
         }
         span = hak__span_allocate(&thread->arena->spans, &thread->cache.counters, size, alignment);
         thread_unlock(thread);
+        malloc_count_span(thread, span.pointer);
         hak__thread_left(thread);
     }
     return span;
@@ -232,13 +259,11 @@ static struct span malloc_span(size_t size, size_t alignment)
 /* `anyway`: even if mappings are short. */
 static struct span malloc_huge(size_t size, size_t alignment, bool want_zero, bool anyway)
 {
-    struct span block = {NULL, false};
+    struct huge_result block = {NULL, 0, false};
     if (hak__gate_enter()) {
         if (hak__start()) {
-            struct huge_result result = anyway
-                                            ? hak__huge_allocate_anyway(size, alignment, want_zero)
-                                            : hak__huge_allocate(size, alignment, want_zero);
-            block = (struct span){result.pointer, result.zeroed};
+            block = anyway ? hak__huge_allocate_anyway(size, alignment, want_zero)
+                           : hak__huge_allocate(size, alignment, want_zero);
         }
         hak__gate_leave();
     }
@@ -246,10 +271,11 @@ static struct span malloc_huge(size_t size, size_t alignment, bool want_zero, bo
         struct thread *thread = hak__thread_enter();
         if (thread != NULL) {
             counter_add(&thread->cache.counters, COUNTER_HUGE_ALLOCATED, 1);
+            cache_count_block(&thread->cache, block.bytes);
             hak__thread_leave(thread);
         }
     }
-    return block;
+    return (struct span){block.pointer, block.zeroed};
 }
 
 /* One attempt; pointer NULL: refused, or no memory. */
@@ -272,6 +298,7 @@ static struct span malloc_long_span(size_t size, size_t alignment, bool if_short
     } else if (thread != NULL) {
         span = hak__span_allocate_long(&thread->cache.counters, size, alignment);
         thread_unlock(thread);
+        malloc_count_span(thread, span.pointer);
         hak__thread_left(thread);
     }
     return span;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* realloc.c: resizes in place if the size class, the neighbouring slices or the page tables allow
- * it, else copies. */
+/* realloc.c: hak_realloc, hak_aligned_realloc and hak_resize: resize in place if the size class,
+ * the neighbouring slices or the page tables allow it. The first two else copy. */
 #include "core/diagnose.h"
 #include "front/short.h"
 #include "front/slow.h"
@@ -18,6 +18,24 @@ static void realloc_count(enum counter counter)
     struct thread *thread = hak__thread;
     if (HAK_LIKELY(thread->arena != NULL)) {
         counter_add(&thread->cache.counters, counter, 1);
+    }
+}
+
+/* A block outside slabs has another size now, in place. */
+static void realloc_note(size_t old_bytes, size_t bytes)
+{
+    struct thread *thread = hak__thread;
+    if (HAK_LIKELY(thread->arena != NULL)) {
+        thread->cache.bytes.given += (int64_t)(bytes - old_bytes);
+    }
+}
+
+/* A signal handler that has interrupted an operation of this thread cannot know: the pointer may be
+ * a huge block, but the registry cannot be read now. Anybody else's foreign pointer is an error. */
+static HAK_COLD void realloc_foreign(const char *what, const void *pointer)
+{
+    if ((hak__inside & INSIDE_OPERATION) == 0) {
+        hak__diagnose_foreign(what, pointer);
     }
 }
 
@@ -57,25 +75,51 @@ static HAK_NOINLINE void *realloc_copy(void *pointer, size_t old_bytes, size_t s
     return result;
 }
 
-static void *realloc_span(void *pointer, size_t size)
+/* Resizes a span or a huge block of `bytes` bytes without a copy. `stays`: it also keeps its
+ * address. NULL: not possible, and nothing has changed. */
+static void *resize_block(void *pointer, size_t bytes, size_t size, bool span, bool stays)
 {
-    size_t slice = window_slice_of(pointer);
-    void *result = NULL;
-    if (sample_has_blocks()) {
-        hak__sample_forget(pointer); /* a resized block is drawn anew */
+    struct huge_result result = {NULL, 0, false};
+    /* A resized block is drawn anew. When it has moved, another sample may have its old address. */
+    if (!stays && sample_has_blocks()) {
+        hak__sample_forget(pointer);
     }
-    if (hak__gate_enter()) {
-        result = hak__span_resize(slice, size);
+    if (hak__gate_enter() && (span || hak__emergency_settle())) {
+        size_t slice = window_slice_of(pointer);
+        if (span) {
+            result.pointer = hak__span_resize(slice, size, stays);
+            result.bytes = hak__span_bytes(slice);
+        } else {
+            result = hak__huge_resize(pointer, size, stays);
+        }
         hak__gate_leave();
     }
-    if (HAK_UNLIKELY(result == NULL)) {
-        return realloc_copy(pointer, hak__span_bytes(slice), size);
+    if (result.pointer == NULL) {
+        return NULL;
+    }
+    if (stays && sample_has_blocks()) {
+        hak__sample_forget(pointer);
     }
     realloc_count(COUNTER_REALLOC_IN_PLACE);
+    realloc_note(bytes, result.bytes);
     if (sampling_is_on()) {
-        hak__malloc_sample_block(result, size);
+        hak__malloc_sample_block(result.pointer, size);
     }
-    return result;
+    return result.pointer;
+}
+
+static void *realloc_span(void *pointer, size_t size)
+{
+    size_t bytes = hak__span_bytes(window_slice_of(pointer));
+    void *result = resize_block(pointer, bytes, size, true, false);
+    return HAK_LIKELY(result != NULL) ? result : realloc_copy(pointer, bytes, size);
+}
+
+/* Makes a sampled object smaller, in place. */
+static void resize_sampled(void *pointer, size_t bytes, size_t size)
+{
+    hak__sampled_shrink(pointer, size);
+    realloc_note(bytes, HAK_SECURE ? size : bytes);
 }
 
 static HAK_NOINLINE void *realloc_slow(void *pointer, size_t size)
@@ -93,13 +137,9 @@ static HAK_NOINLINE void *realloc_slow(void *pointer, size_t size)
     struct location location =
         hak__locate_allocation(pointer, "use after free: realloc of a freed block");
     if (HAK_UNLIKELY(location.place == PLACE_FOREIGN)) {
-        /* A signal handler has interrupted an operation of this thread. The pointer may be a huge
-         * block, but the registry cannot be read now. */
-        if ((hak__inside & INSIDE_OPERATION) != 0) {
-            errno = ENOMEM;
-            return NULL;
-        }
-        hak__diagnose_foreign("realloc of a foreign pointer (not allocated by hakmem)", pointer);
+        realloc_foreign("realloc of a foreign pointer (not allocated by hakmem)", pointer);
+        errno = ENOMEM;
+        return NULL;
     }
     if (HAK_UNLIKELY(location.place == PLACE_HEAP)) {
         return hak_heap_realloc(hak__heap_of(pointer), pointer, size);
@@ -108,40 +148,41 @@ static HAK_NOINLINE void *realloc_slow(void *pointer, size_t size)
         return pointer; /* it has the smallest class already */
     }
     if (location.place == PLACE_SAMPLED && size <= location.bytes && size >= location.bytes / 2) {
-        hak__sampled_shrink(pointer, size); /* as objects that are not sampled */
+        resize_sampled(pointer, location.bytes, size); /* as objects that are not sampled */
         return pointer;
     }
-    if (location.place == PLACE_HUGE && sample_has_blocks()) {
-        hak__sample_forget(pointer); /* a resized block is drawn anew */
-    }
-    if (location.place == PLACE_HUGE && size > SPAN_SIZE_MAX && size <= REQUEST_SIZE_MAX &&
-        hak__gate_enter() && hak__emergency_settle()) {
-        void *result = hak__huge_resize(pointer, size);
-        hak__gate_leave();
+    if (location.place == PLACE_HUGE && size > SPAN_SIZE_MAX && size <= REQUEST_SIZE_MAX) {
+        void *result = resize_block(pointer, location.bytes, size, false, false);
         if (result != NULL) {
-            realloc_count(COUNTER_REALLOC_IN_PLACE);
-            if (sampling_is_on()) {
-                hak__malloc_sample_block(result, size);
-            }
             return result;
         }
     }
     return realloc_copy(pointer, location.bytes, size);
 }
 
-/* Secure form: as hak_realloc, for a pointer into a slab of the class. */
-static void *realloc_secure(void *pointer, uint32_t class_index, size_t size)
+/* Secure form: resizes an object of the class in place, if its class has room and the size is at
+ * least `least`. */
+HAK_INLINE bool resize_secure(void *pointer, uint32_t class_index, size_t size, size_t least)
 {
     unsigned char byte = secure_check_state(pointer, class_index, SECURE_MALLOC);
     size_t bytes = size_class_bytes(class_index), room = bytes - OBJECT_TAIL;
-    size_t slack = secure_slack(pointer, byte, bytes);
-    size_t least = class_index == 1 ? 1 : room / 2;
-    if (HAK_LIKELY(size - least <= room - least)) {
-        secure_check_canary(pointer, bytes, slack);
-        hak__secure_resize(pointer, bytes, size);
+    if (HAK_UNLIKELY(size - least > room - least)) {
+        return false;
+    }
+    secure_check_canary(pointer, bytes, secure_slack(pointer, byte, bytes));
+    hak__secure_resize(pointer, bytes, size);
+    return true;
+}
+
+/* Secure form: as hak_realloc, for a pointer into a slab of the class. */
+static void *realloc_secure(void *pointer, uint32_t class_index, size_t size)
+{
+    size_t room = size_class_usable(class_index);
+    if (HAK_LIKELY(resize_secure(pointer, class_index, size, class_index == 1 ? 1 : room / 2))) {
         return pointer;
     }
-    return size > room ? realloc_copy(pointer, bytes - slack, size) : realloc_slow(pointer, size);
+    return size > room ? realloc_copy(pointer, secure_size(pointer, class_index), size)
+                       : realloc_slow(pointer, size);
 }
 
 HAK_FAST_PATH void *hak_realloc(void *pointer, size_t size)
@@ -170,4 +211,86 @@ void *hak_reallocarray(void *pointer, size_t count, size_t size)
         return NULL;
     }
     return hak_realloc(pointer, total);
+}
+
+static HAK_NOINLINE bool resize_slow(void *pointer, size_t size)
+{
+    HAK_KEEP_ERRNO;
+    struct location location =
+        hak__locate_allocation(pointer, "use after free: hak_resize of a freed block");
+    size_t bytes = location.bytes;
+    bool span = location.place == PLACE_SPAN;
+    if (size > REQUEST_SIZE_MAX) {
+        return false;
+    }
+    if (span || location.place == PLACE_HUGE) {
+        return resize_block(pointer, bytes, size, span, true) != NULL;
+    }
+    if (location.place == PLACE_SAMPLED && size <= bytes) {
+        resize_sampled(pointer, bytes, size);
+        return true;
+    }
+    if (location.place == PLACE_FOREIGN) {
+        realloc_foreign("resize of a foreign pointer (not allocated by hakmem)", pointer);
+    }
+    return size == bytes && location.place == PLACE_GUARDED;
+}
+
+bool hak_resize(void *pointer, size_t size)
+{
+    uint32_t code = short_code(pointer);
+    if (HAK_UNLIKELY(pointer == NULL || size == 0)) {
+        return false;
+    }
+    if (HAK_UNLIKELY(!short_code_is_class(code))) {
+        return resize_slow(pointer, size);
+    }
+    return HAK_SECURE ? resize_secure(pointer, owner_class(code), size, 1)
+                      : size <= short_code_bytes(code);
+}
+
+/* Copies a block to one with the alignment. A block of a heap stays in its heap. NULL: no memory;
+ * the old block is as it was. */
+static void *realloc_copy_aligned(void *pointer, struct location location, size_t alignment,
+                                  size_t size)
+{
+    void *result = location.place == PLACE_HEAP
+                       ? hak_heap_aligned_alloc(hak__heap_of(pointer), alignment, size)
+                       : hak_aligned_alloc(alignment, size);
+    if (result != NULL) {
+        memcpy(result, pointer, location.bytes < size ? location.bytes : size);
+        realloc_count(COUNTER_REALLOC_COPIED);
+        hak_free(pointer);
+    }
+    return result;
+}
+
+void *hak_aligned_realloc(void *pointer, size_t alignment, size_t size)
+{
+    if (HAK_UNLIKELY(!bits_is_power_of_two(alignment))) {
+        errno = EINVAL;
+        return NULL;
+    }
+    if (pointer == NULL) {
+        return hak_aligned_alloc(alignment, size);
+    }
+    if (alignment <= OBJECT_ALIGNMENT || size == 0) {
+        return hak_realloc(pointer, size);
+    }
+    struct location location =
+        hak__locate_allocation(pointer, "use after free: realloc of a freed block");
+    if (HAK_UNLIKELY(location.place == PLACE_FOREIGN)) {
+        return hak_realloc(pointer, size); /* reports it */
+    }
+    bool aligned = ((uintptr_t)pointer & (alignment - 1)) == 0;
+    if (aligned && size >= location.bytes / 2 && hak_resize(pointer, size)) {
+        return pointer;
+    }
+    int saved = errno;
+    void *result = realloc_copy_aligned(pointer, location, alignment, size);
+    if (HAK_UNLIKELY(result == NULL && aligned && hak_resize(pointer, size))) {
+        errno = saved; /* shrinking never fails */
+        return pointer;
+    }
+    return result;
 }

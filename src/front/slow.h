@@ -10,6 +10,9 @@
  * bytes. Returns NULL with errno ENOMEM if there is no memory. */
 HAK_HIDDEN void *hak__malloc_class(uint32_t class_index, size_t size);
 
+/* hak_aligned_alloc for what its fast path did not serve. */
+HAK_HIDDEN HAK_NOINLINE void *hak__aligned_slow(size_t alignment, size_t size);
+
 /* Allocates a span or a huge block: `size` bytes, any size, aligned to any power of two, and zeroed
  * if `want_zero`. Returns NULL with errno ENOMEM if there is no memory. */
 HAK_HIDDEN void *hak__malloc_large(size_t size, size_t alignment, bool want_zero);

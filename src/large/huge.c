@@ -148,18 +148,18 @@ static int huge_remap(struct huge block, size_t size, size_t alignment, void **m
 }
 
 /* Grows a huge block by mremap: moving pages takes a hundredth of the time of new page faults.
- * Address 0: that failed, and the huge block is as it was. Head and tail have its page sizes: other
- * ones would be other mappings, and mremap grows a single one. */
-static struct huge huge_grow(struct huge block, size_t size, bool want_zero)
+ * `stays`: it keeps its address. Address 0: that failed, and the huge block is as it was. Head and
+ * tail have its page sizes: mremap grows one mapping, and other page sizes would be another. */
+static struct huge huge_grow(struct huge block, size_t size, bool want_zero, bool stays)
 {
     const size_t ends = HUGE_HEAD + HUGE_TAIL;
     bool grows = huge_needs_huge_pages(block.size, size);
     bool huge_pages = grows && hak__huge_earns_huge_pages(size, want_zero);
     size_t wanted = huge_wanted_size(size, huge_pages);
-    size_t alignment = huge_is_joined(block) ? 0 : huge_alignment(size);
+    size_t alignment = huge_is_joined(block) || stays ? 0 : huge_alignment(size);
     void *moved = (void *)block.address;
     if (huge_remap(block, wanted, alignment, &moved) != 0) {
-        if (huge_is_joined(block)) {
+        if (huge_is_joined(block) && !stays) {
             return hak__huge_join_grow(block, size);
         }
         if (wanted == size || huge_remap(block, size, alignment, &moved) != 0) {
@@ -248,7 +248,7 @@ static struct huge huge_take_cached(size_t size, size_t alignment, bool want_zer
         block = taken.whole ? taken.parts[0] : hak__huge_join(&taken, wanted, want_zero);
     }
     if (block.address != 0 && block.size < size) {
-        struct huge grown = huge_grow(block, size, want_zero);
+        struct huge grown = huge_grow(block, size, want_zero, false);
         hak__huge_unmap(grown.address == 0 ? block : (struct huge){0});
         block = grown;
     }
@@ -259,7 +259,7 @@ static struct huge_result huge_allocate(size_t size, size_t alignment, bool want
 {
     size_t page = hak__os_page_size();
     if (size > REQUEST_SIZE_MAX - page - HUGE_HEAD - HUGE_TAIL) {
-        return (struct huge_result){NULL, false};
+        return (struct huge_result){NULL, 0, false};
     }
     size_t requested = size == 0 ? 1 : size;
     size = bits_align_up(requested, page);
@@ -279,7 +279,7 @@ static struct huge_result huge_allocate(size_t size, size_t alignment, bool want
         block.address = 0;
     }
     hak__huge_cache_trim(UINT32_MAX); /* more memory is in use now, so the cache may hold less */
-    return (struct huge_result){(void *)block.address, zeroed};
+    return (struct huge_result){(void *)block.address, HAK_SECURE ? requested : block.size, zeroed};
 }
 
 struct huge_result hak__huge_allocate(size_t size, size_t alignment, bool want_zero)
@@ -432,11 +432,11 @@ struct huge hak__huge_containing(const void *pointer)
     return block;
 }
 
-void *hak__huge_resize(void *pointer, size_t size)
+struct huge_result hak__huge_resize(void *pointer, size_t size, bool stays)
 {
     size_t page = hak__os_page_size();
     if (size > REQUEST_SIZE_MAX - page - HUGE_HEAD - HUGE_TAIL) {
-        return NULL;
+        return (struct huge_result){NULL, 0, false};
     }
     size_t requested = size;
     size = bits_align_up(size, page);
@@ -446,7 +446,7 @@ void *hak__huge_resize(void *pointer, size_t size)
     struct huge block = hak__huge_registry_lift((uintptr_t)pointer);
     lock_release(&hak__huge_lock);
     if (block.address == 0) {
-        return NULL;
+        return (struct huge_result){NULL, 0, false};
     }
     size_t old_size = block.size, old_requested = huge_usable(&block);
     if (HAK_SECURE) {
@@ -460,10 +460,10 @@ void *hak__huge_resize(void *pointer, size_t size)
             hak__huge_pages_note_growth(&hak__huge_evidence[0], block.size, live);
         }
         if (size > block.size) {
-            bool stays = (block.address & (huge_alignment(size) - 1)) == 0;
-            block.size += stays ? hak__huge_cache_take_next(block, size - block.size) : 0;
-            resized = block.size == size ? block : huge_grow(block, size, false);
-        } else {
+            bool joins = stays || (block.address & (huge_alignment(size) - 1)) == 0;
+            block.size += joins ? hak__huge_cache_take_next(block, size - block.size) : 0;
+            resized = block.size == size ? block : huge_grow(block, size, false, stays);
+        } else if (block.size > SPAN_SIZE_MAX) { /* less is too small for the cache */
             resized.size = size;
         }
         size_t kept = resized.address != 0 ? resized.size : old_size;
@@ -486,7 +486,7 @@ void *hak__huge_resize(void *pointer, size_t size)
         huge_keep(rest);
     }
     hak__huge_cache_trim(UINT32_MAX); /* more memory may be in use, so the cache may hold less */
-    return (void *)resized.address;
+    return (struct huge_result){(void *)resized.address, huge_usable(&now), false};
 }
 
 struct huge_totals hak__huge_totals(void)

@@ -63,7 +63,8 @@ HAK_INLINE bool huge_may_be_span(size_t size, size_t alignment)
 }
 
 struct huge_result {
-    void *pointer; /* NULL: no memory */
+    void *pointer; /* NULL: no memory, or not possible */
+    size_t bytes;  /* usable */
     bool zeroed;   /* all bytes are 0 */
 };
 
@@ -91,8 +92,9 @@ HAK_HIDDEN bool hak__huge_is_quarantined(uintptr_t address);
 /* The huge block that contains `pointer`; address 0: none does. Slow: looks at every huge block. */
 HAK_HIDDEN struct huge hak__huge_containing(const void *pointer);
 /* Resizes the huge block that starts at `pointer` to `size` bytes. Moves page tables and copies
- * nothing. Returns its new address. NULL: not possible, and the huge block is as it was. */
-HAK_HIDDEN void *hak__huge_resize(void *pointer, size_t size);
+ * nothing. `stays`: it also keeps its address. Pointer NULL: not possible, and the huge block is as
+ * it was. */
+HAK_HIDDEN struct huge_result hak__huge_resize(void *pointer, size_t size, bool stays);
 /* Unmaps cached ranges that were freed `age_ms` milliseconds ago or earlier, and the oldest ones
  * beyond the bound of huge_cache.h. UINT32_MAX: only those beyond the bound. 0: all, and the peak
  * starts anew at the memory in use now. Returns the bytes unmapped. */

@@ -422,12 +422,13 @@ static void span_move_down(size_t slice)
 
 /* Secure form: the block stays, and its canary moves. One that grows beyond the closed page moves
  * down, so that it does not take a new span for each small step. The span is taken. */
-static void *span_resize_secure(size_t slice, size_t size)
+static void *span_resize_secure(size_t slice, size_t size, bool stays)
 {
     const struct span_metadata *metadata = span_metadata(slice);
     size_t room = span_room(slice), before = hak__span_bytes(slice);
-    bool moves = metadata->offset > SECURE_FRONT && metadata->front == 0;
-    if (size > room + (moves ? metadata->offset - SECURE_FRONT : 0) || size < room / 2) {
+    bool moves = !stays && metadata->offset > SECURE_FRONT && metadata->front == 0;
+    if (size > room + (moves ? metadata->offset - SECURE_FRONT : 0) ||
+        (size < room / 2 && !stays)) {
         return NULL;
     }
     span_check_canary(slice);
@@ -441,16 +442,16 @@ static void *span_resize_secure(size_t slice, size_t size)
 }
 
 /* The span is taken. */
-static void *span_resize(size_t slice, size_t size)
+static void *span_resize(size_t slice, size_t size, bool stays)
 {
     if (HAK_SECURE) {
-        return span_resize_secure(slice, size);
+        return span_resize_secure(slice, size, stays);
     }
     struct span_metadata *metadata = span_metadata(slice);
     size_t bytes = hak__span_bytes(slice);
     /* A long span is too rare for more than this. */
     if (metadata->slices > SPAN_SLICES_MAX) {
-        return size <= bytes && size >= bytes / 2 ? hak__span_pointer(slice) : NULL;
+        return size <= bytes && (stays || size >= bytes / 2) ? hak__span_pointer(slice) : NULL;
     }
     if (size > SPAN_SIZE_MAX) {
         return NULL;
@@ -458,7 +459,7 @@ static void *span_resize(size_t slice, size_t size)
     uint32_t old = metadata->slices, slices = span_slices(metadata->offset + size);
     if (slices > old && !hak__superslab_take_exact(slice + old, slices - old)) {
         slices = span_slices(size);
-        if (slices > old && !hak__superslab_take_exact(slice + old, slices - old)) {
+        if (stays || (slices > old && !hak__superslab_take_exact(slice + old, slices - old))) {
             return NULL;
         }
         span_move_down(slice);
@@ -473,10 +474,10 @@ static void *span_resize(size_t slice, size_t size)
     return hak__span_pointer(slice);
 }
 
-void *hak__span_resize(size_t slice, size_t size)
+void *hak__span_resize(size_t slice, size_t size, bool stays)
 {
     hak__span_take(slice);
-    void *pointer = span_resize(slice, size);
+    void *pointer = span_resize(slice, size, stays);
     window_set_owner(slice, OWNER_SPAN);
     return pointer;
 }

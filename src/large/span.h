@@ -108,8 +108,9 @@ HAK_HIDDEN uint32_t hak__span_slices(size_t slice);
 /* Usable bytes that an allocation of `size` bytes has at least. */
 HAK_HIDDEN size_t hak__span_good_size(size_t size);
 /* Resizes a span in place, so that it holds `size` bytes. Returns the block's address, which may
- * move within the span together with the contents. NULL: not possible; nothing has changed. */
-HAK_HIDDEN void *hak__span_resize(size_t slice, size_t size);
+ * move within the span together with the contents, unless it `stays`. NULL: not possible; nothing
+ * has changed. */
+HAK_HIDDEN void *hak__span_resize(size_t slice, size_t size, bool stays);
 /* Totals of calls without a cache and of resizes. Any thread. */
 HAK_HIDDEN struct span_totals hak__span_totals_without_cache(void);
 /* Returns the spans of entries that were not used since the last trim to their superslabs; all if

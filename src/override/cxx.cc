@@ -296,13 +296,13 @@ HAK_NOINLINE void *new_slow_nothrow(size_t size) noexcept
 
 HAK_NOINLINE void *new_aligned_slow(size_t size, size_t alignment)
 {
-    void *pointer = hak_aligned_alloc(alignment, size);
+    void *pointer = hak__aligned_slow(alignment, size);
     return HAK_LIKELY(pointer != nullptr) ? pointer : new_failed(size, alignment);
 }
 
 HAK_NOINLINE void *new_aligned_slow_nothrow(size_t size, size_t alignment) noexcept
 {
-    void *pointer = hak_aligned_alloc(alignment, size);
+    void *pointer = hak__aligned_slow(alignment, size);
     return HAK_LIKELY(pointer != nullptr) ? pointer : new_failed_nothrow(size, alignment);
 }
 

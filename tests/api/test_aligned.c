@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_aligned.c: the six aligned allocators: every alignment to 1 GiB, bad ones, huge sizes. */
+/* test_aligned.c: the seven aligned allocators: every alignment to 1 GiB, bad ones, huge sizes. */
 #include "../support.h"
 
 #define ALIGNMENT_MAX GIB
@@ -24,8 +24,14 @@ static void *aligned_by_memalign(size_t alignment, size_t size)
     return hak_memalign(alignment, size);
 }
 
+static void *aligned_by_calloc(size_t alignment, size_t size)
+{
+    return size % 2 == 0 ? hak_aligned_calloc(alignment, 2, size / 2)
+                         : hak_aligned_calloc(alignment, size, 1);
+}
+
 static void *(*const allocators[])(size_t, size_t) = {aligned_by_posix, aligned_by_c11,
-                                                      aligned_by_memalign};
+                                                      aligned_by_memalign, aligned_by_calloc};
 
 static void block_check(void *block, size_t alignment, size_t size)
 {
@@ -57,6 +63,40 @@ TEST(all_alignments)
                 hak_free(blocks[j]);
             }
         }
+    }
+}
+
+/* In memory that was used before. */
+TEST(calloc_is_zero)
+{
+    for (size_t alignment = 1; alignment <= 8 * MIB; alignment *= 2) {
+        for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
+            size_t size = tier_sizes[i];
+            for (size_t round = 0; round < 2; round++) {
+                unsigned char *block = hak_aligned_calloc(alignment, 1, size);
+                block_check(block, alignment, size);
+                for (size_t j = 0; j < size; j++) {
+                    REQUIRE(block[j] == 0);
+                }
+                memset(block, 0xa5, size);
+                hak_free(block);
+            }
+        }
+    }
+}
+
+TEST(calloc_failures)
+{
+    errno = 0;
+    assert_null(hide(hak_aligned_calloc(hide_size(48), 1, 100)));
+    assert_int_equal(errno, EINVAL);
+    for (size_t alignment = 1; alignment <= GIB; alignment *= 32) {
+        errno = 0;
+        assert_null(hide(hak_aligned_calloc(alignment, hide_size(SIZE_MAX / 3 + 1), 3)));
+        assert_int_equal(errno, ENOMEM);
+        errno = 0;
+        assert_null(hide(hak_aligned_calloc(alignment, hide_size(SIZE_MAX), 1)));
+        assert_int_equal(errno, ENOMEM);
     }
 }
 

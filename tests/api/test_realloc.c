@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* test_realloc.c: hak_realloc and hak_reallocarray: contents kept over every pair of tiers, growth,
- * failures. */
+/* test_realloc.c: hak_realloc, hak_reallocarray, hak_resize and hak_aligned_realloc: contents kept
+ * over every pair of tiers, growth, failures. */
 #include "../support.h"
+
+#include "hakmem/heap.h"
+#include "hakmem/profile.h"
 
 TEST(size_zero_frees)
 {
@@ -53,6 +56,7 @@ TEST(all_pairs_of_tiers)
     }
 }
 
+#ifndef HAK_SECURE /* whose objects have a tail */
 /* There is nothing below the least class: no reason to move. */
 TEST(the_least_stays)
 {
@@ -62,6 +66,7 @@ TEST(the_least_stays)
     }
     hak_free(block);
 }
+#endif
 
 TEST(failure_keeps_the_block)
 {
@@ -134,6 +139,158 @@ TEST(shrinking_gives_memory_back)
             hak_free(block);
         }
     }
+}
+
+/* --- in place --- */
+
+static bool resize(void *block, size_t size)
+{
+    errno = ERRNO_UNTOUCHED;
+    bool done = hak_resize(block, size);
+    assert_int_equal(errno, ERRNO_UNTOUCHED);
+    assert_true(!done || hak_usable_size(block) >= size);
+    return done;
+}
+
+TEST(resize_grows_into_what_is_usable)
+{
+    for (size_t i = 1; i < COUNT_OF(tier_sizes); i++) {
+        char *block = hak_malloc(tier_sizes[i]);
+        assert_non_null(block);
+        size_t usable = hak_usable_size(block);
+        pattern_fill(block, usable, i);
+        assert_true(resize(block, usable));
+        assert_false(resize(block, hide_size(SIZE_MAX)));
+        assert_false(resize(block, hide_size((size_t)PTRDIFF_MAX)));
+        assert_false(resize(block, 0));
+        assert_true(hak_usable_size(block) >= usable);
+        assert_int_equal(pattern_mismatch(block, usable & ~(size_t)7, i), SIZE_MAX);
+        hak_free_sized(block, usable);
+    }
+    assert_false(resize(NULL, 100));
+}
+
+/* Each block grows as far as it can, step by step, beside blocks that move out of its way or do
+ * not; then it shrinks. */
+TEST(resize_keeps_place_and_contents)
+{
+    size_t grown = 0;
+    for (size_t i = 1; i < COUNT_OF(tier_sizes); i++) {
+        size_t size = tier_sizes[i];
+        char *block = hak_malloc(size), *neighbour = hak_malloc(size);
+        assert_true(block != NULL && neighbour != NULL);
+        pattern_fill(block, size, i);
+        pattern_fill(neighbour, size, i + 1);
+        size_t next = size + size / 3 + 1;
+        for (; next < 16 * size + 100 && resize(block, next); next += next / 3 + 1) {
+            memset(block + size, 'x', next - size); /* to its end */
+            grown += size > 65664;
+        }
+        assert_int_equal(pattern_mismatch(block, size & ~(size_t)7, i), SIZE_MAX);
+        assert_int_equal(pattern_mismatch(neighbour, size, i + 1), SIZE_MAX);
+        for (next = size; next != 0; next /= 3) {
+            assert_true(resize(block, next));
+            assert_int_equal(pattern_mismatch(block, next & ~(size_t)7, i), SIZE_MAX);
+        }
+        assert_true(resize(block, 1));
+        hak_free_sized(block, 1);
+        hak_free(neighbour);
+    }
+#ifndef HAK_SECURE /* which has closed pages behind large blocks */
+    assert_true(grown != 0 || SUPPORT_SLOW);
+#endif
+}
+
+TEST(resize_gives_memory_back)
+{
+    SKIP_IF(SUPPORT_SANITIZED);
+    size_t before = rss_bytes();
+    char *blocks[] = {hak_malloc(64 * MIB), hak_malloc(2 * MIB)};
+    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
+        memset(blocks[i], 1, hak_usable_size(blocks[i]));
+        assert_true(resize(blocks[i], 100 * KIB));
+    }
+    hak_trim(0);
+    REQUIRE_SIZE(rss_bytes(), <=, before + 4 * MIB);
+    FREE_ALL(blocks, COUNT_OF(blocks));
+}
+
+/* While samples are taken, each block that may be one. */
+TEST(resize_of_samples)
+{
+    assert_int_equal(hak_profile_start(1), 0);
+    for (size_t round = 0; round < 100; round++) {
+        for (size_t i = 1; i < COUNT_OF(tier_sizes); i++) {
+            size_t size = tier_sizes[i];
+            char *block = hak_malloc(size);
+            assert_non_null(block);
+            assert_true(resize(block, size));
+            assert_true(resize(block, size / 2 + 1));
+            hak_free_sized(block, size / 2 + 1);
+        }
+    }
+    hak_profile_stop();
+}
+
+/* --- aligned --- */
+
+TEST(aligned_realloc_of_all_pairs)
+{
+    for (size_t alignment = 1; alignment <= 4 * MIB; alignment *= alignment < 4096 ? 4 : 32) {
+        for (size_t from = 0; from < COUNT_OF(tier_sizes); from++) {
+            for (size_t to = 1; to < COUNT_OF(tier_sizes); to++) {
+                size_t old_size = tier_sizes[from], new_size = tier_sizes[to];
+                void *block = from % 3 == 0 ? hak_malloc(old_size)
+                                            : hak_aligned_realloc(NULL, alignment, old_size);
+                assert_non_null(block);
+                pattern_fill(block, old_size, from);
+                errno = ERRNO_UNTOUCHED;
+                block = hak_aligned_realloc(block, alignment, new_size);
+                assert_int_equal(errno, ERRNO_UNTOUCHED);
+                assert_non_null(block);
+                assert_true(is_aligned(block, alignment) && is_aligned(block, 16));
+                assert_true(hak_usable_size(block) >= new_size);
+                size_t kept = old_size < new_size ? old_size : new_size;
+                assert_int_equal(pattern_mismatch(block, kept & ~(size_t)7, from), SIZE_MAX);
+                hak_free_aligned_sized(block, alignment, new_size);
+            }
+        }
+    }
+}
+
+TEST(aligned_realloc_failures)
+{
+    static const size_t not_powers[] = {0, 3, 48, SIZE_MAX};
+    size_t before = stats_now().objects_in_use_count;
+    void *block = hak_aligned_alloc(256, 1000);
+    assert_non_null(block);
+    pattern_fill(block, 1000, 1);
+    for (size_t i = 0; i < COUNT_OF(not_powers); i++) {
+        errno = 0;
+        assert_null(hide(hak_aligned_realloc(hide(block), hide_size(not_powers[i]), 2000)));
+        assert_int_equal(errno, EINVAL);
+    }
+    errno = 0;
+    assert_null(hide(hak_aligned_realloc(hide(block), 256, hide_size(SIZE_MAX))));
+    assert_int_equal(errno, ENOMEM);
+    assert_int_equal(pattern_mismatch(block, 1000, 1), SIZE_MAX);
+    assert_null(hide(hak_aligned_realloc(block, 256, 0))); /* frees it */
+    assert_int_equal(stats_now().objects_in_use_count, before);
+}
+
+/* A block of a heap stays in the heap. */
+TEST(aligned_realloc_in_a_heap)
+{
+    hak_heap *heap = hak_heap_create(NULL);
+    char *block = hak_heap_malloc(heap, 100);
+    assert_non_null(block);
+    pattern_fill(block, 100, 1);
+    assert_false(resize(block, 5000));
+    block = hak_aligned_realloc(block, 512, 5000);
+    assert_true(block != NULL && is_aligned(block, 512) && hak_heap_owns(heap, block));
+    assert_int_equal(pattern_mismatch(block, 96, 1), SIZE_MAX);
+    hak_heap_free(heap, block);
+    hak_heap_destroy(heap);
 }
 
 TESTS(NULL)

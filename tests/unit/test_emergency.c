@@ -123,7 +123,7 @@ static void resize_taken(void *block)
 static void resize_taken_late(void *block) /* it has looked before */
 {
     hak__span_take(window_slice_of(block));
-    hak__span_resize(window_slice_of(block), 100000);
+    hak__span_resize(window_slice_of(block), 100000, false);
 }
 
 TEST(a_taken_span)

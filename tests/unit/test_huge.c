@@ -80,7 +80,7 @@ HUGE_TEST(free_and_bytes_know_only_huge)
     for (size_t i = 0; i < COUNT_OF(strangers); i++) {
         assert_int_equal(hak__huge_bytes(strangers[i]), 0);
         assert_false(hak__huge_free(strangers[i]));
-        assert_null(hak__huge_resize(strangers[i], 2 * small_huge));
+        assert_null(hak__huge_resize(strangers[i], 2 * small_huge, false).pointer);
     }
     assert_int_equal(hak__huge_containing(block + small_huge - 1).address, block);
     assert_int_equal(hak__huge_containing(block + small_huge).address, 0);
@@ -96,15 +96,16 @@ HUGE_TEST(resize)
 {
     char *block = allocate(small_huge);
     pattern_fill(block, small_huge, 3);
-    assert_ptr_equal(hak__huge_resize(block, small_huge - page + 1), block); /* as it is */
-    char *smaller = hak__huge_resize(block, 2 * MIB + 1);
+    assert_ptr_equal(hak__huge_resize(block, small_huge - page + 1, false).pointer,
+                     block); /* as it is */
+    char *smaller = hak__huge_resize(block, 2 * MIB + 1, false).pointer;
     assert_ptr_equal(smaller, block);
     assert_int_equal(hak__huge_bytes(block), 2 * MIB + page);
     assert_int_equal(cached_bytes(), MIB - page); /* its end */
     assert_int_equal(hak__huge_cache_trim(0), MIB - page);
     assert_false(unit_is_mapped((uintptr_t)block + 2 * MIB + page));
     void *neighbour = unit_block((uintptr_t)block + 2 * MIB + page); /* so that it moves */
-    char *larger = hak__huge_resize(block, 9 * MIB);
+    char *larger = hak__huge_resize(block, 9 * MIB, false).pointer;
     assert_non_null(larger);
     assert_ptr_not_equal(larger, block);
     assert_true(is_aligned(larger, HUGE_PAGE_SIZE)); /* from 4 MiB on, wherever it goes */
@@ -118,7 +119,7 @@ HUGE_TEST(resize)
     assert_int_equal(totals.live_bytes, 9 * MIB);
     unit_unblock(neighbour);
     assert_true(hak__huge_free(larger));
-    assert_null(hak__huge_resize(larger, MIB)); /* no huge block any more */
+    assert_null(hak__huge_resize(larger, MIB, false).pointer); /* no huge block any more */
 }
 
 /* What was cut off is there again when the huge block grows, unless somebody else has it. */
@@ -126,13 +127,13 @@ HUGE_TEST(growth_takes_the_end_back)
 {
     char *block = allocate(9 * MIB);
     pattern_fill(block, 9 * MIB, 3);
-    assert_ptr_equal(hak__huge_resize(block, 3 * MIB), block);
+    assert_ptr_equal(hak__huge_resize(block, 3 * MIB, false).pointer, block);
     assert_int_equal(cached_bytes(), 6 * MIB);
-    assert_ptr_equal(hak__huge_resize(block, 7 * MIB), block);
+    assert_ptr_equal(hak__huge_resize(block, 7 * MIB, false).pointer, block);
     assert_int_equal(cached_bytes(), 2 * MIB);
     assert_int_equal(hak__huge_totals().live_bytes, 7 * MIB);
     assert_int_equal(pattern_mismatch(block, 7 * MIB, 3), SIZE_MAX);
-    char *larger = hak__huge_resize(block, 12 * MIB);
+    char *larger = hak__huge_resize(block, 12 * MIB, false).pointer;
     assert_non_null(larger);
     assert_int_equal(pattern_mismatch(larger, 9 * MIB, 3), SIZE_MAX);
     assert_int_equal(nonzero_offset(larger + 9 * MIB, 3 * MIB), SIZE_MAX);
@@ -206,7 +207,7 @@ HUGE_TEST(joined_huge_are_resized)
     pattern_fill(block, size, 9);
     hak__huge_cache_trim(0);
     void *neighbour = unit_block((uintptr_t)block + size); /* so that it moves */
-    char *larger = hak__huge_resize(block, 20 * MIB);
+    char *larger = hak__huge_resize(block, 20 * MIB, false).pointer;
     assert_non_null(larger);
     assert_ptr_not_equal(larger, block);
     assert_int_equal(hak__huge_bytes(larger), 20 * MIB);
@@ -216,9 +217,10 @@ HUGE_TEST(joined_huge_are_resized)
     assert_false(unit_is_mapped((uintptr_t)block));
     block = larger;
     unit_unblock(neighbour);
-    assert_ptr_equal(hak__huge_resize(block, 5 * MIB), block);
+    assert_ptr_equal(hak__huge_resize(block, 5 * MIB, false).pointer, block);
     assert_int_equal(pattern_mismatch(block, 5 * MIB, 9), SIZE_MAX);
-    assert_ptr_equal(hak__huge_resize(block, 5 * MIB + 16 * page), block); /* or its slack */
+    assert_ptr_equal(hak__huge_resize(block, 5 * MIB + 16 * page, false).pointer,
+                     block); /* or its slack */
     assert_true(hak__huge_free(block));
     hak__huge_cache_trim(0);
     assert_int_equal(hak__huge_joined_bytes, 0);
@@ -247,7 +249,7 @@ static void *replace_huge(void *argument)
         struct slot *slot = &slots[number];
         require_marked(slot->block, slot->size, mark);
         if (slot->block != NULL && random_below(&random, 2) == 0) {
-            slot->block = hak__huge_resize(slot->block, size);
+            slot->block = hak__huge_resize(slot->block, size, false).pointer;
             REQUIRE(slot->block != NULL);
             require_marked(slot->block, size < slot->size ? size : slot->size, mark);
         } else {

@@ -288,7 +288,7 @@ TEST_WITH_KNOBS(huge_allocations)
     for (size_t i = 0; i < PARTS; i++) {
         parts[i] = memset(block(8 * MIB), 1, 8 * MIB);
     }
-    parts[0] = hak__huge_resize(parts[0], 10 * MIB);
+    parts[0] = hak__huge_resize(parts[0], 10 * MIB, false).pointer;
     REQUIRE(parts[0] != NULL);
     for (size_t i = 0; i < PARTS; i++) {
         hak__huge_free(parts[i]);

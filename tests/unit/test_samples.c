@@ -8,6 +8,7 @@
 
 #include "base/exponential.h"
 #include "control/life.h"
+#include "hakmem/profile.h"
 #include "large/sampled.h"
 #include "observe/samples.h"
 

@@ -146,21 +146,21 @@ SPAN_TEST(resize_in_place)
     size_t slice = span_alone(&superslab);
     char *bytes = window_slice_address(slice);
     pattern_fill(bytes, 4 * SLICE_SIZE, 1);
-    assert_null(hak__span_resize(slice, 4 * SLICE_SIZE + 1)); /* the neighbour is taken */
+    assert_null(hak__span_resize(slice, 4 * SLICE_SIZE + 1, false)); /* the neighbour is taken */
     assert_int_equal(hak__span_bytes(slice), 4 * SLICE_SIZE);
     hak__superslab_give(slice + 4, 4);
-    assert_null(hak__span_resize(slice, 9 * SLICE_SIZE)); /* one too many */
+    assert_null(hak__span_resize(slice, 9 * SLICE_SIZE, false)); /* one too many */
     assert_int_equal(hak__span_bytes(slice), 4 * SLICE_SIZE);
     size_t free_bytes = hak__superslab_bytes_free();
-    assert_non_null(hak__span_resize(slice, 7 * SLICE_SIZE + 1));
+    assert_non_null(hak__span_resize(slice, 7 * SLICE_SIZE + 1, false));
     assert_int_equal(hak__span_bytes(slice), 8 * SLICE_SIZE);
     assert_int_equal(hak__superslab_bytes_free(), free_bytes - 4 * SLICE_SIZE);
     assert_int_equal(pattern_mismatch(bytes, 4 * SLICE_SIZE, 1), SIZE_MAX);
     assert_int_equal(window_owner(slice), OWNER_SPAN);
     assert_int_equal(window_owner(slice + 7), OWNER_NOBODY);
-    assert_non_null(hak__span_resize(slice, 8 * SLICE_SIZE)); /* as it is */
+    assert_non_null(hak__span_resize(slice, 8 * SLICE_SIZE, false)); /* as it is */
     assert_int_equal(hak__superslab_bytes_free(), free_bytes - 4 * SLICE_SIZE);
-    assert_non_null(hak__span_resize(slice, 2 * SLICE_SIZE - 5));
+    assert_non_null(hak__span_resize(slice, 2 * SLICE_SIZE - 5, false));
     assert_int_equal(hak__span_bytes(slice), 2 * SLICE_SIZE);
     assert_int_equal(hak__superslab_bytes_free(), free_bytes + 2 * SLICE_SIZE);
     assert_int_equal(pattern_mismatch(bytes, 2 * SLICE_SIZE, 1), SIZE_MAX);
@@ -183,7 +183,7 @@ SPAN_TEST(growth_moves_down_to_the_start)
     for (size_t i = 0; i < COUNT_OF(slices); i++) {
         char *old = hak__span_pointer(slices[i]);
         size_t old_bytes = hak__span_bytes(slices[i]);
-        char *bytes = hak__span_resize(slices[i], 3 * SLICE_SIZE);
+        char *bytes = hak__span_resize(slices[i], 3 * SLICE_SIZE, false);
         assert_non_null(bytes);
         assert_ptr_equal(bytes, hak__span_pointer(slices[i]));
         assert_in_range(hak__span_bytes(slices[i]), 3 * SLICE_SIZE, 4 * SLICE_SIZE);

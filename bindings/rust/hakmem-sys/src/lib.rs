@@ -50,6 +50,16 @@ pub struct hak_summary {
     pub fragmentation_permille: u64,
 }
 
+/// `struct hak_thread_bytes`: what the calling thread has allocated and freed.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct hak_thread_bytes {
+    pub version: u32,
+    pub size: u32,
+    pub allocated: u64,
+    pub freed: u64,
+}
+
 /// `enum hak_report_format`.
 pub type hak_report_format = u32;
 pub const HAK_REPORT_TEXT: hak_report_format = 0;
@@ -70,7 +80,10 @@ extern "C" {
     pub fn hak_free(pointer: *mut c_void);
     pub fn hak_free_sized(pointer: *mut c_void, size: usize);
     pub fn hak_free_aligned_sized(pointer: *mut c_void, alignment: usize, size: usize);
+    pub fn hak_resize(pointer: *mut c_void, size: usize) -> bool;
     pub fn hak_aligned_alloc(alignment: usize, size: usize) -> *mut c_void;
+    pub fn hak_aligned_calloc(alignment: usize, count: usize, size: usize) -> *mut c_void;
+    pub fn hak_aligned_realloc(pointer: *mut c_void, alignment: usize, size: usize) -> *mut c_void;
     pub fn hak_memalign(alignment: usize, size: usize) -> *mut c_void;
     pub fn hak_posix_memalign(result: *mut *mut c_void, alignment: usize, size: usize) -> c_int;
     pub fn hak_valloc(size: usize) -> *mut c_void;
@@ -86,6 +99,7 @@ extern "C" {
 
     pub fn hak_stats_read(stats: *mut hak_stats, size: usize);
     pub fn hak_summary_read(summary: *mut hak_summary, size: usize) -> bool;
+    pub fn hak_thread_bytes_read(bytes: *mut hak_thread_bytes, size: usize);
     pub fn hak_stats_value(name: *const c_char, value: *mut u64) -> bool;
     pub fn hak_stats_reset_peaks();
     pub fn hak_report(format: hak_report_format, sink: hak_report_sink, argument: *mut c_void);

@@ -33,11 +33,7 @@ unsafe impl GlobalAlloc for Hakmem {
         if layout.align() <= ALIGNMENT {
             return sys::hak_calloc(1, layout.size()).cast();
         }
-        let block: *mut u8 = sys::hak_aligned_alloc(layout.align(), layout.size()).cast();
-        if !block.is_null() {
-            ptr::write_bytes(block, 0, layout.size());
-        }
-        block
+        sys::hak_aligned_calloc(layout.align(), 1, layout.size()).cast()
     }
 
     #[inline]
@@ -45,13 +41,7 @@ unsafe impl GlobalAlloc for Hakmem {
         if layout.align() <= ALIGNMENT {
             return sys::hak_realloc(block.cast(), size).cast();
         }
-        // hak_realloc keeps no more alignment than malloc has.
-        let moved: *mut u8 = sys::hak_aligned_alloc(layout.align(), size).cast();
-        if !moved.is_null() {
-            ptr::copy_nonoverlapping(block, moved, layout.size().min(size));
-            sys::hak_free(block.cast());
-        }
-        moved
+        sys::hak_aligned_realloc(block.cast(), layout.align(), size).cast()
     }
 }
 

@@ -20,4 +20,4 @@ mod statistics;
 pub use allocator::{limit, owns, trim, usable_size, version, Hakmem};
 pub use site::{Scope, Site};
 pub use statistics::{heap_map, observe_start, observe_stop, report, reset_peaks, stats, summary, value, Format};
-pub use statistics::{Stats, Summary};
+pub use statistics::{thread_bytes, Stats, Summary};

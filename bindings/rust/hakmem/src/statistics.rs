@@ -38,6 +38,13 @@ pub fn summary() -> Option<Summary> {
     unsafe { sys::hak_summary_read(&mut summary, size_of::<Summary>()) }.then_some(summary)
 }
 
+/// Bytes that the calling thread has allocated, and freed, so far. Their difference is exact.
+pub fn thread_bytes() -> (u64, u64) {
+    let mut bytes = sys::hak_thread_bytes::default();
+    unsafe { sys::hak_thread_bytes_read(&mut bytes, size_of::<sys::hak_thread_bytes>()) };
+    (bytes.allocated, bytes.freed)
+}
+
 /// The number of that name in the JSON report: the keys that lead to it with dots between them, such as
 /// `totals.bytes_mapped` or `classes.64.in_use`. `None`: there is none.
 pub fn value(name: &str) -> Option<u64> {
