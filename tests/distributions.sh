@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # The commands of README on fresh distributions, by hand and before a release: it takes a quarter of an hour or more each.
 # For each suite debootstrap makes a system without a compiler. There root types `./hakmem run` and `./hakmem test`, and then
-# an ordinary user without a network does so with what is installed. docs/testing.md has the results.
+# an ordinary user without a network does so with what is installed. tests/README.md has the results.
 # Usage, as root: distributions.sh [--full] [SUITE...]   (bookworm trixie sid)
 # --full runs all tests instead of the quick ones, TESTS='--only REGEX' those. The systems are made in /var/tmp and deleted at the end; KEEP=1 keeps them.
 # The package sources and the network settings of this machine are used, and stand nowhere else.

@@ -138,10 +138,10 @@ def check_glossary():
 
 
 def check_test_folders():
-    page = read("docs/testing.md")
+    page = read("tests/README.md")
     for path in {path.parent for path in (ROOT / "tests").glob("*/*") if path.parent.name != "__pycache__"}:
         if f"| `tests/{path.name}` |" not in page:
-            yield f"docs/testing.md: the table of folders has no row of tests/{path.name}"
+            yield f"tests/README.md: the table of folders has no row of tests/{path.name}"
 
 
 def check_imports():

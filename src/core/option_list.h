@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* option_list.h: the list of run options (core/options.c). tools/write_lists.py makes
- * docs/options.md from it. */
+/* option_list.h: the list of run options (core/options.c). tools/write_lists.py writes
+ * the tables of docs/options.md from it. */
 #ifndef HAK_CORE_OPTION_LIST_H
 #define HAK_CORE_OPTION_LIST_H
 

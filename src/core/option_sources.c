@@ -3,7 +3,7 @@
  * an earlier one:
  *
  *   file          HAKMEM_CONFIG_FILE, usually /etc/hakmem.conf: lines NAME=VALUE, for all programs
- *                 or in sections for some (docs/configuration.md)
+ *                 or in sections for some (docs/options.md)
  *   program       the string hak_options of the program (hakmem/control.h)
  *   environment   HAKMEM_<NAME>=value
  *

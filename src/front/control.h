@@ -16,7 +16,8 @@ struct control_answer {
 typedef int control_action(const char *value, struct control_answer *answer);
 
 /* X(name, function, value, help): an action. `value` says what it takes, "" for nothing. Actions
- * that take nothing are refused with a value. tools/write_lists.py writes docs/control.md. */
+ * that take nothing are refused with a value. tools/write_lists.py writes
+ * them to docs/options.md. */
 #define CONTROL_ACTIONS(X)                                                                         \
     X("trim", control_trim, "BYTES",                                                               \
       "returns free memory to the OS now, if more than BYTES could be returned; answers 1 if "     \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* fuzz_model.c: the differential model for fuzzers that speak libFuzzer's interface (libFuzzer,
- * AFL++, honggfuzz): see `./hakmem test --fuzz` and docs/testing.md. */
+ * AFL++, honggfuzz): see `./hakmem test --fuzz` and tests/README.md. */
 #define SUPPORT_END abort()
 
 #include "program.h"
