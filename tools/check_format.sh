@@ -9,7 +9,7 @@ cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." || exit 1
 source tools/pinned_tool.sh
 
 formatter=$(pinned_tool clang-format) || exit 77
-mapfile -t files < <(find src include attach run bench lab trace tests tools -type f \( -name '*.c' -o -name '*.h' -o -name '*.hpp' -o -name '*.cc' \) | sort)
+mapfile -t files < <(find src include attach run bench lab trace tests tools docs -type f \( -name '*.c' -o -name '*.h' -o -name '*.hpp' -o -name '*.cc' \) | sort)
 ((${#files[@]} > 0)) || { echo "check_format: no sources found" >&2; exit 1; }
 
 if [[ ${1:-} == --fix ]]; then

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Runs the commands that stand in README.md, CONTRIBUTING.md and docs, but for docs/decisions.
+"""Runs the commands that stand in README.md, CONTRIBUTING.md, tests/README.md and docs, but for docs/decisions.
 
 Usage: commands.py [PART]     only those that have PART in them
 
@@ -50,6 +50,7 @@ def documents():
     skipped = ROOT / "docs/decisions"
     yield ROOT / "README.md"
     yield ROOT / "CONTRIBUTING.md"
+    yield ROOT / "tests/README.md"
     yield from sorted(path for path in (ROOT / "docs").rglob("*.md") if skipped not in path.parents)
 
 
@@ -109,6 +110,7 @@ class Place:
         (self.directory / "hakmem").symlink_to(ROOT / "hakmem")
         (self.directory / "include").symlink_to(ROOT / "include")
         (self.directory / "tools").symlink_to(ROOT / "tools")
+        (self.directory / "docs").symlink_to(ROOT / "docs")
         (self.directory / "copies").mkdir()
         shutil.copy(BUILD / "libhakmem.so", self.directory / "copies")
         (self.directory / "build").mkdir()
@@ -250,7 +252,7 @@ def run(command, entry, replacements, place):
     words = own | {old: new for old, new in replacements.items() if old not in own}
     text = prepared(command.text, words, place, port, entry.get("user"))
     if "setup" in entry:
-        setup = start(entry["setup"].replace("{port}", port), place, entry)
+        setup = start(entry["setup"].replace("{port}", port).replace("{build}", str(BUILD)), place, entry)
         output = finish(setup, SECONDS)
         if setup.returncode != 0:
             return f"its setup fails:\n{output}"
