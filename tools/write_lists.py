@@ -83,15 +83,14 @@ def shown(kind, place, profile, knobs, settings):
 
 def options():
     by_profile, settings = dict(profiles()), first_settings()
-    rows, advices = [], []
+    rows = []
     for kind, name, when, place, help_text, advice in table("src/core/option_list.h", "OPTIONS"):
         values = {profile: shown(kind, place, profile, knobs, settings) for profile, knobs in by_profile.items()}
         default = values["default"]
         others = [f"; {profile} {value}" for profile, value in values.items() if value != default and kind != "PROFILE"]
-        rows.append(f"| `HAKMEM_{name.upper()}` | {help_text} | {default}{''.join(others)} | {WHEN[when]} |")
-        advices += item(f"`{name}`: {advice}")
-    head = "| name | meaning | default, and where a profile differs | may change |\n|---|---|---|---|\n"
-    return {"options": head + "\n".join(rows), "advice": "\n".join(advices)}
+        rows.append(f"| `HAKMEM_{name.upper()}` | {help_text} {advice} | {default}{''.join(others)} | {WHEN[when]} |")
+    head = "| name | meaning, and when to set it | default, and where a profile differs | may change |\n|---|---|---|---|\n"
+    return {"options": head + "\n".join(rows)}
 
 def run_help():
     """The text of `./hakmem run --help`, whose end is the table of options. Without those that run has flags for."""
