@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""./hakmem test: builds all forms of hakmem and runs every test (tests/README.md)."""
+"""./hakmem test: builds six forms of hakmem and runs every test (tests/README.md)."""
 import argparse
 import atexit
 import compileall
@@ -20,7 +20,7 @@ from .packages import need
 from .test_names import has_case, likely_tests
 from .words import Parser
 
-ABOUT = """Builds all forms of hakmem and runs every test (tests/README.md). As root on Debian and Ubuntu it installs what
+ABOUT = """Builds six forms of hakmem and runs every test (tests/README.md). As root on Debian and Ubuntu it installs what
 it needs. Tests that need what is not there are skipped."""
 FORMS = ("release", "debug", "clang", "tsan", "asan", "aarch64")
 CROSS_TOOLS = ("aarch64-linux-gnu-gcc", "aarch64-linux-gnu-g++", "qemu-aarch64")

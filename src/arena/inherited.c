@@ -40,7 +40,7 @@ static void inherited_count_remote(const struct cache *cache)
     }
 }
 
-/* Secure form: ends the rest of the objects. */
+/* Secure form: ends the quarantine of the objects. */
 static void inherited_count_quarantine(const struct quarantine *quarantine)
 {
     for (uint32_t i = 0; i < OBJECTS_QUARANTINED + LARGE_OBJECTS_QUARANTINED; i++) {

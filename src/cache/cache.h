@@ -92,7 +92,7 @@ struct cache_bytes {
 
 /* Secure form: freed objects that wait before they may be handed out again. */
 struct quarantine {
-    uint64_t random; /* chooses the object whose rest ends */
+    uint64_t random; /* chooses the object whose quarantine ends */
     void *objects[OBJECTS_QUARANTINED + LARGE_OBJECTS_QUARANTINED];
 };
 
@@ -166,8 +166,8 @@ HAK_INLINE struct object *bin_pop(const struct cache *cache, struct bin *bin, ui
 /* As bin_pop from the bin of the class, but aborts if the bin is corrupt. For slow paths. */
 HAK_HIDDEN struct object *hak__bin_pop(struct cache *cache, uint32_t class_index);
 
-/* Secure form: lets an object rest. `tiny`: it has at most TINY_SIZE_MAX bytes. Returns one whose
- * rest ends now; NULL: none. Owner thread. */
+/* Secure form: puts an object into quarantine. `tiny`: it has at most TINY_SIZE_MAX bytes. Returns
+ * one whose quarantine ends now; NULL: none. Owner thread. */
 HAK_INLINE void *cache_quarantine(struct cache *cache, void *object, bool tiny)
 {
     struct quarantine *quarantine = cache->quarantine;

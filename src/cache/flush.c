@@ -284,7 +284,7 @@ void hak__cache_overflow(struct cache *cache, uint32_t class_index)
     cache_return(cache, class_index, count < most ? count : most);
 }
 
-/* Secure form: ends the rest of all objects. */
+/* Secure form: ends the quarantine of all objects. */
 static void cache_end_quarantine(struct cache *cache, struct quarantine *quarantine)
 {
     for (uint32_t i = 0; i < OBJECTS_QUARANTINED + LARGE_OBJECTS_QUARANTINED; i++) {

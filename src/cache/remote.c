@@ -74,8 +74,8 @@ bool hak__remote_free(struct cache *cache, size_t slice, void *pointer)
     if (remote_push(cache, slice, pointer)) {
         return false;
     }
-    if (HAK_SECURE && HAK_UNLIKELY(window_is_inherited(window_owner(slice)))) { /* it has rested */
-        cache->bytes.given -= size_class_bytes(owner_class(window_owner(slice)));
+    if (HAK_SECURE &&
+        HAK_UNLIKELY(window_is_inherited(window_owner(slice)))) { /* its quarantine is over */
         hak__slab_free_inherited(slice, pointer);
         return false;
     }

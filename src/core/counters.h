@@ -2,8 +2,8 @@
 /* counters.h: counts of what the slow paths do. Each arena has a set, written under its lock, and
  * each thread has one that only it writes. Reports read both, relaxed. No fast path counts.
  *
- * X(name, key, text): `text` says what is counted, for the report and docs/observability/README.md. Keep the
- * groups in the order of a report.
+ * X(name, key, text): `text` says what is counted, for the report and
+ * docs/observability/README.md. Keep the groups in the order of a report.
  */
 #ifndef HAK_CORE_COUNTERS_H
 #define HAK_CORE_COUNTERS_H

@@ -145,9 +145,8 @@
  * many: twice the time, and twice the memory that waits. */
 #define SLABS_QUARANTINED 8u
 /* Secure form: freed objects that wait in a thread before they may be handed out again: small ones,
- * and those above TINY_SIZE_MAX. A free ends the rest of a random one. Twice as many: a dangling
- * pointer meets a new object half as soon, and the objects take twice as much of the processor's
- * caches. */
+ * and those above TINY_SIZE_MAX. Each free lets a random one out. Twice as many: a dangling pointer
+ * meets a new object half as soon, and the objects take twice as much of the processor's caches. */
 #define OBJECTS_QUARANTINED 64u
 #define LARGE_OBJECTS_QUARANTINED 8u
 
@@ -268,9 +267,9 @@
  * but a program that idles after such blocks looks half as soon. */
 #define LOOK_MALLOCS_LEAST (HAK_TINY_LIMITS ? 1u : 32u)
 /* After FREED_MUCH_SLICES more (4 MiB) have become free, the program may be about to idle. So each
- * of a thread's next LOOK_EAGER mallocs and slow operations looks at the clock (0067). Twice the
- * slices: an idle program may keep up to 8 MiB. Half the slices, or twice LOOK_EAGER: busy programs
- * look at the clock more often. */
+ * of a thread's next LOOK_EAGER mallocs and slow operations looks at the clock
+ * (docs/decisions/0067). Twice the slices: an idle program may keep up to 8 MiB. Half the slices,
+ * or twice LOOK_EAGER: busy programs look at the clock more often. */
 #define FREED_MUCH_SLICES (HAK_TINY_LIMITS ? 4u : 128u)
 #define LOOK_EAGER (HAK_TINY_LIMITS ? 4u : 64u)
 

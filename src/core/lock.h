@@ -11,16 +11,7 @@
  * several arenas of a rank; it takes them in the order of the list of arenas while the gate is
  * closed (core/gate.h). Assertion level 1 checks the order.
  *
- * Only these locks are held over system calls (reads of the clock apart):
- *   SAMPLES to map more memory for samples and stacks, which is rare
- *   GROWTH  to map superslabs, parts and tables (a microsecond each) and to choose the size of
- *           pages
- *   ARENAS   while a part is mapped for a new arena, which is every fourth arena at most
- *   HUGE    to look which of 2 MiB of pages are resident (a few microseconds)
- *   PURGE   to purge one part of a pass: 6 MiB, at most 34; nobody waits for this lock
- *   ARENA    to purge pages of a slab in use, by a trim or a tick
- *   START   once, at the start
- *   SEAL    in the secure form, to make the options' pages writable and read-only again
+ * docs/design/overview.md lists the locks, and which of them are held over system calls.
  *
  * munmap, mremap and MADV_DONTNEED of memory that was the program's may wait for another thread of
  * it, which watches that memory by a userfaultfd and may allocate first. So no lock is held over

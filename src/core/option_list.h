@@ -38,7 +38,7 @@
       "Lower it if resident memory matters more than speed. Without a fixed limit, kept "          \
       "memory stays within the recent peak.")                                                      \
     X(BYTES_OR_NEVER, huge_threshold, UNLEARNED, hak__knobs.huge_threshold,                        \
-      "Arena size, in bytes, from which hakmem may use transparent huge pages; never: use "        \
+      "Heap size, in bytes, from which hakmem may use transparent huge pages; never: use "         \
       "none.",                                                                                     \
       "Set it to never if resident memory matters more than speed.")                               \
     X(BYTES_OR_NEVER, limit, ANY, hak__knobs.limit,                                                \

@@ -35,7 +35,7 @@
 #define ARENAS_AUTOMATIC 0
 
 /* The default keeps freed memory for a second, longer than a phase of most programs. 32 MiB are
- * enough for the bins of all classes at their limits. Below 8 MiB of arena there are too few
+ * enough for the bins of all classes at their limits. Below 8 MiB of heap there are too few
  * superslabs to see whether the program fills its memory. docs/options.md compares the profiles. */
 #define KNOBS_DEFAULT                                                                              \
     {                                                                                              \

@@ -100,8 +100,9 @@ HAK_HIDDEN void hak__span_free(struct span_cache *cache, struct counters *counte
 HAK_HIDDEN void *hak__span_pointer(size_t slice);
 HAK_HIDDEN size_t hak__span_bytes(size_t slice);
 /* Secure form: false if the canary behind or before a span in use has changed. True, too, if the
- * program has protected pages of it. The second function reports such a span and aborts. */
+ * program has protected pages of it. */
 HAK_HIDDEN bool hak__span_is_whole(size_t slice);
+/* Reports a span whose canary has changed, and aborts. */
 HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__span_report(size_t slice);
 /* Slices of a span in use. Any thread; a hint if the thread does not own the span. */
 HAK_HIDDEN uint32_t hak__span_slices(size_t slice);
@@ -117,8 +118,8 @@ HAK_HIDDEN struct span_totals hak__span_totals_without_cache(void);
  * `everything`. Returns the number of slices. */
 HAK_HIDDEN uint32_t hak__span_cache_trim(struct span_cache *cache, bool everything);
 
-/* --- span_quarantine.c: how the slices of freed spans go back, in the secure form after a rest
- * --- */
+/* --- span_quarantine.c: how the slices of freed spans go back, in the secure form after a
+ * quarantine --- */
 
 /* Returns slices of a freed span, all of which may be closed, to their superslab. */
 HAK_HIDDEN void hak__span_give(size_t slice, uint32_t slices);

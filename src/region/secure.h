@@ -30,9 +30,9 @@
  * so the zero that ends a string too long by one byte is always noticed. The byte at an address is
  * that of the mark (secure_mark) with the same place in its word, so words may overlap.
  *
- * The last word of an object is its mark in any state, from carving on until the slab is given
- * back. So the word in front of each object never changes, and free checks it to find writes before
- * the object. A slab begins with room for such a word before its first object.
+ * The word in front of each object, the last one of its neighbour, is a mark that never changes
+ * while the slab is cut into objects. So free checks it to find writes before the object. A slab
+ * begins with room for such a word before its first object.
  *
  * Blocks of large/ have a canary in the gap between their end and their closed page, and spans also
  * one of SECURE_FRONT bytes before their start. Objects of heaps: heap/heap_secure.h.
@@ -412,7 +412,7 @@ HAK_INLINE void *secure_tag(void *object, size_t bytes)
     return tagged;
 }
 
-/* Checks an object whose rest ends. Its first word becomes a link, so this is the last look at it.
+/* Checks an object whose quarantine ends. Its first word becomes a link, so nobody looks later.
  */
 HAK_INLINE void secure_leave_quarantine(const void *object)
 {

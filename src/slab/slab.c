@@ -246,7 +246,7 @@ static struct object *slab_follow(const struct slab *slab, const struct object *
 
 /* Splits a list taken from the slab: the result has the first `most` objects, and the rest becomes
  * the slab's free list. The arena's other threads can use the rest (docs/decisions/0015), and a
- * thread that needs few objects has fewer to give back (0022). */
+ * thread that needs few objects has fewer to give back (docs/decisions/0022). */
 static struct object_list slab_take_part(struct slab_set *set, struct slab *slab,
                                          struct object_list list, uint32_t most)
 {

@@ -75,7 +75,7 @@ HAK_HIDDEN bool hak__slab_would_grow(struct slab_set *set, uint32_t slices);
 /* slab_secure.c. Makes a new slab one of the secure form. */
 HAK_HIDDEN void hak__slab_begin_secure(struct slab_set *set, struct slab *slab);
 /* Lets the slices of a slab rest that is given back. Returns those to give to the region now, which
- * have rested longest; count 0: none. */
+ * have waited longest; count 0: none. */
 HAK_HIDDEN struct quarantined_slices hak__slab_end_secure(struct slab_set *set,
                                                           const struct slab *slab);
 
