@@ -79,11 +79,11 @@ FALSE = [
     (r"includes only files that stand above it", "the drawing lacks files, and its groups use each other"),
     (r"every mechanism in `src/`", "the page has those of the allocator alone"),
     (r"It says that nobody will notice", "INCONCLUSIVE says that the runs could not tell"),
-    (r"[Tt]he other locks: [A-Z_]+,", "overview.md has the list of locks"),
+    (r"[Tt]he other locks: [A-Z_]+,", "locks.md has the list of locks"),
     (r"\d+ of \d+ test files", "each new test changes it"),
     (r"\bL2\.5\b", "the code knows no such name"),
     (r"one pool of memory for all threads", "docs/design/arena.md: a few arenas"),
-    (r"the only lock that allocation holds over the kernel", "overview.md: HUGE is held over mincore"),
+    (r"the only lock that allocation holds over the kernel", "locks.md: HUGE is held over mincore"),
     (r"less time than the fastest of seven others in each", "performance.md: a mean, and it names workloads behind"),
     (r"Each bound [^.]* and the test that fails", "some rows name no test"),
     (r"many writes to freed memory", "guarantees.md: writes to the first 16 bytes"),
@@ -116,15 +116,15 @@ def check_false():
 
 
 def check_locks():
-    page = read("docs/design/overview.md")
+    page = read("docs/design/locks.md")
     rows = re.findall(r"^\| (\d+) \| ([A-Z_]+)\b[^|]*\|[^|]*\| ([^|]*) \|", page, re.M)
     ranks = re.findall(r"^ +LOCK_RANK_([A-Z_]+)\b", read("src/core/lock.h"), re.M)
     if [(int(number), name) for number, name, _ in rows] != list(enumerate(ranks, 1)):
-        yield f"docs/design/overview.md: the table of locks is not that of src/core/lock.h: {', '.join(ranks)}"
+        yield f"docs/design/locks.md: the table of locks is not that of src/core/lock.h: {', '.join(ranks)}"
     held = [name for _, name, over in rows if over.startswith("yes")]
     words = ", ".join(held[:-1]) + f" and {held[-1]} are held over a system call"
     if words not in page:
-        yield f"docs/design/overview.md: the table says: only {words}"
+        yield f"docs/design/locks.md: the table says: only {words}"
 
 
 def check_glossary():

@@ -11,7 +11,7 @@
  * several arenas of a rank; it takes them in the order of the list of arenas while the gate is
  * closed (core/gate.h). Assertion level 1 checks the order.
  *
- * docs/design/overview.md lists the locks, and which of them are held over system calls.
+ * docs/design/locks.md lists the locks, and which of them are held over system calls.
  *
  * munmap, mremap and MADV_DONTNEED of memory that was the program's may wait for another thread of
  * it, which watches that memory by a userfaultfd and may allocate first. So no lock is held over
