@@ -4,7 +4,7 @@
  *
  * Options come from four places. Each one overrides those before it:
  *
- *   1. the file /etc/hakmem.conf (docs/configuration.md)
+ *   1. the file /etc/hakmem.conf (docs/options.md)
  *   2. the program's own string hak_options, below
  *   3. the environment: HAKMEM_PURGE_DELAY_MS=100
  *   4. hak_option_set, while the program runs
@@ -52,7 +52,7 @@ HAK_API int hak_option_get(const char *name, char *value, size_t size) HAK_NOEXC
 
 /* Reads a figure, reads or sets an option, or does something, by name: for a program's own console
  * or admin interface. hak_control("list", NULL, answer, size) lists all names, one a line, each
- * with what it is and a help text. docs/control.md has the same list.
+ * with what it is and a help text. docs/options.md has the same list.
  *
  *   "options.purge_delay_ms"   `value` NULL reads the option, else sets it
  *   "counters.malloc_slow"     any figure of hak_stats_value
