@@ -12,7 +12,7 @@ metrics     reports for Prometheus
 observe     attaches, and nothing else
 profile     call stacks; profile_data reads them, symbols names them, profile_names keeps names, pprof and profile_page write them
 binaries    which file names a module's code, by its build id; elf reads one
-inlined     where addr2line names inlined functions wrongly; dwarf reads what it leaves out
+inlined     where addr2line names inlined functions wrongly, and what it leaves out
 guard_names the functions of a report of the guard, for `run`
 heap        the page of a heap map; heap_map reads one
 """

@@ -4,13 +4,12 @@
 If an inlined function's code is the first of the function around it, and its debug information has no linkage name,
 as in C, addr2line gives it the name that the symbol table has for that address: the outer function's. Without symbol
 tables it does not. It does not read the lists of ranges by index that clang writes, and leaves the innermost functions
-out: those are read by dwarf.py. Nor does it read files of split debug information."""
+out; nor does it read files of split debug information. Both is said."""
 import os
 import shutil
 import struct
 import tempfile
 
-from .dwarf import inlined_functions
 from .elf import Elf, SECTION_SIZE
 from .owners import bare_name
 
@@ -111,24 +110,6 @@ def abbreviations(data):
         pass
 
 
-def lacks_inner(path):
-    return any(found == (INLINED, RANGES, RNGLISTX) for found in abbreviations_of(path))
-
-
-def with_inner(places, stack):
-    """The places with those that addr2line has left out. `stack`: what dwarf.inlined_functions says."""
-    more = len(stack) - len(places)
-    if more <= 0:
-        return places
-    spots = [places[0][1:], *(call or ("", 0) for _, call in stack[:-1])]
-    return [((function if index < more else places[index - more][0]), *spots[index]) for index, (function, _) in enumerate(stack)]
-
-
-def add_inner(found, path):
-    stacks = inlined_functions(path, found) if found and lacks_inner(path) else {}
-    return {address: with_inner(places, stacks.get(address, [])) if places else places for address, places in found.items()}
-
-
 def abbreviations_of(path):
     try:
         with open(path, "rb") as file:
@@ -140,6 +121,9 @@ def abbreviations_of(path):
 
 def missing_in(path):
     """What is not read in this file, in words; "" if nothing is known."""
-    if any(attribute in (DWO_NAME, GNU_DWO_NAME) for _, attribute, _ in abbreviations_of(path)):
+    found = set(abbreviations_of(path))
+    if any(attribute in (DWO_NAME, GNU_DWO_NAME) for _, attribute, _ in found):
         return f"lines and inlined functions are missing: addr2line does not read split debug information ({LLVM_HELPS})"
+    if (INLINED, RANGES, RNGLISTX) in found:
+        return f"some inlined functions are missing: addr2line does not read their lists of ranges ({LLVM_HELPS})"
     return ""

@@ -18,7 +18,7 @@ from .binaries import BUILD_ID, Module, find, open_binary
 from .closed import SHIFT, UNKNOWN, ClosedModules, address_of, head_hash
 from .elf import Elf
 from .generated import ALWAYS, HEXADECIMAL, GeneratedCode, generated_by, may_be_generated
-from .inlined import add_inner, ask_again, missing_in
+from .inlined import ask_again, missing_in
 from .owners import CLONE
 from .processes import is_number, process_folder
 from .text import cut, plain
@@ -265,7 +265,6 @@ def lines_of_module(path, addresses):
         answers = ask_symbolizer(command, path, missing)
         if command == BINUTILS:
             answers = ask_again(answers, path, lambda copy, doubted: ask_symbolizer(BINUTILS, copy, doubted))
-            answers = add_inner(answers, path)
         found.update((address, places) for address, places in answers.items() if address not in found or places[-1][1])
     return found
 
