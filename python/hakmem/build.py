@@ -57,6 +57,10 @@ def is_fresh(stamp, *folders):
     return all(file.stat().st_mtime_ns <= stamp.stat().st_mtime_ns for file in files if file.exists())
 
 
+def need_for_run(traces):
+    need("to build hakmem", *TOOLS, wanted=["zstd.h"] if traces else [])
+
+
 def build_parts(stamps, targets, made, what="hakmem", seconds=15, looks_again=False, quiet=False):
     """Parts that a command needs, where they can be built; the folder of builds. `stamps`: {name: folders of the sources}.
     `made`: the last of what is made. `looks_again`: for what may have been installed meanwhile."""
@@ -73,12 +77,9 @@ def build_parts(stamps, targets, made, what="hakmem", seconds=15, looks_again=Fa
 
     with locked(build / ".lock"):  # of two first commands at once the second waits
         if not all(is_fresh(stamp, *folders) for stamp, folders in stamps.items()):
+            need_for_run(looks_again)
             build_or_refuse(directory, steps, stamps, what, not (directory / made).exists(), seconds, quiet)
     return build
-
-
-def need_for_run(traces):
-    need("to build hakmem", *TOOLS, wanted=["zstd.h"] if traces else [])
 
 
 def build_for_run(form, traces, quiet=""):
@@ -93,14 +94,12 @@ def build_for_run(form, traces, quiet=""):
 
 def build_tool():
     """The path of the program that attaches to processes: those who look into one need nothing else."""
-    need("to build hakmem", *TOOLS)
     build = build_parts({".attach-stamp": ("attach", "include")}, ["hakmem_attach"], "hakmem-attach", "hakmem-attach", 3)
     return build / "release/hakmem-attach"
 
 
 def build_reader():
     """The path of the program that reads traces."""
-    need_for_run("yes")
     build = build_parts({".reader-stamp": ("trace", "src")}, ["hakmem_trace"], "hakmem-trace", "hakmem-trace", 5, looks_again=True)
     return build / "release/hakmem-trace"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 LAB_COMMANDS = ("bench", "compare", "ab", "tune", "score", "peers", "doctor", "cost")
 
-QUESTIONS = ("--need", "--build", "--tool", "--link", "--peer")  # of the launcher, of hakmem-run and of look/attach.py
+QUESTIONS = ("--need", "--build", "--link", "--peer")  # of the launcher and of hakmem-run
 
 
 def load_package():

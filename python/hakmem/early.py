@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""What the launcher asks for before it runs hakmem-run: checks of names, a build, a link. And the program that attaches."""
+"""What the launcher asks for before it runs hakmem-run: checks of names, a build, a link."""
 import json
 import os
 import re
 import shutil
 from pathlib import Path
 
-from .build import build_for_run, build_tool, need_for_run
+from .build import build_for_run, need_for_run
 from .ground import CALLERS_PATH, LAUNCHER, ROOT, place
 from .look.processes import STATUS_NO_PROCESS, STATUS_USAGE, Refusal
 from .places import own_cache
@@ -78,8 +78,6 @@ def run(words):
         need_for_run(words[0])
     elif question == "--build":
         print(build_for_run(*words))
-    elif question == "--tool":
-        print(build_tool())
     elif question == "--link":
         print(link(words[0]))
     else:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Starts the observer of a process that was started without one. The program beside the library (attach/) does it."""
+import functools
 import glob
 import os
 import subprocess
-import sys
 import time
 
 from .observer import NotObserved, Observer, remove_stale_files
@@ -15,34 +15,20 @@ TOOL_SECONDS = 150  # for the program that attaches, whose own waits end sooner
 END_SECONDS = 10  # for its end after a signal: it lets the process go first
 
 
+@functools.lru_cache(maxsize=None)
 def tool():
-    """The path of the program that attaches, which lies beside the launcher of an installed hakmem; else builds it if it is
-    not there, or older than its sources."""
-    path = os.environ.get("HAKMEM_ATTACH_TOOL")
-    launcher = os.environ.get("HAKMEM_LAUNCHER")
-    beside = os.path.join(os.path.dirname(launcher or ""), "hakmem-attach")
-    if not path and launcher and os.path.exists(beside):
-        path = beside
-    if not path and launcher:
-        root = os.path.dirname(launcher)
-        path = os.path.join(root, "build/release/hakmem-attach")
-        sources = glob.glob(f"{glob.escape(root)}/attach/*") + [f"{root}/include/hakmem/observe.h"]
-        if not os.access(path, os.X_OK) or any(os.path.getmtime(path) < os.path.getmtime(source) for source in sources):
-            command = [sys.executable, "-I", "-B", os.path.join(root, "python/hakmem/cli.py"), "--tool"]
-            built = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
-            if built.returncode != 0:
-                raise Refusal("the program that attaches to processes could not be built", built.returncode)
-            path = built.stdout.strip()
-    if not path or not os.access(path, os.X_OK):
-        raise Refusal("the program that attaches to processes is missing", STATUS_FAILED)
+    """The path of the program that attaches, which lies beside the launcher of an installed hakmem; else builds it."""
+    path = os.environ.get("HAKMEM_ATTACH_TOOL") or os.path.join(os.path.dirname(os.environ["HAKMEM_LAUNCHER"]), "hakmem-attach")
+    if not os.access(path, os.X_OK):
+        from ..build import build_tool
+        path = build_tool()
     return path
 
 
-def attach(process, verbose=False):
+def attach(process):
     """Runs the tool. What it says, a sentence, becomes the Refusal."""
-    words = [tool(), *(["--verbose"] if verbose else []), str(process.pid)]
-    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=None if verbose else subprocess.DEVNULL,
-                          stderr=subprocess.PIPE, text=True, errors="replace") as child:
+    with subprocess.Popen([tool(), str(process.pid)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                          text=True, errors="replace") as child:
         try:
             said = child.communicate(timeout=TOOL_SECONDS)[1].strip().splitlines()
         except BaseException as error:  # Ctrl-C, too
@@ -75,7 +61,7 @@ def has_observer_thread(pid):
     return False
 
 
-def connect(pid, verbose=False, may_attach=True):
+def connect(pid):
     """An Observer of the process, started if need be. Returns it and whether it was started now."""
     remove_stale_files()
     process = look(pid)
@@ -84,9 +70,7 @@ def connect(pid, verbose=False, may_attach=True):
     try:
         return Observer(process), False
     except NotObserved:
-        if not may_attach:
-            raise
-    attach(process, verbose)
+        attach(process)
     began = time.monotonic()
     while True:
         try:

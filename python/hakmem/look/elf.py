@@ -78,13 +78,13 @@ class Elf:
         except (OSError, OverflowError):
             return b""
 
-    def unpacked(self, name, most=BYTES_MAX):
+    def unpacked(self, name):
         """The bytes of a section that may be compressed; b"" if they cannot be had."""
-        data = self.section(name, most)
+        data = self.section(name)
         if name not in self.compressed:
             return data
         try:
-            return zlib.decompressobj().decompress(data[24:], most)
+            return zlib.decompressobj().decompress(data[24:], BYTES_MAX)
         except zlib.error:
             return b""
 

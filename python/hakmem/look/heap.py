@@ -8,11 +8,12 @@ from pathlib import Path
 from .attach import connect
 from .callers import Callers
 from .files import keep_inputs, written
-from .heap_map import MapError, from_text, load, percent_text, size_text
+from .figures import change_in_words, duration, in_words, percent_text
+from .heap_map import MapError, from_text, load
 from .mapped import parts as parts_beside
-from .page import escape, fill, script_json
+from . import page
+from .page import cell, escape, fill, number_change_cell, script_json
 from .processes import Refusal, STATUS_USAGE, is_number, parse_pid, source
-from .report import duration
 from .sites import add_naming, use_naming
 from .text import short_name
 
@@ -52,16 +53,16 @@ def sentences(heap_map):
     parts = heap_map.parts()
     whole = sum(parts.values())
     back = sum(parts[key] for key in RETURNABLE)
-    result = [f"{percent_text(parts['in_use'], whole)} of the heap's {size_text(whole)} of resident memory is in use: "
-              f"{size_text(parts['in_use'])} in {count_text(heap_map.totals['objects_in_use'], 'block')}."]
-    result.append(f"{size_text(back)} could go back to the system now." if back else
+    result = [f"{percent_text(parts['in_use'], whole)} of the heap's {in_words(whole)} of resident memory is in use: "
+              f"{in_words(parts['in_use'])} in {count_text(heap_map.totals['objects_in_use'], 'block')}."]
+    result.append(f"{in_words(back)} could go back to the system now." if back else
                   "Nothing could go back to the system now.")
     if parts["in_slabs"]:
-        result.append(f"{size_text(parts['in_slabs'])} is free space inside slabs, between blocks in use.")
+        result.append(f"{in_words(parts['in_slabs'])} is free space inside slabs, between blocks in use.")
     worst = most_wasteful(heap_map)
     if worst:
         result.append(f"Objects of {object_text(worst.object_bytes)} have most of it: "
-                      f"{size_text(worst.resident_parts[2])}, in slabs that are {percent_text(worst.fill, 1)} in use.")
+                      f"{in_words(worst.resident_parts[2])}, in slabs that are {percent_text(worst.fill, 1)} in use.")
     return [sentence[0].upper() + sentence[1:] for sentence in result]
 
 
@@ -70,10 +71,10 @@ def summary(heap_map):
     parts = heap_map.parts()
     whole = sum(parts.values())
     lines = [f"{heap_map.program}, process {heap_map.header['process']}, {time_text(heap_map.header['time'])}"]
-    lines += [f"  {name:<22}{size_text(parts[key]):>11}  {percent_text(parts[key], whole):>9}" for key, name, _ in PARTS]
-    lines.append(f"  {'resident heap':<22}{size_text(whole):>11}")
-    lines.append(f"  {'could go back now':<22}{size_text(sum(parts[key] for key in RETURNABLE)):>11}")
-    lines += [f"  {name + ', beside it':<33}{size_text(size):>11}" for name, size, _ in heap_map.beside if size]
+    lines += [f"  {name:<22}{in_words(parts[key]):>11}  {percent_text(parts[key], whole):>9}" for key, name, _ in PARTS]
+    lines.append(f"  {'resident heap':<22}{in_words(whole):>11}")
+    lines.append(f"  {'could go back now':<22}{in_words(sum(parts[key] for key in RETURNABLE)):>11}")
+    lines += [f"  {name + ', beside it':<33}{in_words(size):>11}" for name, size, _ in heap_map.beside if size]
     return lines
 
 
@@ -89,10 +90,10 @@ def bar(heap_map, title=""):
     cells, labels = [], []
     for key, name, help_text in PARTS:
         share = 100 * parts[key] / whole if whole else 0
-        said = f"{size_text(parts[key])}, {percent_text(parts[key], whole)}"
+        said = f"{in_words(parts[key])}, {percent_text(parts[key], whole)}"
         if share:
             cells.append(f'<span class="part {key}" style="width:{share:.3f}%" title="{escape(name)}: {said}"></span>')
-        labels.append(f'<li><i class="part {key}"></i><b>{size_text(parts[key])}</b> {escape(name)}'
+        labels.append(f'<li><i class="part {key}"></i><b>{in_words(parts[key])}</b> {escape(name)}'
                       f'<small>{percent_text(parts[key], whole)}. {escape(help_text)}</small></li>')
     return (f'{title}<div class="bar" role="img" aria-label="Resident memory by use; the list below has the figures">'
             f'{"".join(cells)}</div><ul class="parts">{"".join(labels)}</ul>')
@@ -103,33 +104,28 @@ def cards(heap_map):
     slab_bytes = sum(c.slab_bytes for c in heap_map.classes)
     kept = heap_map.mapped_blocks(True)
     figures = [
-        ("could go back now", size_text(sum(parts[key] for key in RETURNABLE)),
-         f"{size_text(parts['slices'])} in free slices, {size_text(parts['kept'])} in freed blocks kept for reuse"),
-        ("resident heap", size_text(sum(parts.values())), f"of {size_text(totals['bytes_mapped'])} mapped"),
+        ("could go back now", in_words(sum(parts[key] for key in RETURNABLE)),
+         f"{in_words(parts['slices'])} in free slices, {in_words(parts['kept'])} in freed blocks kept for reuse"),
+        ("resident heap", in_words(sum(parts.values())), f"of {in_words(totals['bytes_mapped'])} mapped"),
         ("superslabs", f"{len(heap_map.data['superslabs']):,}",
-         f"{sum(heap_map.slices.values()):,} slices of {size_text(heap_map.header['slice_bytes'])}"),
+         f"{sum(heap_map.slices.values()):,} slices of {in_words(heap_map.header['slice_bytes'])}"),
         ("slabs", f"{sum(c.slabs for c in heap_map.classes):,}",
-         f"{size_text(slab_bytes)}, {percent_text(sum(c.in_use_bytes for c in heap_map.classes), slab_bytes)} in use"),
+         f"{in_words(slab_bytes)}, {percent_text(sum(c.in_use_bytes for c in heap_map.classes), slab_bytes)} in use"),
         ("spans in use", f"{heap_map.data['spans']:,}", "blocks of 64 KiB to 2 MiB"),
         ("huge blocks in use", f"{len(heap_map.huge()):,}",
-         f"{size_text(sum(w['bytes'] for w in heap_map.huge()))} above 2 MiB each; {count_text(len(kept), 'freed one')} kept"),
+         f"{in_words(sum(w['bytes'] for w in heap_map.huge()))} above 2 MiB each; {count_text(len(kept), 'freed one')} kept"),
         ("arenas", f"{totals['arenas']:,}", f"{count_text(totals['threads'], 'thread')}; {totals['arenas_parked']} without threads"),
     ]
     if heap_map.beside:
-        figures.append(("beside the heap", size_text(sum(size for _, size, _ in heap_map.beside)),
-                        "; ".join(f"{size_text(size)} {name}" for name, size, _ in heap_map.beside if size)))
+        figures.append(("beside the heap", in_words(sum(size for _, size, _ in heap_map.beside)),
+                        "; ".join(f"{in_words(size)} {name}" for name, size, _ in heap_map.beside if size)))
     return '<div class="cards">' + "".join(
         f'<div class="card"><small>{escape(name)}</small><b>{escape(value)}</b><small>{escape(note)}</small></div>'
         for name, value, note in figures) + "</div>"
 
 
-def cell(text, value=None, style=""):
-    attributes = (f' class="{style}"' if style else "") + (f' data-value="{value}"' if value is not None else "")
-    return f"<td{attributes}>{escape(text)}</td>"
-
-
 def size_cell(size):
-    return cell(size_text(size) if size else "–", size, "" if size else "dim")
+    return cell(in_words(size) if size else "–", size, "" if size else "dim")
 
 
 def slab_bar(c, largest):
@@ -138,7 +134,7 @@ def slab_bar(c, largest):
     widths = zip(("in_use", "cached", "in_slabs", "unused"), (*used, c.slab_bytes - sum(used)))
     spans = "".join(f'<span class="part {key}" style="width:{100 * size / largest:.2f}%"></span>' for key, size in widths if size > 0)
     return (f'<td data-value="{c.slab_bytes}" title="in use, in caches, free, never used">'
-            f'<span class="bar small">{spans}</span>{size_text(c.slab_bytes)}</td>')
+            f'<span class="bar small">{spans}</span>{in_words(c.slab_bytes)}</td>')
 
 
 def class_table(heap_map):
@@ -160,17 +156,13 @@ def class_table(heap_map):
     sums = [sum(values) for values in zip(*((c.slabs, c.slab_bytes, c.in_use_bytes, c.cached_bytes, c.free * c.object_bytes,
                                              c.free_bytes - c.free * c.object_bytes, c.resident_bytes, c.resident_parts[2])
                                             for c in heap_map.classes))] or [0] * 8
-    foot = (f"<td>all</td><td>{sums[0]:,}</td><td>{size_text(sums[1])}</td><td></td>"
-            + "".join(f"<td>{size_text(size)}</td>" for size in sums[2:]))
+    foot = (f"<td>all</td><td>{sums[0]:,}</td><td>{in_words(sums[1])}</td><td></td>"
+            + "".join(f"<td>{in_words(size)}</td>" for size in sums[2:]))
     return table("classes", heads, rows, foot)
 
 
 def table(name, heads, rows, foot=""):
-    head = "".join(f'<th scope="col"{f" title={chr(34)}{escape(note)}{chr(34)}" if note else ""}><button>{escape(text)}'
-                   f"</button></th>" for text, note in heads)
-    foot = f"<tfoot><tr>{foot}</tr></tfoot>" if foot else ""
-    return (f'<div class="scroll" tabindex="0"><table id="{name}" class="sortable"><thead><tr>{head}</tr></thead>'
-            f'<tbody>{"".join(rows)}</tbody>{foot}</table></div>')
+    return page.table(f'id="{name}" class="sortable"', heads, rows, foot)
 
 
 # Words of the heads of both tables of sites.
@@ -209,10 +201,10 @@ def site_table(heap_map):
                     f"{size_cell(site.allocated_bytes)}{cell(duration(site.lifetime_ms) if freed else '–', site.lifetime_ms if freed else -1)}"
                     f"{cell(percent_text(site.remote_permille, 1000) if freed else '–', site.remote_permille if freed else -1)}"
                     f"{cell(f'{site.samples:,}', site.samples)}</tr>")
-    foot = (f"<td>all {count_text(len(sites), 'site')}</td><td>{size_text(live)}</td><td></td>"
-            f"<td>{sum(site.live_count for site in sites):,}</td><td>{size_text(rounding)}</td>"
+    foot = (f"<td>all {count_text(len(sites), 'site')}</td><td>{in_words(live)}</td><td></td>"
+            f"<td>{sum(site.live_count for site in sites):,}</td><td>{in_words(rounding)}</td>"
             f"<td>{percent_text(rounding, sum(site.live_usable_bytes for site in sites))}</td><td></td>"
-            f"<td>{size_text(sum(site.allocated_bytes for site in sites))}</td><td></td><td></td>"
+            f"<td>{in_words(sum(site.allocated_bytes for site in sites))}</td><td></td><td></td>"
             f"<td>{sum(site.samples for site in sites):,}</td>")
     note = (f'<p class="dim">A site is a place of the program that allocates. All figures of this table are estimates from '
             f"{sampled_text(heap_map)}. A map has at most {SITES_MAX} sites, the largest.</p>")
@@ -244,18 +236,14 @@ def huge_table(heap_map):
     left = len(blocks) - len(rows)
     note = f"<p class=dim>{count_text(left, 'smaller one')} are not listed.</p>" if left else ""
     if small:
-        note += (f'<p class="dim">{count_text(len(small), "small mapping")} of {size_text(sum(w["bytes"] for w in small))} in all: blocks of '
+        note += (f'<p class="dim">{count_text(len(small), "small mapping")} of {in_words(sum(w["bytes"] for w in small))} in all: blocks of '
                  "2 MiB or less with a mapping of their own. hakmem takes one for an alignment above 2 MiB, and as emergency memory for a "
                  "thread that may not wait for a lock. Attaching to a process leaves one: the observer's thread needs it.</p>")
     return table("huge", [("address", ""), ("size", ""), ("resident", ""), ("resident share", ""), ("state", "")], rows) + note
 
 
-def change_text(change):
-    return "–" if change == 0 else ("+" if change > 0 else "−") + size_text(abs(change))
-
-
 def change_cell(change):
-    return cell(change_text(change), change, "dim" if change == 0 else "more" if change > 0 else "less")
+    return page.change_cell(change, change_in_words(change))
 
 
 def comparison(before, after):
@@ -266,8 +254,8 @@ def comparison(before, after):
     for key, name, _ in PARTS:
         rows.append(f'<tr><td class="name"><i class="part {key}"></i>{escape(name)}</td>{size_cell(old[key])}'
                     f"{size_cell(new[key])}{change_cell(new[key] - old[key])}</tr>")
-    foot = (f"<td>resident heap</td><td>{size_text(sum(old.values()))}</td><td>{size_text(sum(new.values()))}</td>"
-            f"<td>{change_text(grown)}</td>")
+    foot = (f"<td>resident heap</td><td>{in_words(sum(old.values()))}</td><td>{in_words(sum(new.values()))}</td>"
+            f"<td>{change_in_words(grown)}</td>")
     parts = table("changes", [("resident memory", ""), ("before", ""), ("after", ""), ("change", "")], rows, foot)
     seconds = after.header["time"] - before.header["time"]
     said = f"{verb_text(grown, 'The resident heap')} {verb_text(new['in_use'] - old['in_use'], 'Memory in use')}"
@@ -281,12 +269,7 @@ def comparison(before, after):
 def verb_text(change, subject):
     if change == 0:
         return f"{subject} did not change in size."
-    return f"{subject} {'grew' if change > 0 else 'shrank'} by {size_text(abs(change))}."
-
-
-def number_cell(change):
-    text = "–" if change == 0 else f"{change:+,}".replace("-", "−")
-    return cell(text, change, "dim" if change == 0 else "more" if change > 0 else "less")
+    return f"{subject} {'grew' if change > 0 else 'shrank'} by {in_words(abs(change))}."
 
 
 def class_comparison(before, after):
@@ -301,7 +284,7 @@ def class_comparison(before, after):
         free = (b.resident_parts[2] if b else 0) - (a.resident_parts[2] if a else 0)
         rows.append((-abs(in_use), of_class.object_bytes, f'<tr data-class="{index}"><td data-value="{of_class.object_bytes}">'
                      f"{object_text(of_class.object_bytes)}</td>{cell(f'{b.slabs if b else 0:,}', b.slabs if b else 0)}"
-                     f"{number_cell(slabs)}{cell(f'{b.in_use if b else 0:,}', b.in_use if b else 0)}{number_cell(objects)}"
+                     f"{number_change_cell(slabs)}{cell(f'{b.in_use if b else 0:,}', b.in_use if b else 0)}{number_change_cell(objects)}"
                      f"{change_cell(in_use)}{change_cell(resident)}{change_cell(free)}</tr>"))
     heads = [("object size", ""), ("slabs", "after"), ("change", "of slabs"), ("objects in use", "after"),
              ("change", "of objects in use"), ("bytes in use", "change"), ("resident", "change in bytes"),
@@ -324,7 +307,7 @@ def site_comparison(before, after):
         held, blocks = getattr(b, "live_bytes", 0), getattr(b, "live_count", 0)
         rows.append((-abs(change("live_bytes")), (b or a).label(),
                      f"<tr>{site_cell(b or a)}{size_cell(held)}{change_cell(change('live_bytes'))}{cell(f'{blocks:,}', blocks)}"
-                     f"{number_cell(change('live_count'))}{size_cell(getattr(b, 'rounding', 0))}{change_cell(change('rounding'))}"
+                     f"{number_change_cell(change('live_count'))}{size_cell(getattr(b, 'rounding', 0))}{change_cell(change('rounding'))}"
                      f"{change_cell(change('allocated_bytes'))}</tr>"))
     heads = [SITE_HEAD, ("in use", "after"), ("change", "of bytes in use"), ("blocks", "in use, after"), ("change", "of blocks in use"),
              ("rounding", "after. " + ROUNDING_HEAD), ("change", "of rounding"), ("allocated", "between the two maps")]
@@ -349,7 +332,7 @@ def render(maps):
     data = {"maps": [{key: value for key, value in m.data.items() if key != "sites"} for m in maps], "same": len(maps) == 2 and is_same_heap(*maps)}
     both = len(maps) == 2
     facts = (f"{header['program'] or 'unknown program'} · {time_text(header['time'])} · hakmem {header['hakmem']} · "
-             f"OS pages of {size_text(header['page_bytes'])}")
+             f"OS pages of {in_words(header['page_bytes'])}")
     return fill("heap", title=escape(title), facts=escape(facts), headline=f"<b>{said[0]}</b> {' '.join(said[1:])}",
                 bar=bar(shown), cards=cards(shown), classes=class_table(shown), sites=site_table(shown), huge=huge_table(shown),
                 comparison=comparison(*maps) if both else "", class_changes=class_comparison(*maps) if both else "",

@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: MIT
 """Reads heap maps: the JSON documents of hak_heap_map (docs/observability/formats.md)."""
-import math
 import re
 from dataclasses import dataclass, field
 
 from .binaries import sentences
-from .document import parse
+from .document import check, parse
 from .files import origin_of, read_input
 from .processes import Refusal
 from .sites import FIELDS as SITE, SiteNames, check_texts, named_sites
 
 VERSION = 1
-NUMBER_MAX = 1 << 63
 KINDS = ["free_clean", "free_dirty", "free_aged", "kept_spans", "spans", "slabs", "sampled"]
 LETTERS = {"c": "free_clean", "d": "free_dirty", "a": "free_aged", "k": "kept_spans", "s": "spans", "t": "spans",
            "p": "sampled"}
@@ -22,11 +20,12 @@ HEADER = {"version": int, "hakmem": str, "process": int, "program": str, "time":
           "slice_bytes": int, "superslab_slices": int, "base": int}
 TOTALS = dict.fromkeys(["bytes_mapped", "bytes_metadata", "bytes_in_use", "bytes_cached", "bytes_free_dirty",
                         "objects_in_use", "arenas", "arenas_parked", "threads", "superslabs", "huge"], int)
-SUPERSLAB = {"index": int, "claimed": int, "pages": str, "slices": str, "resident": str}
-SLICES = {"kind": str, "count": int, "resident_bytes": int}
 CLASS = dict.fromkeys(["class", "object_bytes", "slab_slices", "slab_objects", "slabs", "in_use", "cached", "free",
                        "not_carved", "resident_bytes"], int)
-HUGE = dict.fromkeys(["address", "bytes", "resident_bytes", "kept", "age_ms"], int)
+SHAPE = {"heap_map": HEADER, "totals": TOTALS, "spans": int, "classes": [CLASS], "sites?": [SITE],
+         "superslabs": [{"index": int, "claimed": int, "pages": str, "slices": str, "resident": str}],
+         "slices": [{"kind": str, "count": int, "resident_bytes": int}],
+         "huge": [dict.fromkeys(["address", "bytes", "resident_bytes", "kept", "age_ms"], int)]}
 
 
 class MapError(Refusal):
@@ -124,25 +123,7 @@ def fail(name, sentence):
     raise MapError(f"{name} {sentence}")
 
 
-def check_record(name, place, record, fields):
-    if not isinstance(record, dict):
-        fail(name, f"is damaged: {place} is not an object")
-    for key, kind in fields.items():
-        value = record.get(key)
-        if type(value) is not kind:
-            fail(name, f"is damaged: {place}.{key} is not a {'number' if kind is int else 'string'}")
-        if kind is int and not 0 <= value < NUMBER_MAX:
-            fail(name, f"is damaged: {place}.{key} is out of range")
-
-
-def check_list(name, data, key, fields):
-    if not isinstance(data.get(key), list):
-        fail(name, f"is damaged: {key} is not a list")
-    for i, record in enumerate(data[key]):
-        check_record(name, f"{key}[{i}]", record, fields)
-
-
-def check_header(name, data):
+def check_shape(name, data):
     if not isinstance(data, dict) or "heap_map" not in data:
         if isinstance(data, dict) and "hakmem" in data:
             fail(name, "is a report of hakmem, not a heap map; ./hakmem run --heap-map FILE writes a map")
@@ -151,7 +132,10 @@ def check_header(name, data):
     version = header.get("version") if isinstance(header, dict) else None
     if type(version) is int and version != VERSION:
         fail(name, f"is a heap map of version {version}, and this hakmem reads version {VERSION}")
-    check_record(name, "heap_map", header, HEADER)
+    try:
+        check(data, SHAPE)
+    except ValueError as error:
+        fail(name, f"is damaged: {error}")
     for key, least, most in [("slice_bytes", 4096, 1 << 30), ("superslab_slices", 1, 1024), ("page_bytes", 512, 1 << 30)]:
         if not least <= header[key] <= most:
             fail(name, f"is damaged: heap_map.{key} is out of range")
@@ -223,11 +207,7 @@ def from_text(text, name, process=None, callers=None, **origin):
         if text.lstrip().startswith('{"heap_map"'):
             fail(name, "is cut or damaged: it begins as a heap map and does not end as one")
         fail(name, "is not a heap map; ./hakmem run --heap-map FILE writes one")
-    check_header(name, data)
-    check_record(name, "totals", data.get("totals"), TOTALS)
-    check_record(name, "the map", data, {"spans": int})
-    for key, fields in [("superslabs", SUPERSLAB), ("slices", SLICES), ("classes", CLASS), ("huge", HUGE)]:
-        check_list(name, data, key, fields)
+    check_shape(name, data)
     slice_bytes = data["heap_map"]["slice_bytes"]
     heap_map = HeapMap(data, name)
     for c in data["classes"]:
@@ -248,15 +228,14 @@ def from_text(text, name, process=None, callers=None, **origin):
 
 
 def read_sites(name, data, process, callers, origin):
-    """The sites, with names, and what is to be said of those without; none if the process took no samples."""
-    if "sites" not in data:  # a hakmem without sites wrote the map
-        return [], []
-    check_list(name, data, "sites", SITE)
-    for i, record in enumerate(data["sites"]):
+    """The sites, with names, and what is to be said of those without; none if the process took no samples, or its hakmem
+    knows no sites."""
+    records = data.get("sites", [])
+    for i, record in enumerate(records):
         if not check_texts(record):
             fail(name, f"is damaged: sites[{i}] is not a place of a program")
     names = SiteNames(data["heap_map"]["process"], process, **origin)
-    sites = named_sites(data["sites"], names)
+    sites = named_sites(records, names)
     return callers.split(sites, names) if callers else sites, list(sentences(names))
 
 
@@ -272,26 +251,3 @@ def load(path):
     if not text.strip():
         fail(path, "is empty; the process that writes it may not have ended yet")
     return from_text(text, path, **origin)
-
-
-def size_text(size):
-    """12345678 as "11.8 MiB"."""
-    size = float(size)
-    for unit in ["bytes", "KiB", "MiB", "GiB"]:
-        if abs(size) < 1024 or unit == "GiB":
-            break
-        size /= 1024
-    digits = 0 if unit == "bytes" or abs(size) >= 100 else 1
-    return f"{size:.{digits}f} {unit}"
-
-
-def percent_text(part, whole):
-    """A share; what is little but not nothing is not called 0 %."""
-    if whole == 0 or part == 0:
-        return "0\N{NO-BREAK SPACE}%"
-    share = 100 * part / whole
-    if 0 < share < 1:
-        return "under 1\N{NO-BREAK SPACE}%"
-    if 99 < share < 100:
-        return "over 99\N{NO-BREAK SPACE}%"
-    return f"{math.floor(share + .5)}\N{NO-BREAK SPACE}%"

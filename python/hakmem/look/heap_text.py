@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Heap maps as text: `./hakmem heap --text`. One map, or an earlier and a later one."""
-from .heap import PARTS, change_text, object_text
-from .heap_map import size_text
+from .figures import change_in_words, in_words
+from .heap import PARTS, object_text
 from .view import Table, plain
 
 ROWS_MAX = 15  # of a table
@@ -13,8 +13,8 @@ def changes(olds, news, figures):
     for key in (olds or {}) | news:
         old, new = figures((olds or {}).get(key)), figures(news.get(key))
         change = new[0] - old[0]
-        cells = [size_text(value) for value in new]
-        rows.append((abs(change) if olds is not None else new[0], key, cells + ([change_text(change)] if olds is not None else [])))
+        cells = [in_words(value) for value in new]
+        rows.append((abs(change) if olds is not None else new[0], key, cells + ([change_in_words(change)] if olds is not None else [])))
     return sorted((row for row in rows if row[0]), key=lambda row: (-row[0], str(row[1])))
 
 

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: MIT
 """./hakmem learn: Shows what a program has learned (HAKMEM_LEARN=FILE): what was tried, the evidence, what was adopted."""
-import html
 import math
 import statistics
 
 from . import learn_file
-from .files import keep_inputs, written
 from .output import worded
 from .processes import source
 
@@ -26,7 +24,6 @@ ODDS_DROP = 20  # LEARN_EVIDENCE_DROP
 def add_arguments(parser):
     parser.add_argument("action", metavar="show", choices={"show": ("show", "print what the file says")})
     parser.add_argument("file", type=source, metavar="FILE", help="the file that HAKMEM_LEARN named")
-    parser.add_argument("--html", metavar="PAGE", help="also write a page with the evidence over time as a picture")
 
 
 def changes(point, base):
@@ -101,49 +98,6 @@ def describe(state):
     yield "say that time grows by at most 1 % and memory by at most 2 %. After that, the setting before comes back at odds of 20."
 
 
-def curve(decision, width, height):
-    """The evidence for a change as an SVG polyline; the top is 1,000 to 1, the middle 1 to 1."""
-    points = [(0.0, height / 2)]
-    for i, odds in enumerate(decision.evidence()):
-        level = max(-1.0, min(1.0, math.log(odds) / math.log(1000)))
-        points.append(((i + 1) / 40 * width, height / 2 * (1 - level)))
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-
-
-STYLE = """body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:70em;padding:0 1em;color:#222;background:#fff}
-figure{display:inline-block;margin:.5em;border:1px solid #ccc;padding:.5em;width:20em;vertical-align:top}
-polyline{fill:none;stroke:#06c;stroke-width:2}.adopted polyline{stroke:#080}.went_back polyline{stroke:#c40}
-line{stroke:#999;stroke-dasharray:3}pre{overflow-x:auto}
-@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}figure{border-color:#444}
-polyline{stroke:#6af}.adopted polyline{stroke:#5c5}.went_back polyline{stroke:#f85}}"""
-
-
-def page(state):
-    width, height = 280, 90
-    figures = []
-    for decision in state.decisions:
-        if decision.verdict == "opened":
-            continue
-        title = html.escape(MOVES[decision.move])
-        decided = html.escape(verdict(decision))
-        figures.append(
-            f'<figure class="{html.escape(decision.verdict)}"><svg viewBox="0 0 {width} {height}" role="img" '
-            f'aria-label="{title}: {decided}"><line x1="0" x2="{width}" y1="1" y2="1"/>'
-            f'<line x1="0" x2="{width}" y1="{height / 2}" y2="{height / 2}"/>'
-            f'<polyline points="{curve(decision, width, height)}"/></svg>'
-            f"<figcaption>run {decision.run}, {decision.seconds} s: {title}: <b>{decided}</b></figcaption></figure>")
-    text = html.escape("\n".join(describe(state)))
-    return (f'<!doctype html><html lang="en"><meta charset="utf-8"><title>What hakmem learned</title><style>{STYLE}</style>'
-            f"<h1>What hakmem learned</h1><pre>{text}</pre><h2>Evidence for each change, pair by pair</h2>"
-            f"<p>The upper line is 1,000 to 1: the change is adopted. The middle line is even odds.</p>{''.join(figures)}\n")
-
-
 def run(arguments):
-    if arguments.html:
-        keep_inputs(arguments.html, arguments.file)
-    state = learn_file.read(arguments.file)
-    for text in describe(state):
+    for text in describe(learn_file.read(arguments.file)):
         print(text)
-    if arguments.html:
-        with written(arguments.html) as file:
-            file.write(page(state))

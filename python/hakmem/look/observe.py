@@ -7,10 +7,9 @@ from .processes import parse_pid
 
 def add_arguments(parser):
     parser.add_argument("pid", metavar="PID", help="the process id")
-    parser.add_argument("--verbose", action="store_true", help="say which threads were stopped, and for how long")
 
 
 def run(arguments):
     pid = parse_pid(arguments.pid)
-    _, started = connect(pid, verbose=arguments.verbose)
+    _, started = connect(pid)
     print(worded(f"process {pid} is observed{' from now on' if started else ' already'}: ./hakmem top {pid}"))

@@ -12,6 +12,28 @@ def escape(text):
     return html.escape(plain(str(text)), quote=True)
 
 
+def cell(text, value=None, style=""):
+    """`value`: what it is sorted by, if not by its text."""
+    return "<td" + (f' class="{style}"' if style else "") + (f' data-value="{value}"' if value is not None else "") + f">{text}</td>"
+
+
+def change_cell(change, text, style=""):
+    return cell(text, change, f"{style} {'dim' if change == 0 else 'more' if change > 0 else 'less'}".strip())
+
+
+def number_change_cell(change):
+    return change_cell(change, "–" if change == 0 else f"{change:+,}".replace("-", "−"))
+
+
+def table(attributes, heads, rows, foot="", sorted_by=None):
+    """`heads`: (text, note or nothing)."""
+    head = "".join(f'<th scope="col"' + (f' title="{escape(note)}"' if note else "") + (" aria-sort=descending" if text == sorted_by else "")
+                   + f'><button type="button">{escape(text)}</button></th>' for text, note in heads)
+    foot = f"<tfoot><tr>{foot}</tr></tfoot>" if foot else ""
+    return (f'<div class="scroll" tabindex="0"><table {attributes}><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody>{foot}'
+            "</table></div>")
+
+
 def script_json(data):
     """For a script of the page, which "<" could end."""
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")

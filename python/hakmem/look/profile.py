@@ -11,6 +11,7 @@ import time
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from .figures import in_words
 from .files import check_writable, keep_inputs, refusing, written
 from .owners import SCRIPT, is_of_interpreter, own_frame
 from .processes import Refusal, STATUS_CANNOT, STATUS_USAGE, is_number, parse_pid, source
@@ -97,13 +98,6 @@ def is_ignored(stack, patterns):
     """Whether one of the stack's functions is to be left out. C++ names match with or without their arguments."""
     names = {name for frame in stack.frames for name in (frame.function, frame.function.split("(")[0])}
     return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
-
-
-def in_words(count):
-    for unit in ("bytes", "KiB", "MiB", "GiB", "TiB"):
-        if count < 1024 or unit == "TiB":
-            return f"{count} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
-        count /= 1024
 
 
 class Site:
@@ -271,7 +265,7 @@ def compare(old, profiles, arguments):
     print(f"{titles(old)}, then {titles(profiles)}: {what}, estimated from {sum(profile.total(SAMPLES[shown_measure(arguments)]) for profile in old)} "
           f"and {sum(profile.total(SAMPLES[shown_measure(arguments)]) for profile in profiles)} samples")
     remarks = compared_remarks(old, profiles)
-    print_changes(old, profiles, measure, count, arguments.sites, in_words)
+    print_changes(old, profiles, measure, count, arguments.sites)
     for sentence in remarks:
         print(sentence)
     if arguments.folded:

@@ -3,6 +3,8 @@
 import os
 from dataclasses import dataclass, replace
 
+from .figures import change_in_words, in_words
+from .page import cell, change_cell, escape, fill, number_change_cell, table
 from .sites import own_frame
 from .text import plain
 
@@ -111,25 +113,17 @@ def merged_stacks(old, new, measure):
 
 
 def changes_table(rows):
-    from . import profile_page as page
-
-    def change_cell(change, text):
-        return page.cell(text, change, "dim" if change == 0 else "more" if change > 0 else "less")
-
     most = max([1, *(abs(row.bytes) for row in rows)])
     cells = []
     for row in rows[:ROWS_MAX]:
-        name = page.escape(row.label)
+        name = escape(row.label)
         bar = f'<small><span class="bar"><i style="width:{100 * abs(row.bytes) / most:.1f}%"></i></span></small>'
-        count = row.new_count - row.old_count
         cells.append(f'<tr><td class="name" data-value="{name}"><button type="button" class="pick" data-name="{name}" title="{name}">{name}</button></td>'
-                     + change_cell(row.bytes, page.change_text(row.bytes) + bar) + page.cell(page.in_words(row.old_bytes), row.old_bytes)
-                     + page.cell(page.in_words(row.new_bytes), row.new_bytes) + change_cell(count, f"{count:+,}".replace("-", "−"))
-                     + page.cell(f"{row.new_count:,}", row.new_count) + "</tr>")
-    head = "".join(f'<th scope="col"><button type=button>{name}</button></th>'
-                   for name in ("site", "change", "before", "now", "change of blocks", "blocks now"))
-    return (f'<div class="scroll" tabindex="0"><table class="sites sortable"><thead><tr>{head}</tr></thead>'
-            f'<tbody>{"".join(cells)}</tbody></table></div>')
+                     + change_cell(row.bytes, change_in_words(row.bytes) + bar) + cell(in_words(row.old_bytes), row.old_bytes)
+                     + cell(in_words(row.new_bytes), row.new_bytes) + number_change_cell(row.new_count - row.old_count)
+                     + cell(f"{row.new_count:,}", row.new_count) + "</tr>")
+    heads = ("site", "change", "before", "now", "change of blocks", "blocks now")
+    return table('class="sites sortable"', [(name, "") for name in heads], cells)
 
 
 def render_changes(old, new, measure, count, what):
@@ -138,16 +132,16 @@ def render_changes(old, new, measure, count, what):
     rows = [row for row in changes(old, new, measure, count) if row.bytes]
     before, after = (sum(profile.total(measure) for profile in profiles) for profiles in (old, new))
     merged = replace(new[0], stacks=merged_stacks(old, new, measure))
-    said = (f"<b>{page.change_text(after - before)} {page.escape(what)}:</b> {page.in_words(before)} before, {page.in_words(after)} now. "
+    said = (f"<b>{change_in_words(after - before)} {escape(what)}:</b> {in_words(before)} before, {in_words(after)} now. "
             "All figures are estimates from samples.")
     section = (f'<section class="process" data-process="0"><p class="headline">{said}</p><div class="graph-place"></div>'
                f'<div class="sites-place"><h2>Sites that changed most</h2>{changes_table(rows)}</div></section>')
-    return page.fill("profile", title=page.escape(f"Heap profiles of {os.path.basename(new[0].program)}, compared"), chooser="", sections=section,
-                     facts=page.escape(f"{old[0].program}, then {new[0].program}"), measures=page.measure_buttons(MEASURES),
+    return fill("profile", title=escape(f"Heap profiles of {os.path.basename(new[0].program)}, compared"), chooser="", sections=section,
+                     facts=escape(f"{old[0].program}, then {new[0].program}"), measures=page.measure_buttons(MEASURES),
                      data=page.script_data([merged], MEASURES))
 
 
-def print_changes(old, new, measure, count, most, in_words):
+def print_changes(old, new, measure, count, most):
     def signed(value, word=str):
         return f"{'+' if value > 0 else '-' if value < 0 else ''}{word(abs(value))}"
 

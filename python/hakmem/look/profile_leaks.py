@@ -3,8 +3,9 @@
 import os
 from collections import Counter
 
+from .figures import in_words
 from .owners import is_of_library, own_frame
-from .profile import SUSPECT_MOMENTS, counted, in_words, print_site, sites_of, title
+from .profile import SUSPECT_MOMENTS, counted, print_site, sites_of, title
 
 SHELLS = ("sh", "bash", "dash", "ash", "busybox", "ksh", "mksh", "zsh")
 OTHERS_NAMED = 3  # programs in the line for all others

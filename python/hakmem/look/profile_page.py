@@ -3,8 +3,9 @@
 import os
 import re
 
-from .page import escape, fill, script_json
-from .profile import ThreadSites, in_words, sites_of, threads_of
+from .figures import change_in_words, duration, in_words
+from .page import cell, change_cell, escape, fill, script_json, table
+from .profile import ThreadSites, sites_of, threads_of
 from .profile_data import NO_STACK
 from .text import plain
 
@@ -14,17 +15,6 @@ MEASURES = {"live_bytes": "bytes in use", "live_count": "blocks in use", "peak_b
             "allocated_bytes": "bytes allocated", "allocated_count": "blocks allocated"}
 PROCESSES_MAX = 100  # the largest of a file; the page says how many it leaves out
 SITES_LIVE_MAX, SITES_ALLOCATED_MAX = 150, 50  # rows of the table: by live bytes, and further ones by allocated bytes
-
-
-def time_in_words(ms):
-    if ms < 1:
-        return "under 1 ms"
-    if ms < 1000:
-        return f"{ms:.0f} ms"
-    for below, one, unit in ((60_000, 1000, "s"), (3_600_000, 60_000, "min"), (86_400_000, 3_600_000, "h")):
-        if ms < below:
-            return f"{ms / one:.1f} {unit}"
-    return f"{ms / 86_400_000:.1f} days"
 
 
 def percent(part, whole):
@@ -114,7 +104,7 @@ def sparkline(moments, height, width):
     if span <= 0 or most <= 0:
         return ""
     points = [f"{width * (span - ago) / span:.1f},{1 + (height - 2) * (1 - held / most):.1f}" for ago, held in moments]
-    said = "; ".join(f"{time_in_words(ago)} before: {in_words(held)}" if ago else f"at the end: {in_words(held)}"
+    said = "; ".join(f"{duration(ago)} before: {in_words(held)}" if ago else f"at the end: {in_words(held)}"
                      for ago, held in moments)
     return (f'<svg class="spark" width="{width}" height="{height}" viewBox="0 0 {width} {height}" preserveAspectRatio="none" role="img">'
             f'<title>{escape(said)}</title><polygon points="0,{height} {" ".join(points)} {width},{height}"/>'
@@ -130,21 +120,8 @@ def change_since_halfway(moments):
     return moments[-1][1] - next(held for ago, held in reversed(moments) if ago >= half)
 
 
-def change_text(change):
-    return "–" if change == 0 else ("+" if change > 0 else "−") + in_words(abs(change))
-
-
-def cell(text, value, style="", title=""):
-    attributes = (f' class="{style}"' if style else "") + (f' title="{escape(title)}"' if title else "")
-    return f'<td{attributes} data-value="{value}">{text}</td>'
-
-
 def mean_cell(total, count, words):
     return cell(words(total / count), f"{total / count:.3f}") if count else cell("–", -1, "dim")
-
-
-def mean_size(size):
-    return in_words(round(size) if size < 1024 else size)
 
 
 def place_text(frame):
@@ -181,16 +158,15 @@ def site_row(profile, site, totals):
     bar = f'<span class="bar"><i style="width:{share:.1f}%"></i></span>'
     cells = [site_name(site),
              cell(f'{in_words(live)}<small>{bar}<span class="share">{percent(live, totals["live_bytes"])}</span></small>', live),
-             cell(f"{count:,}", count), mean_cell(live, count, mean_size), mean_cell(sum_of["live_age_ms"], count, time_in_words)]
+             cell(f"{count:,}", count), mean_cell(live, count, in_words), mean_cell(sum_of["live_age_ms"], count, duration)]
     if profile.history_ago_ms:
         moments = moments_of(profile, site.history, live)
         change = change_since_halfway(moments)
-        style = "dim" if change == 0 else "more" if change > 0 else "less"
-        cells.append(cell(sparkline(moments, 22, 84) + f"<span>{change_text(change)}</span>", change, f"growth {style}"))
+        cells.append(change_cell(change, sparkline(moments, 22, 84) + f"<span>{change_in_words(change)}</span>", "growth"))
     freed = sum_of["freed_count"]
     cells += [cell(in_words(sum_of["allocated_bytes"]), sum_of["allocated_bytes"]),
               cell(f'{sum_of["allocated_count"]:,}', sum_of["allocated_count"]),
-              mean_cell(sum_of["lifetime_ms"], freed, time_in_words),
+              mean_cell(sum_of["lifetime_ms"], freed, duration),
               cell(percent(sum_of["freed_remote_count"], freed), sum_of["freed_remote_count"] / freed if freed else -1),
               cell(f'{sum_of["samples"]:,}', sum_of["samples"])]
     return f"<tr>{''.join(cells)}</tr>"
@@ -202,52 +178,50 @@ def sites_table(profile, totals):
     shown = by_live[:SITES_LIVE_MAX]
     names = {(site.label(), site.frame) for site in shown}
     shown += [site for site in by_allocated[:SITES_ALLOCATED_MAX] if (site.label(), site.frame) not in names]
-    return table(profile, totals, shown, len(by_allocated), "site",
+    return rows_table(profile, totals, shown, len(by_allocated), "site",
                  "Function and place in the source that allocates. Frames of the C++ library are left out. A name in brackets "
                  "is one that the program gave (hakmem/site.h).") if shown else ""
 
 
 def threads_table(profile, totals):
     threads = threads_of(profile, "live_bytes")
-    return "<h2>Threads</h2>" + table(profile, totals, threads[:SITES_LIVE_MAX], len(threads), "thread",
+    return "<h2>Threads</h2>" + rows_table(profile, totals, threads[:SITES_LIVE_MAX], len(threads), "thread",
                                       "The thread that allocated. It may have ended.")
 
 
-def table(profile, totals, shown, count, thing, thing_note):
+def rows_table(profile, totals, shown, count, thing, thing_note):
     """Rows of `shown`, of `count` sites or threads."""
     heads = [(thing, thing_note),
              ("in use", "Bytes in blocks that are not freed, and their share of all bytes in use."),
              ("blocks", "Blocks that are not freed."), ("mean size", "Of the blocks in use."),
              ("mean age", "Of the blocks in use.")]
     if profile.history_ago_ms:
-        heads.append(("growth", f"Bytes in use over the last {time_in_words(profile.history_ago_ms[0])}, and how they changed in the "
+        heads.append(("growth", f"Bytes in use over the last {duration(profile.history_ago_ms[0])}, and how they changed in the "
                                 "second half of that time."))
     heads += [("allocated", "Bytes of all allocations."), ("allocations", "Number of all allocations."), ("mean life", "Of the freed blocks."),
               ("freed by others", "Share of the freed blocks that another thread freed than the one that allocated."),
               ("samples", "Few samples make a rough estimate: with 4 it is within about 50 %, with 100 within about 10 %.")]
-    head = "".join(f'<th scope="col" title="{escape(note)}"{" aria-sort=descending" if name == "in use" else ""}>'
-                   f"<button type=button>{name}</button></th>" for name, note in heads)
     gap = "<td></td>" if profile.history_ago_ms else ""
     foot = (f"<td>all {count:,} {thing}s</td><td>{in_words(totals['live_bytes'])}</td>"
             f"<td>{totals['live_count']:,}</td><td></td><td></td>{gap}<td>{in_words(totals['allocated_bytes'])}</td>"
             f"<td>{totals['allocated_count']:,}</td><td></td><td></td><td>{totals['samples']:,}</td>")
     left = count - len(shown)
     note = f'<p class="dim">{left:,} smaller {thing}s are not listed.</p>' if left else ""
-    return (f'<div class="scroll" tabindex="0"><table class="sites sortable"><thead><tr>{head}</tr></thead><tbody>'
-            f"{''.join(site_row(profile, site, totals) for site in shown)}</tbody><tfoot><tr>{foot}</tr></tfoot></table></div>{note}")
+    rows = [site_row(profile, site, totals) for site in shown]
+    return table('class="sites sortable"', heads, rows, foot, sorted_by="in use") + note
 
 
 def cards(profile, totals):
     live, count = totals["live_bytes"], totals["live_count"]
     figures = [("in use", in_words(live), f"in {blocks(count)}", "live_bytes", live),
                ("at the peak", in_words(totals["peak_bytes"]), f"in {blocks(totals['peak_count'])}, "
-                f"{time_in_words(profile.peak_ago_ms or 0)} before", "peak_bytes", totals["peak_bytes"]),
-               ("mean block in use", mean_size(live / count) if count else "–",
-                f"{time_in_words(totals['live_age_ms'] / count)} old on average" if count else "", "live_count", count),
+                f"{duration(profile.peak_ago_ms or 0)} before", "peak_bytes", totals["peak_bytes"]),
+               ("mean block in use", in_words(live / count) if count else "–",
+                f"{duration(totals['live_age_ms'] / count)} old on average" if count else "", "live_count", count),
                ("allocated in all", in_words(totals["allocated_bytes"]), f"in {blocks(totals['allocated_count'])}",
                 "allocated_bytes", totals["allocated_bytes"]),
                ("mean life of freed blocks",
-                time_in_words(totals["lifetime_ms"] / totals["freed_count"]) if totals["freed_count"] else "–",
+                duration(totals["lifetime_ms"] / totals["freed_count"]) if totals["freed_count"] else "–",
                 f"{percent(totals['freed_remote_count'], totals['freed_count'])} freed by another thread" if totals["freed_count"]
                 else "nothing was freed",
                 "freed_count", totals["freed_count"]),
@@ -258,7 +232,7 @@ def cards(profile, totals):
         held = [sum(column) for column in zip(*(stack.history for stack in profile.stacks))] or [0] * len(profile.history_ago_ms)
         chart = sparkline(moments_of(profile, held, live), 44, 200)
         if chart:
-            shown += (f'<div class="card wide"><small>in use over the last {time_in_words(profile.history_ago_ms[0])}</small>'
+            shown += (f'<div class="card wide"><small>in use over the last {duration(profile.history_ago_ms[0])}</small>'
                       f"{chart}</div>")
     return f'<div class="cards">{shown}</div>'
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Runs a program for ./hakmem profile. A program that a signal ends writes no profile, and hakmem must not catch signals
 that the program may ask about. So its observer is asked for a profile again and again, and the last answer is kept."""
-import os
 import signal
 import subprocess
 import time

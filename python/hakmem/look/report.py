@@ -96,31 +96,5 @@ def fastest(now, before, group, count):
     return sorted((pair for pair in rates if pair[0] > 0), reverse=True)[:count]
 
 
-def size(number):
-    """1536 as '1.5 KiB'."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(number) < 1024:
-            return f"{number:.0f} B" if unit == "B" else f"{number:.1f} {unit}"
-        number /= 1024
-    return f"{number:.1f} TiB"
-
-
-def count(number):
-    """1536000 as '1.5 M'."""
-    for unit in ("", "k", "M"):
-        if abs(number) < 1000:
-            return f"{number:.0f}" if unit == "" else f"{number:.1f}{unit}"
-        number /= 1000
-    return f"{number:.1f}G"
-
-
-def duration(ms):
-    """1500 as '1.5 s'."""
-    for below, one, unit in ((1000, 1, "ms"), (60_000, 1000, "s"), (3_600_000, 60_000, "min"), (86_400_000, 3_600_000, "h")):
-        if ms < below:
-            return f"{ms / one:.0f} ms" if unit == "ms" else f"{ms / one:.1f} {unit}"
-    return f"{ms / 86_400_000:.1f} days"
-
-
 def is_terminal(stream):
     return stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"

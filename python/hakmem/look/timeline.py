@@ -7,12 +7,12 @@ from pathlib import Path
 
 from .binaries import sentences
 from .document import check, parse
+from .figures import duration, in_words
 from .files import check_writable, keep_inputs, origin_of, written
 from .page import escape, fill, script_json
 from .owners import own_frame
 from .processes import Refusal
-from .profile import in_words
-from .profile_page import place_text, time_in_words
+from .profile_page import place_text
 from .sites import add_naming, use_naming
 from .symbols import Files, Symbols
 from .text import plain, short_name
@@ -138,7 +138,7 @@ def peak_moment(document):
 
 def when(document, moment):
     if document["timed"]:
-        return f"about {time_in_words(document['moments'][moment][0])} after the start"
+        return f"about {duration(document['moments'][moment][0])} after the start"
     return f"after {100 * (moment + 1) // len(document['moments'])} % of the calls"
 
 

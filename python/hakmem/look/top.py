@@ -12,12 +12,12 @@ from collections import deque
 from . import view
 from .attach import connect
 from .binaries import sentences
+from .figures import size
 from .observer import observed
 from .output import worded
 from .processes import Ended, Refusal, STATUS_USAGE, parse_pid
-from .report import Reporter, is_terminal, size
+from .report import Reporter, is_terminal
 from .sites import add_naming, use_naming
-from .text import plain
 
 ROWS_PLAIN = 15
 HELP = {  # below the table of classes, or of sites
@@ -50,21 +50,6 @@ def list_processes():
         print(worded("no process is observed; ./hakmem top PID attaches to a process, and HAKMEM_OBSERVE=1 lets a new one be observed"))
     for process in found:
         print(f"{process.pid:>8}  {size(process.rss):>10}  {process.name}")
-
-
-def choose():
-    """The process if there is one only, or if the user names it; None: there is none to show."""
-    found = observed()
-    if len(found) == 1:
-        return found[0].pid
-    list_processes()
-    if not found:
-        return None
-    try:
-        answer = input("process: ").strip()
-    except EOFError:
-        return None
-    return parse_pid(answer) if answer else None
 
 
 def report_lines(reporter, report, before, history):
@@ -239,12 +224,9 @@ def run(arguments):
         raise Refusal("top: --delay needs seconds from 0.05 to 3600 (./hakmem top --help)", STATUS_USAGE)
     has_screen = is_terminal(sys.stdout) and is_terminal(sys.stdin) and os.environ.get("TERM", "dumb") != "dumb"
     is_plain = arguments.once or arguments.batch is not None or not has_screen
-    if arguments.pid is None and is_plain:
+    if arguments.pid is None:
         return list_processes()
-    pid = parse_pid(arguments.pid) if arguments.pid is not None else choose()
-    if pid is None:
-        return None
-    reporter = Reporter(connect(pid)[0])
+    reporter = Reporter(connect(parse_pid(arguments.pid))[0])
     try:
         if is_plain:
             print_reports(reporter, 1 if arguments.once else arguments.batch or 1_000_000, arguments.delay)

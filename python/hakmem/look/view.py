@@ -2,7 +2,8 @@
 """What `top` and `stat` show of a report: lines and tables, without a word of how they are drawn."""
 from dataclasses import dataclass, field
 
-from .report import count, duration, fastest, rate, size
+from .figures import count, duration, size
+from .report import fastest, rate
 from .text import short_name
 
 BARS = " ▁▂▃▄▅▆▇█"
