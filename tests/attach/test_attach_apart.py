@@ -4,6 +4,7 @@
 # ctest: own-shm once
 import atexit
 import json
+import mmap
 import os
 import random
 import re
@@ -131,9 +132,14 @@ def case_stale_files():
         require(False, "stale: a dead file is taken for a living one")
     except NotObserved:
         require(other.exists() and not mine.exists(), f"stale: {other.exists()} {mine.exists()}")
-    with other.open("rb"):  # as a process in that container has it
-        processes_seen = observed()
-    require(other.exists() and process.pid not in [p.pid for p in processes_seen], "stale: another container's file is gone")
+    with other.open("r+b") as file:  # as a process in that container has it, or only its mapping
+        page = mmap.mmap(file.fileno(), 0)
+        require(process.pid not in [p.pid for p in observed()], "stale: another container's process is seen")
+    observed()
+    require(other.exists(), "stale: another container's file is gone")
+    page.close()
+    observed()
+    require(not other.exists() or os.geteuid() != process.uids[1], "stale: the file stays after its last user has ended")
     require(theirs.exists() == (os.geteuid() != 0) and document.exists(), "stale: root removes what users' processes have left")
     for path in (other, theirs, document):
         path.unlink(missing_ok=True)

@@ -5,7 +5,7 @@
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"
 cd -- "$scratch" || exit 1
 
-cat >program.c <<'END'
+compile program.c program -g -O1 -fno-builtin -w -DX <<'END'
 #include <stdlib.h>
 #include <unistd.h>
 __attribute__((noinline)) char *makes(void)
@@ -35,7 +35,6 @@ int main(int argc, char **argv)
     return 7;
 }
 END
-cc -g -O1 -fno-builtin -w -DX program.c -o program || fail "program.c does not compile"
 export DEBUGINFOD_URLS= TMPDIR=$scratch/reports
 mkdir "$TMPDIR"
 run=("$launcher" run --quiet --set guard=1)

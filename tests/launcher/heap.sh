@@ -36,18 +36,10 @@ mkdir gone
 expect 0 '' "hakmem: cannot write the heap map to $scratch/gone/map: there is no such directory" \
     "$launcher" run --quiet --heap-map gone/map -- bash -c 'rm -r gone; true'
 
-# The command line of heap, and files that are no maps.
-refuse 2 'which map' "$launcher" heap
+# The command line of heap, and a file that is no map; test_heap.py asks for all others.
 refuse 2 "'-1' is neither a file nor the id" "$launcher" heap -1
-refuse 2 'unknown option' "$launcher" heap map.json --what
-refuse 126 'cannot read none: No such file' "$launcher" heap none
-head -c 500 map.json >cut.json
-refuse 126 'cut or damaged' "$launcher" heap cut.json
-refuse 126 'is not a heap map' "$launcher" heap map.html
 "$launcher" run --quiet --stats=json --stats-file report.json true
 refuse 126 'is a report of hakmem' "$launcher" heap report.json
-try "$launcher" heap --help
-((status == 0)) && [[ $output == 'Usage: ./hakmem heap '* ]] || fail "heap --help"
 
 # The reader, the page and its script, on a map with much in it.
 cat >work.py <<'END'
@@ -64,8 +56,5 @@ grep -q '"kind": *"sampled", *"count": *[1-9]' python.json || fail "the map has 
 try "$launcher" heap map.json --compare python.json --text
 [[ $status == 0 && -z $errors && $output == *'what changed in the resident'*' +'*'  in use'*'size classes'*'change in use'*'call sites'* ]] ||
     fail "heap --compare --text: $status: $output $errors"
-browser=$(type -P chromium || type -P chromium-browser || type -P google-chrome)
-[[ -n $browser ]] || echo "the page is not tried in a browser: chromium is not installed (Debian: chromium)"
-BROWSER=$browser HEAP_MAP=$scratch/python.json PYTHONDONTWRITEBYTECODE=1 python3 "$TEST_ROOT/python/tests/look/test_heap.py" ||
-    fail "python/tests/look/test_heap.py"
+HEAP_MAP=$scratch/python.json python_tests heap
 finish

@@ -7,8 +7,7 @@ type -P python3 >/dev/null || { echo "skipped: no python3, which has the help of
 unset TERM COLUMNS PYTHONPATH LABORATORY_PYTHON ${!HAKMEM_*}
 export HOME=$scratch XDG_CACHE_HOME=$scratch/cache
 mkdir "$scratch/bin"
-real=$(python3 -c 'import sys; print(sys.executable)') # not a script that chooses one
-printf '#!/bin/sh\nexec "%s" -S "$@"\n' "$real" >"$scratch/bin/python3"
+printf '#!/bin/sh\nexec "%s" -S "$@"\n' "$python" >"$scratch/bin/python3"
 chmod +x "$scratch/bin/python3"
 export PATH=$scratch/bin:$PATH
 alone=()
@@ -35,7 +34,7 @@ refuse 2 "peers: 'fly' is none of .*install.* \\(./hakmem peers --help\\)" "$lau
 [[ ! -e $scratch/cache ]] || fail "a help has made files: $(find "$scratch/cache" | head -n 3)"
 
 # The form, and that each option is in it. Reads what stands above.
-"$real" -I -B - "$TEST_ROOT" "$scratch" "${commands[@]}" <<'END_PY' || failures=$((failures + 1))
+"$python" -I -B - "$TEST_ROOT" "$scratch" "${commands[@]}" <<'END_PY' || failures=$((failures + 1))
 import ast
 import re
 import sys

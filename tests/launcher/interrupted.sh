@@ -37,6 +37,11 @@ signal.signal(signal.SIGINT, signal.SIG_DFL)
 os.execvp(sys.argv[2], sys.argv[2:])' "$scratch/group" "$@"
 }
 
+# is_empty: no process of the session is left.
+is_empty() {
+    ! cat /proc/[0-9]*/stat 2>/dev/null | awk -v session="$(<"$scratch/group")" '$6 == session && $3 != "Z" { left = 1 } END { exit !left }'
+}
+
 for moment in 1 5 12; do
     rm -f "$scratch/calls"
     echo "$moment" >"$scratch/moment"
@@ -46,12 +51,7 @@ for moment in 1 5 12; do
         break
     fi
     [[ $status == 130 && -z $output ]] || fail "moment $moment: $status '$output' '$errors'"
-    for ((i = 0; i < 600; i++)); do # whoever waits for nobody may end a little later
-        left=$(cat /proc/[0-9]*/stat 2>/dev/null | awk -v session="$(<"$scratch/group")" '$6 == session && $3 != "Z" { print $2 }')
-        [[ -n $left ]] || break
-        sleep 0.1
-    done
-    [[ -z $left ]] || fail "moment $moment: left are $left"
+    await is_empty # whoever waits for nobody may end a little later
 done
 rm -f "$scratch/moment"
 expect 0 hello '^$' "$place/hakmem" run --quiet -- echo hello
@@ -64,11 +64,7 @@ try cmake --install "$place/build/release" --prefix "$scratch/installed"
 
 # On a terminal it says what it does.
 touch "$place/src/override/early.c"
-said=$(python3 -c '
-import os, pty, sys
-def read(terminal):
-    return os.read(terminal, 4096)
-sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:], read)))' "$place/hakmem" run -- true </dev/null)
+said=$(on_terminal "$place/hakmem" run -- true </dev/null)
 [[ $said == *'hakmem: building hakmem in '*'/build/release; the first time'*'hakmem: built in '*' s'* ]] || fail "a terminal sees '$said'"
 
 # --- without a network ---
@@ -77,16 +73,13 @@ alone=()
 unshare --net true 2>/dev/null && alone=(unshare --net)
 "$place/hakmem" run --quiet --set observe=1 -- sleep 1000 &
 pid=$!
-for ((i = 0; i < 6000; i++)); do
-    grep -q libhakmem "/proc/$pid/maps" && [[ -n $(find /dev/shm -name "hakmem*$pid*" 2>/dev/null) ]] && break
-    sleep 0.01
-done
+find_observer() { [[ -n $(find /dev/shm -name "hakmem*$pid*" 2>/dev/null) ]]; }
+await find_observer
 cd "$scratch" || exit 1
 without() {
-    PATH=$path_without try "${alone[@]}" "$place/hakmem" "$@" </dev/null
+    try "${alone[@]}" "$place/hakmem" "$@" </dev/null
     [[ $errors != *Traceback* && $output != *Traceback* ]] || fail "$*: $errors"
 }
-path_without=$PATH
 for words in 'run --stats -- true' 'record -o trace -- sort --version' 'replay trace' 'profile -o kept --pprof pprof.gz -- true' \
     'profile --pprof pprof.gz kept' "profile --seconds 1 --pprof pprof.gz $pid" 'profile --html page.html --folded folded kept' \
     "stat $pid" "top --once $pid" 'top' "metrics --once $pid" "heap -o heap.html $pid" "observe $pid" 'version' 'help' 'build'; do
@@ -99,37 +92,5 @@ for words in bench doctor score cost 'compare -- true' 'tune -- true' 'ab --b ar
     [[ $status == 125 && $errors == *'needs Python packages'*'type: ./hakmem --install '* ]] || fail "without network: $words: $status $errors"
     [[ -z $(find "$HOME/cache" -name 'python-*') ]] || fail "$words has begun to install"
 done
-kill "$pid"
-
-# The screen of `top`, which needs no packages either: one picture, and the terminal as it was.
-"$place/hakmem" run --quiet --set observe=1 -- sleep 1000 &
-pid=$!
-sleep 1
-screen=$(TERM=xterm python3 - "$place/hakmem" top --delay 0.1 "$pid" <<'END'
-import fcntl
-import os
-import pty
-import struct
-import sys
-import termios
-
-pid, terminal = pty.fork()
-if pid == 0:
-    os.execv(sys.argv[1], sys.argv[1:])
-fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-text, asked = b"", False
-try:
-    while data := os.read(terminal, 4096):
-        text += data
-        if not asked and b"quit" in text:
-            os.write(terminal, b"q")
-            asked = True
-except OSError:
-    pass
-sys.stdout.buffer.write(text)
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-END
-) || fail "top on a terminal: $?"
-[[ $screen == *$'\e[?1049h'*"process $pid (sleep)"*'size classes, by held'*'q quit'*$'\e[?1049l' ]] || fail "top shows '$screen'"
-kill "$pid"
+end "$pid"
 finish

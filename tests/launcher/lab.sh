@@ -15,7 +15,6 @@ mkdir -p "$place/lab"
 echo 'package==1' >"$place/lab/requirements.txt"
 
 # python3 as the package calls it; what it makes is itself. Files in $scratch change what it does.
-real=$(python3 -c 'import sys; print(sys.executable)') # not a script that chooses one
 cat >"$scratch/bin/python3" <<END
 #!/usr/bin/env bash
 [[ \$1 != -I ]] || shift
@@ -32,7 +31,7 @@ case \$* in
     shift 2
     echo "lab \$# \$* root=\$LABORATORY_ROOT build=\$LABORATORY_BUILD"
     exit 7 ;;
-*/checkout/python/hakmem/cli.py' '*) exec "$real" -I "\$@" ;;
+*/checkout/python/hakmem/cli.py' '*) exec "$python" -I "\$@" ;;
 *) echo "unexpected: \$*" >&2; exit 99 ;;
 esac
 END

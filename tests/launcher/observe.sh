@@ -16,16 +16,8 @@ start() {
 # await_library PID: waits until it is loaded; sets `pid`.
 await_library() {
     pid=$1
-    for ((i = 0; i < 12000; i++)); do # its part that is written comes last
-        grep -q ' rw.*libhakmem' "/proc/$pid/maps" 2>/dev/null && break
-        sleep 0.01
-    done
+    await grep -qs ' rw.*libhakmem' "/proc/$pid/maps" # its part that is written comes last
     sleep 0.1
-}
-
-finish_process() {
-    kill "$1"
-    wait "$1" 2>/dev/null
 }
 
 # What is not a process, or not one that can be looked into.
@@ -43,17 +35,14 @@ for command in heap profile; do
 done
 for command in stat heap; do
     refuse 2 "not '0'" "$launcher" $command 0
-    refuse 2 "unknown option '--no-such-option'" "$launcher" $command --no-such-option $plain
     refuse 127 'there is no process 4194305' "$launcher" $command 4194305
 done
-refuse 2 'PID is missing' "$launcher" stat
 refuse 2 "unknown argument 'more'" "$launcher" stat $plain more
 refuse 2 '--batch needs a number' "$launcher" top --batch 0 $plain
-refuse 2 "needs a number, not 'x'" "$launcher" top --batch x $plain
 refuse 2 '--delay needs seconds' "$launcher" top --delay 0 $plain
 refuse 2 '--port needs a number' "$launcher" metrics --port 70000 $plain
 refuse 126 "process $plain does not run on hakmem" "$launcher" metrics --profile $plain
-finish_process $plain
+end $plain
 
 # A process that was started to be observed, and one that was not.
 start HAKMEM_OBSERVE=1
@@ -87,8 +76,8 @@ await_library $!
 try "$launcher" metrics --once "$mapped" --name hakmem-nap
 [[ $status == 0 && $output == *"hakmem_up{pid=\"$mapped\"} 1"*"hakmem_up{pid=\"$pid\"} 1"* && $output != *"\"$other\""* ]] ||
     fail "metrics --name: $output $errors"
-finish_process "$pid"
-finish_process $other
+end "$pid"
+end $other
 pid=$mapped
 [[ -z $(type -P promtool) ]] || promtool check metrics <<<"$output" || fail "promtool refuses what metrics prints"
 refuse 2 'which processes' "$launcher" metrics
@@ -102,10 +91,7 @@ refuse 2 'others can reach 0.0.0.0; --token-file FILE keeps them out' "$launcher
 # Served on loopback, until the tool ends; a process that is gone is down.
 "$launcher" metrics --profile --port 0 "$observed" "$pid" >"$scratch/served" &
 server=$!
-for ((i = 0; i < 6000; i++)); do
-    [[ -s $scratch/served ]] && break
-    sleep 0.02
-done
+await test -s "$scratch/served"
 url=$(sed 's/.* //' "$scratch/served")
 [[ $url == http://127.0.0.1:*/metrics ]] || fail "metrics says '$url'"
 fetch() {
@@ -149,11 +135,8 @@ done
 # Processes that end meanwhile.
 "$launcher" top "$pid" --batch 100000 --delay 0.05 >"$scratch/reports" 2>"$scratch/ended" &
 top=$!
-for ((i = 0; i < 6000; i++)); do
-    [[ -s $scratch/reports ]] && break
-    sleep 0.01
-done
-finish_process "$pid"
+await test -s "$scratch/reports"
+end "$pid"
 wait $top || fail "top of a process that ends: status $?"
 [[ $(<"$scratch/ended") == "hakmem: process $pid has ended" ]] || fail "top of a process that ends: $(<"$scratch/ended")"
 try fetch
@@ -163,26 +146,18 @@ wait $server
 try "$launcher" profile --stop "$observed"
 [[ $output == "process $observed was not being sampled" ]] || fail "metrics --profile ended, but: $output"
 
-# On a terminal the last report stays when the screen has gone.
+# On a terminal one picture, and the terminal as it was; of a process that ends the last report stays.
 start HAKMEM_OBSERVE=1
-screen=$(TERM=xterm python3 - "$pid" "$launcher" top --delay 0.1 "$pid" <<'END'
-import os, pty, signal, sys
-child, terminal = pty.fork()
-if child == 0:
-    os.execv(sys.argv[2], sys.argv[2:])
-text, killed = b"", False
-try:
-    while data := os.read(terminal, 4096):
-        text += data
-        if not killed and b"quit" in text:
-            os.kill(int(sys.argv[1]), signal.SIGKILL)
-            killed = True
-except OSError:
-    pass
-sys.stdout.buffer.write(text.rpartition(b"\x1b[?1049l")[2])
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-END
-) || fail "top on a terminal of a process that ends: status $?"
+{ await grep -qs quit "$scratch/picture" && printf q; } |
+    TERM=xterm on_terminal "$launcher" top --delay 0.1 "$pid" >"$scratch/picture" || fail "top on a terminal: $?"
+screen=$(<"$scratch/picture")
+[[ $screen == *$'\e[?1049h'*"process $pid (sleep)"*'size classes, by held'*'q quit'*$'\e[?1049l' ]] || fail "top shows '$screen'"
+TERM=xterm on_terminal "$launcher" top --delay 0.1 "$pid" >"$scratch/last" </dev/null &
+top=$!
+await grep -qs quit "$scratch/last"
+kill -KILL "$pid"
+wait $top || fail "top on a terminal of a process that ends: status $?"
+screen=$(sed -z 's/.*\x1b\[?1049l//' "$scratch/last")
 [[ $screen == *"process $pid (sleep)"*"resident "*"hakmem: process $pid has ended"* ]] || fail "top leaves '$screen'"
 wait "$pid" 2>/dev/null
 
@@ -200,7 +175,7 @@ grep -q '<small>beside the heap</small><b>[1-9].* anonymous' "$scratch/page" && 
     fail "heap does not tell what is beside the heap: $output"
 grep -q '<small>huge blocks in use</small><b>0</b>' "$scratch/page" && grep -q 'in use, small mapping' "$scratch/page" ||
     fail "heap of an attached process"
-finish_process "$pid"
+end "$pid"
 
 # Every tool says that a process is stopped, observed or not, and does not wait until it gives no report; that it says so
 # at once is tried by python/tests/look/test_observer.py.
@@ -208,10 +183,8 @@ start NOTHING=1
 plain=$pid
 start HAKMEM_OBSERVE=1
 kill -STOP "$pid" "$plain"
-for ((i = 0; i < 6000; i++)); do
-    [[ -z $(grep -L '^State:.*stopped' /proc/{"$pid","$plain"}/task/*/status) ]] && break
-    sleep 0.01
-done
+are_stopped() { [[ -z $(grep -L '^State:.*stopped' /proc/{"$pid","$plain"}/task/*/status) ]]; }
+await are_stopped
 for process in "$pid" "$plain"; do
     for command in stat top metrics observe heap profile; do
         [[ $process == "$pid" && $command == observe ]] && continue
@@ -219,54 +192,7 @@ for process in "$pid" "$plain"; do
     done
 done
 kill -CONT "$pid" "$plain"
-finish_process "$pid"
-finish_process "$plain"
+end "$pid" "$plain" "$observed"
 
-# The kernel tells whether a file is used by anybody, also by a process of another container. A file that a killed process
-# has left is removed by each tool that asks another process.
-stale() {
-    start HAKMEM_OBSERVE=1
-    left=/dev/shm/hakmem.$EUID.$pid
-    for ((i = 0; i < 6000; i++)); do
-        [[ -e $left ]] && break
-        sleep 0.01
-    done
-    kill -KILL "$pid"
-    wait "$pid" 2>/dev/null
-    [[ -e $left ]] || fail "no file is left by a killed process: this test tests nothing"
-}
-leases() {
-    python3 -c 'import fcntl, sys; fcntl.fcntl(open(sys.argv[1], "r+b"), fcntl.F_SETLEASE, fcntl.F_WRLCK)' "$left" 2>/dev/null
-}
-stale
-if [[ -z ${TEST_OWN_SHM-} ]]; then
-    echo "stale files are not tried: tools of other tests would remove them"
-elif leases; then
-    "$launcher" top >/dev/null
-    [[ ! -e $left ]] || fail "the file of a killed process stays"
-    stale
-    try "$launcher" stat "$observed"
-    [[ ! -e $left ]] || fail "stat leaves the file of a killed process: $errors"
-    stale
-    python3 -c 'import mmap, signal, sys; file = open(sys.argv[1], "r+b"); page = mmap.mmap(file.fileno(), 0); file.close()
-print("mapped", flush=True); signal.pause()' "$left" >"$scratch/mapped" &
-    holder=$!
-    for ((i = 0; i < 12000; i++)); do
-        [[ -s $scratch/mapped ]] && break
-        sleep 0.01
-    done
-    "$launcher" top >/dev/null
-    [[ -e $left ]] || fail "a file is removed that somebody has mapped"
-    finish_process $holder
-    "$launcher" top >/dev/null
-    [[ ! -e $left ]] || fail "the file stays after its last user has ended"
-else
-    rm -f -- "$left"
-    echo "stale files are not tried: the kernel grants no leases here"
-fi
-finish_process "$observed"
-
-for name in observer strangers generated; do
-    PYTHONDONTWRITEBYTECODE=1 python3 "$TEST_ROOT/python/tests/look/test_$name.py" || fail "python/tests/look/test_$name.py"
-done
+python_tests observer strangers generated
 finish

@@ -31,11 +31,7 @@ if type -P python3 >/dev/null; then
     done
     HAKMEM_OBSERVE=1 "$launcher" run --quiet sleep 1000 &
     process=$!
-    for ((i = 0; i < 600; i++)); do
-        "$launcher" stat "$process" >/dev/null 2>&1 && break
-        sleep 0.1
-    done
-    "$launcher" stat "$process" >/dev/null || fail "the process cannot be observed"
+    await "$launcher" stat "$process" >/dev/null 2>&1
     for words in stat 'stat --full' 'stat --json' 'metrics --once' 'top --once' observe heap 'profile --seconds 1' \
         'profile --seconds 1 --output /dev/full'; do
         full 126 $words "$process"
@@ -47,13 +43,12 @@ if type -P python3 >/dev/null; then
     [[ $status == 126 && $(<errors) == 'hakmem: standard output is closed' ]] || fail "stat >&-: status $status: $(<errors)"
     "$launcher" stat --full "$process" 2>errors | head -n 1 >/dev/null
     [[ ! -s errors ]] || fail "stat | head: $(<errors)"
-    kill "$process"
-    wait "$process" 2>/dev/null
+    end "$process"
 
     # Whatever a program, its thread and a function are called, each stack is a line, and JSON is JSON.
     chmod 755 . # as root, binutils reads as nobody where others may write to a folder above
     odd=$'a\nb\tc\e[31m\xff; \xc2\x9b"\\{} }'
-    cat >odd.c <<'END'
+    compile odd.c "$odd" -O1 -pthread -ldl <<'END'
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -71,10 +66,11 @@ int main(int argc, char **argv)
 }
 END
     name=$(printf 'x%.0s' {1..300})
-    echo "#include <stdlib.h>
-        __attribute__((noinline)) void *$name(int size) { void *volatile p = malloc(size); return p; }
-        void *lib_take(int size) { void *volatile p = $name(size); return p; }" >library.c
-    cc -O1 odd.c -o "$odd" -pthread -ldl && cc -O1 -shared -fPIC library.c -o library.so || fail "odd.c does not compile"
+    compile library.c library.so -O1 -shared -fPIC <<END
+#include <stdlib.h>
+__attribute__((noinline)) void *$name(int size) { void *volatile p = malloc(size); return p; }
+void *lib_take(int size) { void *volatile p = $name(size); return p; }
+END
     try "$launcher" profile --period 64k --threads --stacks --folded folded --pprof odd.gz --html odd.html -- "./$odd" ./library.so
     [[ $status == 0 && -z $errors && $output != *[$'\e\t']* && $output == *' 1 block '* && $output == *"$name"* ]] ||
         fail "odd names: $status $errors $output"

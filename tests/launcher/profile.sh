@@ -5,24 +5,8 @@
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"
 cd -- "$scratch" || exit 1
 
-# refuse STATUS WORDS COMMAND...: one sentence on standard error with the words, a regular expression.
-refuse() {
-    local wanted_status=$1 words=$2
-    shift 2
-    try "$@"
-    [[ $status == "$wanted_status" && $errors =~ ^hakmem:\ [^$'\n']+$ ]] || fail "status $status, errors '$errors': $*"
-    [[ $errors =~ $words ]] || fail "errors '$errors' instead of '$words': $*"
-}
-
-# succeed STATUS COMMAND...: with this status and without a message.
-succeed() {
-    local wanted_status=$1
-    shift
-    try "$@"
-    [[ $status == "$wanted_status" && -z $errors ]] || fail "status $status: $* ($errors)"
-}
-
-cat >leak.cc <<'END'
+act
+compile leak.cc leak -O2 -g -fomit-frame-pointer <<'END'
 #include <cstdlib>
 #include <map>
 #include <string>
@@ -54,7 +38,6 @@ int main(int argc, char **)
     return argc == 1 ? 3 : 0;
 }
 END
-c++ -O2 -g -fomit-frame-pointer leak.cc -o leak || fail "leak.cc does not compile"
 
 # The leak is a suspect, with the line; the program's status is kept.
 succeed 3 "$launcher" profile --leaks -o kept -- ./leak
@@ -69,10 +52,7 @@ has "$(<folded)" 'main;log_in\(int\);Session::Session\(\);?[^'$'\n'']* [0-9]+'
 # The page, also in a browser if there is one.
 succeed 0 "$launcher" profile --html page.html kept
 [[ $(<page.html) == '<!doctype html>'*'Heap profile of leak'*'about one block in every '*'</html>' ]] || fail "no page"
-browser=$(type -P chromium || type -P chromium-browser || type -P google-chrome)
-[[ -n $browser ]] || echo "the page is not tried in a browser: chromium is not installed (Debian: chromium)"
-BROWSER=$browser PROFILE=$scratch/kept PYTHONDONTWRITEBYTECODE=1 python3 "$TEST_ROOT/python/tests/look/test_profile_page.py" ||
-    fail "python/tests/look/test_profile_page.py"
+PROFILE=$scratch/kept python_tests profile_page
 
 # Sums of the table: 30,000 strings of 400 bytes are left, 12 MB; 750 samples, five standard deviations are 18 %.
 "$launcher" profile kept | head -1 | python3 -c '
@@ -82,159 +62,64 @@ mebibytes = float(value) / {"KiB": 1024, "MiB": 1}[unit]
 sys.exit(not 9.5 < mebibytes < 16)' || fail "totals: $("$launcher" profile kept | head -1)"
 
 # A line for each way to a site, though none grew.
-cat >two_callers.c <<'END'
-#include <stdlib.h>
-#include <string.h>
-void *volatile kept;
-__attribute__((noinline)) static void make(size_t size) { kept = memset(malloc(size), 1, size); }
-__attribute__((noinline)) static void load(void) { for (int i = 0; i < 30; i++) make(102400); }
-__attribute__((noinline)) static void parse(void) { for (int i = 0; i < 10; i++) make(102400); }
-int main(void) { load(); parse(); return 0; }
-END
-cc -O1 -g -fno-builtin -fno-optimize-sibling-calls two_callers.c -o two_callers || fail "two_callers.c does not compile"
-succeed 0 "$launcher" profile --leaks --period 1 -- ./two_callers
-has "$output" '40 blocks +make \(.*two_callers\.c:4\)'$'\n'' +2\.9 MiB by load:5, main:7'$'\n'' +1000\.0 KiB by parse:6, main:7'
+succeed 0 "$launcher" profile --leaks --period 1 -- ./acts load:30:102400 parse:10:102400
+has "$output" '40 blocks +make \(.*acts\.c:[0-9]+\)'$'\n'' +2\.9 MiB by load:[0-9, a-z]+:[0-9]+, main:[0-9]+'$'\n'' +1000\.0 KiB by parse:'
 
 # In a test: the status says whether more leaks than allowed, beside what is ignored; the program's own status comes first.
-cat >forget.c <<'END'
-#include <stdlib.h>
-#include <string.h>
-static void *volatile kept;
-__attribute__((noinline)) static void load_table(void)
-{
-    kept = memset(malloc(300000), 1, 300000);
-}
-__attribute__((noinline)) static void forget(int count)
-{
-    for (int i = 0; i < count; i++) {
-        kept = memset(malloc(1000), 1, 1000);
-    }
-}
-int main(int argc, char **argv)
-{
-    load_table();
-    forget(100);
-    return argc > 1 ? atoi(argv[1]) : 0;
-}
-END
-cc -O2 -g -fno-builtin forget.c -o forget || fail "forget.c does not compile"
 leaks=("$launcher" profile --leaks --period 1)
-succeed 0 "${leaks[@]}" --fail-above 400k -- ./forget
-refuse 1 'has not freed about 390\.6 KiB, more than 390\.0 KiB' "${leaks[@]}" --fail-above 390k -o kept_leaks -- ./forget
-succeed 0 "${leaks[@]}" --fail-above 98k --ignore 'load_*' -- ./forget
+forget=(./acts alpha:1:300000 beta:100:1000)
+succeed 0 "${leaks[@]}" --fail-above 400k -- "${forget[@]}"
+complain 1 'has not freed about 390\.6 KiB, more than 390\.0 KiB' "${leaks[@]}" --fail-above 390k -o kept_leaks -- "${forget[@]}"
+succeed 0 "${leaks[@]}" --fail-above 98k --ignore 'al*' -- "${forget[@]}"
 has "$output" 'about 97\.7 KiB not freed'
-succeed 0 "$launcher" profile --leaks --fail-above 0 --ignore forget --ignore load_table kept_leaks
-refuse 7 'has not freed' "${leaks[@]}" --fail-above 0 -- ./forget 7
+succeed 0 "$launcher" profile --leaks --fail-above 0 --ignore beta --ignore alpha kept_leaks
+complain 7 'has not freed' "${leaks[@]}" --fail-above 0 -- "${forget[@]}" exit:7
 refuse 2 'go with --leaks' "$launcher" profile --fail-above 0 kept_leaks
 try "$launcher" profile --leaks --fail-growing kept
 [[ $status == 1 && $errors =~ 'hakmem: Session::Session()'[^$'\n']*' grew all through the run' ]] || fail "--fail-growing: $status: $errors"
 succeed 0 "$launcher" profile --leaks --fail-growing --ignore 'Session::Session' --ignore 'log_in' kept
 
 # Two versions of a program: what the second has more, less, and new.
-cat >version.c <<'END'
-#include <stdlib.h>
-void *volatile kept[300];
-__attribute__((noinline)) static void more(void) { for (int i = 0; i < N; i++) kept[i] = malloc(10240); }
-__attribute__((noinline)) static void less(void) { for (int i = 100; i < 200 - N; i++) kept[i] = malloc(20480); }
-__attribute__((noinline)) static void same(void) { kept[200] = malloc(3000); }
-__attribute__((noinline)) static void new_in_2(void) { kept[201] = malloc(1 << 20); }
-int main(void)
-{
-    more();
-    less();
-    same();
-    N == 50 ? new_in_2() : (void)0;
-    return 0;
-}
-END
-cc -O1 -fno-builtin -g -DN=20 version.c -o one && cc -O1 -fno-builtin -g -DN=50 version.c -o two || fail "version.c does not compile"
-succeed 0 "$launcher" profile --period 1 -o one.kept -- ./one
-succeed 0 "$launcher" profile --period 1 --compare one.kept --folded difference --html difference.html -- ./two
-has "$output" '  *\+724\.0 KiB  *1\.8 MiB  *2\.5 MiB  *\+1  all sites'$'\n''  *\+1\.0 MiB  *0 bytes  *1\.0 MiB  *\+1  new_in_2'$'\n''  *-600\.0 KiB .* -30  less'$'\n''  *\+300\.0 KiB .* \+30  more$'
-[[ $(sed 's,.*;main;,main;,' difference | LC_ALL=C sort | tr '\n' ' ') == 'main;less 1638400 1024000 main;more 204800 512000 main;new_in_2 0 1048576 main;same 3000 3000 ' ]] ||
+succeed 0 "$launcher" profile --period 1 -o one.kept -- ./acts alpha:20:10240 beta:80:20480 load:1:3000
+succeed 0 "$launcher" profile --period 1 --compare one.kept --folded difference --html difference.html -- \
+    ./acts alpha:50:10240 beta:50:20480 gamma:1:1048576 load:1:3000
+has "$output" '  *\+724\.0 KiB  *1\.8 MiB  *2\.5 MiB  *\+1  all sites'$'\n''  *\+1\.0 MiB  *0 bytes  *1\.0 MiB  *\+1  gamma'$'\n''  *-600\.0 KiB .* -30  beta'$'\n''  *\+300\.0 KiB .* \+30  alpha$'
+[[ $(sed 's,.*;main;,main;,' difference | LC_ALL=C sort | tr '\n' ' ') == 'main;act;alpha 204800 512000 main;act;beta 1638400 1024000 main;act;gamma 0 1048576 main;act;load;make 3000 3000 ' ]] ||
     fail "folded difference: $(<difference)"
 refuse 126 "cannot read 'none'" "$launcher" profile --compare none one.kept
-[[ $(<difference.html) == *'Heap profiles of two, compared'*'+724.0 KiB in use'*'</html>' ]] || fail "the page of the difference"
+[[ $(<difference.html) == *'Heap profiles of acts, compared'*'+724.0 KiB in use'*'</html>' ]] || fail "the page of the difference"
 refuse 2 'goes with neither' "$launcher" profile --compare one.kept --pprof page one.kept
 refuse 2 'takes a number of bytes' "$launcher" profile --leaks --fail-above much kept_leaks
 
 # The peak is that of the whole run, not what is left at the end.
-cat >peak.c <<'END'
-#include <stdlib.h>
-#include <string.h>
-static void *volatile blocks[200];
-__attribute__((noinline)) static void most(int count)
-{
-    for (int i = 0; i < count; i++) {
-        blocks[i] = memset(malloc(100000), 1, 100000);
-    }
-}
-__attribute__((noinline)) static void least(int count)
-{
-    for (int i = 0; i < count; i++) {
-        blocks[i] = memset(malloc(50000), 1, 50000);
-    }
-}
-int main(void)
-{
-    most(200);
-    for (int i = 0; i < 200; i++) {
-        free(blocks[i]);
-    }
-    least(20);
-    return 0;
-}
-END
-cc -O2 -g -fno-builtin peak.c -o peak || fail "peak.c does not compile"
-succeed 0 "$launcher" profile --peak -o kept_peak -- ./peak
+succeed 0 "$launcher" profile --peak -o kept_peak -- ./acts alpha:200:100000 free:200 beta:20:50000
 has "$output" 'about 19\.[0-9] MiB in use at the peak, '
-has "$output" '19\.[0-9] MiB [0-9. %]* 200 blocks? +most \(.*peak\.c:[78]\)'
-[[ $output != *least* ]] || fail "least held nothing at the peak: $output"
+has "$output" '19\.[0-9] MiB [0-9. %]* 200 blocks? +alpha \(.*acts\.c:[0-9]+\)'
+[[ $output != *beta* ]] || fail "beta held nothing at the peak: $output"
 succeed 0 "$launcher" profile kept_peak
-has "$output" ' 20 blocks? +least '
+has "$output" ' 20 blocks? +beta '
 has "$("$launcher" profile --peak kept_peak)" 'so few samples the peak is a rough estimate'
 refuse 2 'goes neither with' "$launcher" profile --peak --leaks kept_peak
 
 # A C program has stacks, too; each process of a tree has a table; a process without samples has none.
-cat >plain.c <<'END'
-#include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
-void *keep[1000];
-__attribute__((noinline)) void fill(void)
-{
-    for (int i = 0; i < 1000; i++) {
-        keep[i] = malloc(10000);
-    }
-}
-int main(void)
-{
-    fill();
-    if (fork() != 0) {
-        wait(NULL);
-    }
-    exit(0);
-}
-END
-cc -O2 -g plain.c -o plain || fail "plain.c does not compile"
-succeed 0 "$launcher" profile --period 64k -- ./plain
-has "$output" 'fill \(.*plain\.c:[78]\).*fill \(.*plain\.c:[78]\)'
+fill=(./acts alpha:1000:10000)
+succeed 0 "$launcher" profile --period 64k -- "${fill[@]}" fork
+has "$output" 'alpha \(.*acts\.c:[0-9]+\).*alpha \(.*acts\.c:[0-9]+\)'
 succeed 0 "$launcher" profile --sites 3 -- python3 -c 'import json; text = json.dumps(list(range(100000)))'
 has "$output" '[^'$'\n'']*python3[^'$'\n'']* \(process [0-9]+\): about '
 
-
 # Of a program that a script starts, the program's own report comes last, and all others are one line.
 for start in exec ''; do
-    printf '#!/usr/bin/env bash\nfor i in 1 2 3; do j=$(dirname a/b) k=$(sort /dev/null); done\n%s ./two_callers\n' "$start" >shim
+    printf '#!/usr/bin/env bash\nfor i in 1 2 3; do j=$(dirname a/b) k=$(sort /dev/null); done\n%s ./acts load:30:102400 parse:10:102400\n' "$start" >shim
     chmod +x shim
     succeed 0 "$launcher" profile --leaks --period 1 -o shim.profile -- ./shim
     lines=$(grep -E '\(process [0-9]+\)|processes of' <<<"$output")
-    [[ $lines =~ ^[0-9]+' processes of other programs ('[^$'\n']*$'\n'[^$'\n']*two_callers\ \(process\ [0-9]+\)[^$'\n']*$ ]] ||
+    [[ $lines =~ ^[0-9]+' processes of other programs ('[^$'\n']*$'\n'[^$'\n']*acts\ \(process\ [0-9]+\)[^$'\n']*$ ]] ||
         fail "a program behind a script ($start): $output"
 done
 succeed 0 "$launcher" profile shim.profile
 lines=$(grep -E '\(process [0-9]+\)' <<<"$output")
-[[ $lines == *"bash (process "*$'\n'*"two_callers (process "* ]] || fail "all processes of a file: $output"
+[[ $lines == *"bash (process "*$'\n'*"acts (process "* ]] || fail "all processes of a file: $output"
 
 refuse 2 'name a program' "$launcher" profile
 refuse 2 'name a program' "$launcher" profile kept -- ./leak
@@ -247,7 +132,7 @@ refuse 126 'cannot read .none.: No such file' "$launcher" profile none
 refuse 126 'not a profile of hakmem, or it is cut; .*profile -- ./leak' "$launcher" profile ./leak
 refuse 126 'cannot write' "$launcher" profile --folded none/folded kept
 refuse 126 'cannot write' "$launcher" profile --html none/page -- ./leak
-refuse 126 'cannot write' "$launcher" profile -o /dev/full -- ./plain
+refuse 126 'cannot write' "$launcher" profile -o /dev/full -- "${fill[@]}"
 # Of several profiles of one process the last one counts, in files for other programs, too.
 cat kept kept >twice
 succeed 0 "$launcher" profile --folded folded_twice twice
@@ -269,7 +154,7 @@ refuse 127 'no program' "$launcher" profile -o old --html old -- ./none
 [[ $(echo none.*) == 'none.*' && $(<old) == old ]] || fail "files without a profile: $(ls)"
 mkfifo pipe
 timeout 60 cat pipe >piped &
-succeed 0 "$launcher" profile -o pipe -- ./plain
+succeed 0 "$launcher" profile -o pipe -- "${fill[@]}"
 wait $!
 [[ $(head -c 18 piped) == '{"hakmem_profile":' ]] || fail "the pipe's reader has: $(head -c 100 piped)"
 
@@ -278,8 +163,8 @@ mkdir bare
 ln -s /usr/bin/* bare/
 ln -sf "$(type -P python3)" bare/python3
 rm -f bare/addr2line bare/c++filt bare/tail bare/llvm-*
-PATH=$scratch/bare succeed 0 "$launcher" profile -- ./plain
-has "$output" ' [a-z]+ \(plain\)'$'\n''.*Lines and inlined functions are missing: addr2line [^'$'\n'']* not installed\.'
+PATH=$scratch/bare succeed 0 "$launcher" profile -- "${fill[@]}"
+has "$output" ' alpha \(acts\)'$'\n''.*Lines and inlined functions are missing: addr2line [^'$'\n'']* not installed\.'
 
 head -c 300 kept >cut
 refuse 126 'not a profile of hakmem, or it is cut' "$launcher" profile cut
@@ -287,6 +172,4 @@ refuse 126 'not a profile of hakmem, or it is cut' "$launcher" profile cut
 refuse 126 'is empty' "$launcher" profile empty
 refuse 127 'no program' "$launcher" profile -- ./none
 HAKMEM_OBSERVE=0 refuse 137 'left no profile' "$launcher" profile -- sh -c 'kill -KILL $$'
-succeed 0 "$launcher" profile --help
-has "$output" "^Usage: ./hakmem profile"
 finish

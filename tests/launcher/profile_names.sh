@@ -9,51 +9,37 @@ cd -- "$scratch" || exit 1
 
 # profile ARGUMENT...: sets `output`; it must succeed without a message.
 profile() {
-    try "$launcher" profile "$@"
-    [[ $status == 0 && -z $errors ]] || fail "status $status: profile $* ($errors)"
+    succeed 0 "$launcher" profile "$@"
 }
 
-cat >native.c <<'END'
-#include <stdlib.h>
-void *native_keep[1000];
-static __attribute__((noinline)) void *hidden_get(int i)
-{
-    native_keep[i] = malloc(10000);
-    return native_keep[i];
+# library NAME [FLAG...]: acts as a library, whose function `load` calls the hidden function `make`.
+library() {
+    act "${@:2}" -O2 -fPIC -shared && mv acts "$1"
 }
-__attribute__((noinline)) int native_fill(void)
-{
-    int got = 0;
-    for (int i = 0; i < 1000; i++) {
-        got += hidden_get(i) != NULL;
-    }
-    return got;
-}
-END
-cc -O2 -g -fPIC -shared -fvisibility=default native.c -o libnative.so || fail "native.c does not compile"
+library libnative.so
 strip --strip-all -o libstripped.so libnative.so || fail "libnative.so cannot be stripped"
 
-profile --period 8k --stacks -- python3 -c 'import ctypes; ctypes.CDLL("./libnative.so").native_fill()'
-has "$output" 'hidden_get \(.*native\.c:5\)'
-has "$output" 'native_fill \(.*native\.c:12\)'
+profile --period 8k --stacks -- python3 -c 'import ctypes; ctypes.CDLL("./libnative.so").load(1000, 10000)'
+has "$output" 'make \(.*acts\.c:[0-9]+\)'
+has "$output" 'load \(.*acts\.c:[0-9]+\)'
 # By a small program: a profile of python takes seconds where python has debug information.
-cat >loader.c <<'END'
+compile loader.c loader -O1 <<'END'
 #include <dlfcn.h>
 int main(void)
 {
     void *library = dlopen("./libstripped.so", RTLD_NOW);
-    return library == 0 || ((int (*)(void))dlsym(library, "native_fill"))() == 0;
+    ((void (*)(long, long))dlsym(library, "load"))(1000, 10000);
+    return 0;
 }
 END
-cc -O1 loader.c -o loader || fail "loader.c does not compile"
 profile --period 1k --stacks -o kept -- ./loader
-has "$output" 'libstripped\.so\+0x[0-9a-f]+ \(libstripped\.so\)'$'\n''([^'$'\n'']*'$'\n'')? *native_fill \(libstripped\.so\)'
-[[ ! $output =~ hidden_get ]] || fail "a stripped name: $output"
+has "$output" 'libstripped\.so\+0x[0-9a-f]+ \(libstripped\.so\)'$'\n''([^'$'\n'']*'$'\n'')? *load \(libstripped\.so\)'
+[[ ! $output =~ make ]] || fail "a stripped name: $output"
 
 # The function that the offset is in, by the library that was not stripped.
 [[ $output =~ libstripped\.so\+(0x[0-9a-f]+) ]]
 where=$(addr2line -fe libnative.so "${BASH_REMATCH[1]}")
-has "$where" '^hidden_get'$'\n''.*native\.c:5'
+has "$where" '^make'$'\n''.*acts\.c:[0-9]+'
 
 case $(uname -m) in
 x86_64) # push rbp; mov rbp, rsp; call rdi; pop rbp; ret
@@ -61,7 +47,7 @@ x86_64) # push rbp; mov rbp, rsp; call rdi; pop rbp; ret
 aarch64) # stp x29, x30, [sp, #-16]!; mov x29, sp; blr x0; ldp x29, x30, [sp], #16; ret
     code='0xfd, 0x7b, 0xbf, 0xa9, 0xfd, 0x03, 0x00, 0x91, 0x00, 0x00, 0x3f, 0xd6, 0xfd, 0x7b, 0xc1, 0xa8, 0xc0, 0x03, 0x5f, 0xd6' ;;
 esac
-cat >generated.c <<END
+compile generated.c generated -O1 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls <<END
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,7 +92,6 @@ int main(int argc, char **argv)
     return descend(*kind == 'm' ? 400 : 0, (void (*)(void (*)(void)))code) ? 0 : 1;
 }
 END
-cc -O1 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls generated.c -o generated || fail "generated.c does not compile"
 for kind in private shared memfd; do # two entries share the address: the later one counts
     profile --period 8k --stacks -o generated.profile -- ./generated $kind
     [[ $output =~ process\ ([0-9]+) ]]
@@ -126,11 +111,11 @@ if [[ -n $python ]]; then
     profile --period 8k --stacks -- "$python" -X perf -c '
 import ctypes
 def python_caller():
-    return ctypes.CDLL("./libnative.so").native_fill()
+    return ctypes.CDLL("./libnative.so").load(1000, 10000)
 python_caller()'
     [[ $output =~ process\ ([0-9]+) ]]
     rm -f "/tmp/perf-${BASH_REMATCH[1]}.map"
-    has "$output" 'native_fill.*py::python_caller'
+    has "$output" 'load.*py::python_caller'
     profile --period 8k -- "$python" -X perf -c '
 import os
 def script_caller():
@@ -146,28 +131,10 @@ fi
 
 # Libraries that come to one place one after the other, code that was moved to other memory, the C library's callbacks,
 # and a function that a signal interrupts at its first instruction: the byte before belongs to another function.
-cat >plugin.c <<'END'
-#include <stdlib.h>
-#ifndef COUNT
-#define COUNT 200
-#endif
-void *kept[COUNT];
-__attribute__((noinline)) void NAME(void)
-{
-    for (int i = 0; i < COUNT; i++) {
-        kept[i] = malloc(10000);
-    }
-}
-void plugin_run(void)
-{
-    NAME();
-    kept[0] = NULL;
-}
-END
 for name in alpha_fill beta_fill gamma_fill; do
-    cc -O2 -g -fPIC -shared -fno-builtin-malloc -DNAME=$name plugin.c -o $name.so || fail "plugin.c does not compile"
+    library $name.so -Dmake=$name -Dload=plugin_run
 done
-cat >places.c <<'END'
+compile places.c places -O1 -g -w <<'END'
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <search.h>
@@ -205,7 +172,7 @@ int main(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
         void *plugin = dlopen(argv[i], RTLD_NOW);
-        ((void (*)(void))dlsym(plugin, "plugin_run"))();
+        ((void (*)(long, long))dlsym(plugin, "plugin_run"))(200, 10000);
         dlclose(plugin);
     }
     struct sigaction action = {.sa_sigaction = by_handler, .sa_flags = SA_SIGINFO};
@@ -226,10 +193,9 @@ int main(int argc, char **argv)
     return 0;
 }
 END
-cc -O1 -g -w places.c -o places || fail "places.c does not compile"
 profile --stacks --period 8k -o places.profile -- ./places ./alpha_fill.so ./beta_fill.so ./gamma_fill.so
 for name in alpha_fill beta_fill gamma_fill by_handler by_moved by_walk; do
-    has "$output" '% +[0-9]+ blocks? +'$name' \(.*(plugin|places)\.c:[0-9]+\)'
+    has "$output" '% +[0-9]+ blocks? +'$name' \(.*(acts|places)\.c:[0-9]+\)'
 done
 if [[ $(uname -m) == x86_64 ]]; then
     has "$output" ' by_handler \(.*'$'\n'' *[^ ]* \(libc\..*\)'$'\n'' *victim \(places\)'
@@ -243,7 +209,7 @@ done
 [[ ! $errors =~ (alpha|beta|gamma)_fill\.so\" ]] || fail "a library that was closed is named as one that is there: $errors"
 
 # A plugin that is loaded again and again, each time at another place, is one file with one name.
-cat >reload.c <<'END'
+compile reload.c reload -O1 -g -w <<'END'
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>
@@ -252,7 +218,7 @@ int main(int argc, char **argv)
 {
     for (int i = 0; i < 1100; i++) {
         struct link_map *plugin = dlopen(argv[1], RTLD_NOW);
-        ((void (*)(void))dlsym(plugin, "plugin_run"))();
+        ((void (*)(long, long))dlsym(plugin, "plugin_run"))(2, 10000);
         void *place = (void *)plugin->l_addr;
         dlclose(plugin);
         mmap(place, 1, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
@@ -260,10 +226,9 @@ int main(int argc, char **argv)
     return argc == 0;
 }
 END
-cc -O1 -g -w reload.c -o reload || fail "reload.c does not compile"
-cc -O2 -g -fPIC -shared -fno-builtin-malloc -DNAME=reloaded plugin.c -DCOUNT=2 -o reloaded.so || fail "plugin.c does not compile"
+library reloaded.so -Dmake=reloaded -Dload=plugin_run
 profile --period 1 -- ./reload ./reloaded.so
-has "$output" ' 2200 blocks +reloaded \(.*plugin\.c:9\)'
+has "$output" ' 2200 blocks +reloaded \(.*acts\.c:[0-9]+\)'
 [[ ! $output =~ reloaded\.so ]] || fail "a plugin that was loaded again has lost its name: $output"
 
 # Another file has the path of a library that was closed: the file of `profile -o` keeps its names, but one of addresses,
@@ -272,7 +237,7 @@ HAKMEM_PROFILE_FILE=places.addresses HAKMEM_SAMPLE_BYTES=8k LD_PRELOAD="$("$laun
     ./places ./alpha_fill.so ./beta_fill.so ./gamma_fill.so
 cp beta_fill.so alpha_fill.so
 profile places.profile
-has "$output" '% +[0-9]+ blocks? +alpha_fill \(.*plugin\.c:9\)'
+has "$output" '% +[0-9]+ blocks? +alpha_fill \(.*acts\.c:[0-9]+\)'
 profile places.addresses
 has "$output" '% +[0-9]+ blocks? +alpha_fill\.so\+0x[0-9a-f]+ \(alpha_fill\.so\)'
 [[ ! $output =~ alpha_fill\ \( && $output =~ beta_fill\ \( ]] || fail "the name of a file that was replaced: $output"
@@ -282,9 +247,9 @@ strip places
 profile places.addresses
 [[ ! $output =~ blocks?\ +[^$'\n']*(twalk|trecurse|libc\.so) ]] || fail "a site in the C library: $output"
 profile --wrappers 'beta_*' places.profile
-has "$output" ' plugin_run \(.*plugin\.c:14\)'
+has "$output" ' plugin_run \(.*acts\.c:[0-9]+\)'
 
 # Lines of inlined functions, and names of Rust, against gdb.
-PYTHONDONTWRITEBYTECODE=1 python3 "$TEST_ROOT/python/tests/look/test_symbols.py" || fail "python/tests/look/test_symbols.py"
+python_tests symbols
 
 finish

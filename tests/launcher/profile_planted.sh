@@ -1,37 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # `./hakmem profile` names the function and line that allocate, in programs of many kinds. Each program has one allocation
-# of 77,777 bytes, in a function `plant` and a line with the word PLANT.
+# of 77,777 bytes, in a function and line that are known.
 #
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"
 cd -- "$scratch" || exit 1
 
-cat >c.c <<'END'
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-void *volatile kept;
-static inline void *wrapped(size_t size)
-{
-    return memset(malloc(size), 1, size); /* PLANT */
-}
-__attribute__((noinline)) void plant(void)
-{
-    kept = malloc(77777); /* PLANT */
-    kept = (char *)kept + 1;
-}
-int main(int argc, char **argv)
-{
-    if (argc > 1 && fork() != 0) {
-        return wait(NULL) < 0;
-    }
-    kept = wrapped(10);
-    plant();
-    return argv[0] == NULL;
-}
-END
-sed -i '0,/ \/\* PLANT \*\//s///' c.c # the first one is of another size
+cp "$TEST_ROOT/tests/launcher/acts.c" . # its function alpha
 
 cat >cxx.cc <<'END'
 #include <memory>
@@ -89,42 +64,40 @@ site() {
     grep -E '^ +76\.0 KiB .* (1 block|2 blocks) ' <<<"$output" | sed -E 's/^.* blocks? +//' | sort -u
 }
 
-# check WHAT SOURCE PROGRAM...: the site is `plant` at the line of the source with the word PLANT.
+# check WHAT FUNCTION SOURCE MARK PROGRAM...: the site is the function, at the line of the source with the mark.
 check() {
-    local what=$1 source=$2 line found
-    shift 2
-    line=$(grep -n PLANT "$source" | cut -d: -f1)
-    found=$(site "$@")
-    [[ $found =~ ^([^$'\n']*::)?plant(\([^$'\n']*\))?\ \(([^$'\n']*/)?$source:$line\)$ ]] ||
-        fail "$what: '$found' instead of plant ($source:$line)"
-    echo "$what: $found"
+    local line found
+    line=$(grep -n -- "$4" "$3" | cut -d: -f1)
+    found=$(site "${@:5}")
+    [[ $found =~ ^([^$'\n']*::)?$2(\([^$'\n']*\))?\ \(([^$'\n']*/)?$3:$line\)$ ]] || fail "$1: '$found' instead of $2 ($3:$line)"
+    echo "$1: $found"
+}
+
+# check_c WHAT OUTPUT COMMAND...: of acts.c, compiled by that command.
+check_c() {
+    build "${@:3}" -fno-builtin acts.c -ldl -o "$2"
+    check "$1" alpha acts.c '^KEEPS(alpha)' "./$2" alpha:1:77777
 }
 
 build() {
     "$@" || fail "does not compile: $*"
 }
-build cc -O2 -g c.c -o c_o2
-check 'C -O2' c.c ./c_o2
-build cc -O0 -g -no-pie c.c -o c_o0
-check 'C -O0, no PIE' c.c ./c_o0
-build cc -O3 -flto -g c.c -o c_lto
-check 'C -O3 -flto' c.c ./c_lto
-build cc -O2 -gsplit-dwarf -g c.c -o c_split
+check_c 'C -O2' c_o2 cc -O2 -g
+check_c 'C -O0, no PIE' c_o0 cc -O0 -g -no-pie
+check_c 'C -O3 -flto' c_lto cc -O3 -flto -g
+check_c 'C, compressed DWARF' c_packed cc -O2 -g -gz
 if [[ -n $(compgen -c llvm-symbolizer) ]]; then # addr2line does not read split DWARF of version 5
-    check 'C, split DWARF' c.c ./c_split
+    check_c 'C, split DWARF' c_split cc -O2 -gsplit-dwarf -g
 fi
-build cc -O2 -g -gz c.c -o c_packed
-check 'C, compressed DWARF' c.c ./c_packed
-check 'C, in the child of a fork' c.c ./c_o2 fork
-build c++ -O2 -g cxx.cc -o cxx
-check 'C++, template and new' cxx.cc ./cxx
-build c++ -O2 -g standard.cc -o standard
-check 'C++, in a container of the library' standard.cc ./standard
 if command -v clang >/dev/null; then
-    build clang -O2 -g c.c -o c_clang
-    check 'C by clang' c.c ./c_clang
+    check_c 'C by clang' c_clang clang -O2 -g
 fi
+check 'C, in the child of a fork' alpha acts.c '^KEEPS(alpha)' ./c_o2 fork alpha:1:77777
+build c++ -O2 -g cxx.cc -o cxx
+check 'C++, template and new' plant cxx.cc PLANT ./cxx
+build c++ -O2 -g standard.cc -o standard
+check 'C++, in a container of the library' plant standard.cc PLANT ./standard
 if command -v rustc >/dev/null && rustc -O -g rust.rs -o rust 2>/dev/null; then
-    check 'Rust -O' rust.rs ./rust
+    check 'Rust -O' plant rust.rs PLANT ./rust
 fi
 finish

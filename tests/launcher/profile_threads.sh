@@ -5,7 +5,7 @@
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"
 cd -- "$scratch" || exit 1
 
-cat >threads.c <<'END'
+compile threads.c threads -O1 -g -pthread -D_GNU_SOURCE <<'END'
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +63,6 @@ int main(int argc, char **argv)
     return 0;
 }
 END
-cc -O1 -g -pthread -D_GNU_SOURCE threads.c -o threads || fail "threads.c does not compile"
 
 try "$launcher" profile --threads --period 1 -o kept --folded folded --pprof pprof --html page -- ./threads
 [[ $status == 0 && -z $errors ]] || fail "status $status ($errors)"

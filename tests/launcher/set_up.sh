@@ -46,7 +46,6 @@ esac
 END
 chmod +x "$scratch/apt-get"
 cp "$scratch/apt-get" "$scratch/bin/apt-get"
-path_before=$PATH
 export PATH=$scratch/bin
 
 # forget: as on a fresh machine.
@@ -60,13 +59,12 @@ untouched() {
 hakmem=$place/hakmem
 
 # have_python BODY: from here on there is one, whose venv does that.
-real=$(PATH=$path_before python3 -c 'import sys; print(sys.executable)') # not a script that chooses one
 have_python() {
     cat >"$scratch/bin/python3" <<END
 #!/bin/sh
 case \$* in
 *'-m venv'*) $1 ;;
-*) exec "$real" "\$@" ;;
+*) exec "$python" "\$@" ;;
 esac
 END
     chmod +x "$scratch/bin/python3"
@@ -132,54 +130,30 @@ have_python "echo \$\$ >'$scratch/preparing'; exec sleep 1000"
 try "$hakmem" test --quick
 [[ $status == 1 && $output == *'release does not build'* || $errors == *'release does not build'* ]] || fail "test: $status $errors"
 [[ -s $scratch/preparing ]] || fail "test prepares nothing beside its builds"
-for ((i = 0; i < 600; i++)); do
-    kill -0 "$(<"$scratch/preparing")" 2>/dev/null || break
-    sleep 0.1
-done
-((i < 600)) || fail "what test prepares goes on without it"
+has_ended() { ! kill -0 "$(<"$scratch/preparing")" 2>/dev/null; }
+await has_ended
 have_python 'exit 1'
 forget
 
-# ask ANSWER WORD...: the launcher on a terminal, where somebody answers.
-ask() {
-    "$real" - "$@" <<'END'
-import os
-import pty
-import sys
-
-pid, terminal = pty.fork()
-if pid == 0:
-    os.execv(sys.argv[2], sys.argv[2:])
-os.write(terminal, sys.argv[1].encode() + b"\n")
-try:
-    while os.read(terminal, 4096):
-        pass
-except OSError:
-    pass
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-END
-}
+# On a terminal it asks.
 for answer in n '' q; do
-    ask "$answer" "$hakmem" build
+    on_terminal "$hakmem" build <<<"$answer" >/dev/null
     [[ $? == 125 ]] || fail "answer '$answer': status"
     untouched "answer '$answer'"
 done
-ask y "$hakmem" build
+on_terminal "$hakmem" build <<<y >/dev/null
 [[ $(<"$scratch/calls") == *install*cmake* ]] || fail "answer y installs nothing"
 forget
 
 # A signal does not cut apt-get, whoever gets it; it is obeyed afterwards.
 for whom in '' -; do
     touch "$scratch/wait"
-    setsid bash -c 'trap - INT; exec "$@"' - "$real" -c '
+    setsid bash -c 'trap - INT; exec "$@"' - "$python" -c '
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 os.execv(sys.argv[1], sys.argv[1:])' "$hakmem" run -- true 2>"$scratch/said" &
     process=$!
-    for ((i = 0; i < 600; i++)); do
-        [[ ! -e $scratch/begun ]] || break
-        sleep 0.1
-    done
+    await test -e "$scratch/begun"
     for ((i = 0; i < 3; i++)); do
         kill -INT -- "$whom$process"
         sleep 0.1

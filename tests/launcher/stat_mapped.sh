@@ -6,7 +6,7 @@ source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"
 cd -- "$scratch" || exit 1
 library=$("$launcher" build)
 
-cat >maps.c <<'END'
+compile maps.c maps -O1 -D_GNU_SOURCE <<'END'
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -29,7 +29,6 @@ int main(int argc, char **argv)
     pause();
 }
 END
-cc -O1 -D_GNU_SOURCE maps.c -o maps || fail "maps.c does not compile"
 head -c 10485760 /dev/zero >data.bin
 mkfifo ready
 HAKMEM_OBSERVE=1 LD_PRELOAD=$library ./maps data.bin >ready &

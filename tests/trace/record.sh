@@ -97,37 +97,6 @@ END
     expect_text 'more: 0\.[0-9] % of their bytes were resident'
 done
 
-# addr2line gives the line of the call for a site of the summary, wherever the linker puts the code.
-cat >"$scratch/line.c" <<'END'
-#include <stdlib.h>
-void *volatile keep[1000];
-static volatile int count;
-__attribute__((noinline)) void take_here(void)
-{
-    keep[count] = malloc(10000);
-    count++;
-}
-int main(void)
-{
-    for (int i = 0; i < 1000; i++) {
-        take_here();
-    }
-    return 0;
-}
-END
-for options in -pie -no-pie '-no-pie -Wl,-Ttext-segment=0x7000000' -Wl,-z,noseparate-code -fuse-ld=lld; do
-    # shellcheck disable=SC2086 # several options
-    if ! cc -g -O1 -fno-builtin-malloc $options "$scratch/line.c" -o "$scratch/line" 2>/dev/null; then
-        [[ $options == -fuse-ld=lld ]] || fail "line.c does not compile with $options"
-        continue
-    fi
-    program=$scratch/line record 0 "$recorder" ''
-    summarise "$trace"
-    [[ $summary =~ \ line\+(0x[0-9a-f]+) ]] || fail "no site of the program with $options: $summary"
-    where=$(addr2line -fe "$scratch/line" "${BASH_REMATCH[1]}")
-    [[ $where == take_here*line.c:6 ]] || fail "with $options the site ${BASH_REMATCH[1]} is '$where'"
-done
-
 # hakmem's own names, with and without the name of a site.
 cat >"$scratch/own.c" <<'END'
 #include <hakmem/site.h>

@@ -5,9 +5,9 @@ import html.parser
 import os
 import re
 import subprocess
-import tempfile
-import unittest
 from pathlib import Path
+
+from place import PlaceTest
 
 STARTS = 3
 """A browser sometimes hangs or crashes by itself: it is started again. What a page does is looked at once."""
@@ -48,17 +48,16 @@ class Balance(html.parser.HTMLParser):
         assert self.open and self.open.pop() == tag, (tag, self.open, self.getpos())
 
 
-class BrowserTest(unittest.TestCase):
+class BrowserTest(PlaceTest):
     def setUp(self):
         if not os.environ.get("BROWSER"):
             self.skipTest("BROWSER names no chromium")
-        self.place = tempfile.TemporaryDirectory()
-        self.addCleanup(self.place.cleanup)
+        super().setUp()
 
     def run_page(self, page, fragment="", script=""):
         """The page after its script, and then `script`, which may note() what it sees in self.noted."""
         script = f"<script>{{ const note = (name, value) => {{ document.documentElement.dataset[name] = value; }};{script} }}</script></body>"
-        dom = browse(self.place.name, page.replace("</body>", script), "--dump-dom", fragment=fragment)
+        dom = browse(self.place, page.replace("</body>", script), "--dump-dom", fragment=fragment)
         root = re.search("<html[^>]*>", dom).group(0)
         self.assertNotIn("data-errors", root)
         self.assertIn('data-ready="yes"', root)

@@ -3,17 +3,12 @@
 
 tests/launcher/build_ids.sh tries them on programs."""
 import os
-import shutil
 import struct
-import sys
-import tempfile
-import unittest
-from pathlib import Path
 from unittest import mock
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-from hakmem.look import binaries, processes, symbols  # noqa: E402
-from hakmem.look.elf import Elf  # noqa: E402
+from hakmem.look import binaries, processes, symbols
+from hakmem.look.elf import Elf
+from place import PlaceTest
 
 ID = "00112233445566778899aabbccddeeff00112233"
 
@@ -29,10 +24,9 @@ def elf_file(build_id=ID, name=b"GNU\0", filler=b""):
     return (head + table).ljust(256, b"\0") + notes
 
 
-class Base(unittest.TestCase):
+class Base(PlaceTest):
     def setUp(self):
-        self.place = Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, self.place)
+        super().setUp()
         self.path = self.place / "prog"
 
     def files(self, **origin):
@@ -128,7 +122,3 @@ class Search(Base):
             binaries.find(binaries.Module(f"/nonexistent/{number}", build_id=ID), files)
         self.assertEqual(len(list(binaries.sentences(files))), 4)
         self.assertIn("2 more", list(binaries.sentences(files))[3])
-
-
-if __name__ == "__main__":
-    unittest.main()

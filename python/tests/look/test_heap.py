@@ -9,14 +9,12 @@ import json
 import os
 import re
 import sys
-import tempfile
 import unittest
 import unittest.mock
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-from browser import Balance, BrowserTest  # noqa: E402
-from hakmem.look import __main__ as commands, heap, heap_map, sites  # noqa: E402
+from browser import Balance, BrowserTest
+from hakmem.look import __main__ as commands, heap, heap_map, sites
+from place import PlaceTest
 
 
 def small_map():
@@ -222,11 +220,10 @@ class Pages(unittest.TestCase):
         self.assertNotIn("Changes by site", heap.render([read(one) for one in data]))
 
 
-class Command(unittest.TestCase):
+class Command(PlaceTest):
     def setUp(self):
-        self.place = tempfile.TemporaryDirectory()
-        self.addCleanup(self.place.cleanup)
-        self.map = Path(self.place.name, "map.json")
+        super().setUp()
+        self.map = self.place / "map.json"
         self.map.write_text(json.dumps(small_map()))
 
     def run_with(self, *words):
@@ -238,15 +235,15 @@ class Command(unittest.TestCase):
         return end.exception.code, out.getvalue(), errors.getvalue()
 
     def test_refusals(self):
-        empty, binary, absent = (Path(self.place.name, name) for name in ("empty", "binary", "absent"))
+        empty, binary, absent = (self.place / name for name in ("empty", "binary", "absent"))
         empty.write_text("")
         binary.write_bytes(b"\xff\xfe\0")
         for words, status, sentence in [
                 ([], 2, "which map"), ([""], 2, "which map"), (["a", "b"], 2, "unknown argument"), ([self.map, "--what"], 2, "unknown option"),
-                ([absent], 126, f"cannot read {absent}: No such file"), ([self.place.name], 126, "Is a directory"),
+                ([absent], 126, f"cannot read {absent}: No such file"), ([self.place], 126, "Is a directory"),
                 ([empty], 126, "is empty"), ([binary], 126, "is not a heap map"), ([self.map, "--compare", empty], 126, "is empty"),
                 ([self.map, "-o", absent / "page"], 126, f"cannot write '{absent}/page': No such file"),
-                ([self.map, "-o", self.place.name], 126, "Is a directory"), (["a\0b"], 126, "cannot be a file")]:
+                ([self.map, "-o", self.place], 126, "Is a directory"), (["a\0b"], 126, "cannot be a file")]:
             with self.subTest(words=words):
                 code, out, errors = self.run_with(*words)
                 self.assertEqual((code, out), (status, ""))
@@ -336,7 +333,3 @@ class Browser(BrowserTest):
         said = heap_map.load(os.environ["HEAP_MAP"])
         self.assertGreater(len(said.classes), 3)
         self.check_counts(said, self.dom([said]))
-
-
-if __name__ == "__main__":
-    unittest.main()

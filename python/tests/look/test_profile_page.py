@@ -8,15 +8,13 @@ import json
 import os
 import random
 import re
-import sys
 import unittest
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-from browser import Balance, BrowserTest  # noqa: E402
-from hakmem.look import profile_compare, profile_page  # noqa: E402
-from hakmem.look.profile_data import PEAK_SUMS, SUMS, Profile, Stack, read_profiles  # noqa: E402
-from hakmem.look.symbols import Frame  # noqa: E402
+from browser import Balance, BrowserTest
+from hakmem.look import profile_compare, profile_page
+from hakmem.look.profile_data import PEAK_SUMS, SUMS, Profile, Stack, read_profiles
+from hakmem.look.symbols import Frame
 
 EVIL = "</script><script>x()</script><!--\"quoted\" & 'single' <b>\\u0041\x00\x1b\ud800"
 MEASURES = ["live_bytes", "live_count", "allocated_bytes", "allocated_count"]
@@ -264,7 +262,3 @@ class Browser(BrowserTest):
         self.dom(profiles, script=f"""const totals = measure => {{ set("measure", measure); return Number(flames.dataset.total); }};
             note("found", JSON.stringify({json.dumps(list(MEASURES))}.map(totals)));""")
         self.assertEqual(json.loads(self.noted["found"]), [sum(stack[measure] for stack in document["stacks"]) for measure in MEASURES])
-
-
-if __name__ == "__main__":
-    unittest.main()

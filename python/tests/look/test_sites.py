@@ -6,14 +6,12 @@ import gzip
 import io
 import json
 import re
-import sys
 import types
 import unittest
 import unittest.mock
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-from hakmem.look import (  # noqa: E402
+from hakmem.look import (
     document, owners, pprof, profile, profile_data, report, served_profiles, sites, symbols, top, view)
 
 
@@ -331,7 +329,3 @@ class Profiles(unittest.TestCase):
         self.assertIn((library, "aabb", 0x5000, 0x6000, 0x1000, False), found)
         places = {(found[location["mapping_id"] - 1][0], location.get("address")) for location in read["location"]}
         self.assertLessEqual({(program, 0x801f), (library, 0x500f)}, places)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -9,37 +9,28 @@ import os
 import socket
 import stat
 import sys
-import tempfile
 import threading
 import time
 import unittest
 from pathlib import Path
 from unittest import mock
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-from hakmem.look import (  # noqa: E402
+from hakmem.look import (
     binaries, document, files, metrics, observer, output, processes, profile_data, report, symbols, text, watched)
-from hakmem.look.elf import Elf  # noqa: E402
-from hakmem.look.processes import Refusal  # noqa: E402
+from hakmem.look.elf import Elf
+from hakmem.look.processes import Refusal
+from place import PlaceTest
 
 STRANGER = 64126
 LIES = "a\x1b]0;b\x07\x9b31m\u202eexe\r\nhakmem: all is well\ud800"
 as_root = unittest.skipUnless(os.geteuid() == 0, "only root can be two users")
 
 
-class Place(unittest.TestCase):
+class Place(PlaceTest):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.place = Path(folder.name)
-        self.place.chmod(0o755)
+        super().setUp()
         self.precious = self.place / "precious"
         self.precious.write_text("precious")
-
-    def replace(self, where, name, value):
-        patch = mock.patch.object(where, name, value)
-        patch.start()
-        self.addCleanup(patch.stop)
 
 
 class Output(unittest.TestCase):
@@ -276,12 +267,6 @@ class Names(Place):
         self.assertEqual(made.name(0x2005), "good")
         self.assertNotIn("\x1b", made.name(0x1005))
         self.assertEqual(symbols.GeneratedCode(pid, {STRANGER}).ranges, [])
-        path.unlink()
-        path.symlink_to(self.precious)
-        self.assertEqual(symbols.GeneratedCode(pid, {os.geteuid()}).ranges, [])
-        path.unlink()
-        os.mkfifo(path)
-        self.assertEqual(symbols.GeneratedCode(pid, {os.geteuid()}).ranges, [])
 
     def test_modules(self):
         elf = self.place / "elf"
@@ -304,9 +289,7 @@ class Names(Place):
         tool = self.place / "addr2line"
         tool.write_text(f"#!/bin/sh\n{script}\n")
         tool.chmod(0o755)
-        patch = mock.patch.dict(os.environ, {"PATH": f"{self.place}:{os.environ['PATH']}", "SECRET": "1"})
-        patch.start()
-        self.addCleanup(patch.stop)
+        self.enter(mock.patch.dict(os.environ, {"PATH": f"{self.place}:{os.environ['PATH']}", "SECRET": "1"}))
 
     def test_time_and_space(self):
         self.tool("exec sleep 1000")
@@ -349,7 +332,3 @@ class Observed(unittest.TestCase):
         for word in ("²", "9" * 5000, "-1", "0", "1\n"):
             with self.assertRaises(Refusal):
                 processes.parse_pid(word)
-
-
-if __name__ == "__main__":
-    unittest.main()
