@@ -39,8 +39,7 @@ enum {
 enum path_operation { PATH_MALLOC, PATH_FREE, PATH_CALLOC, PATH_REALLOC, PATH_ALIGNED };
 
 struct path {
-    const char *name;   /* as in lab/cost_model.toml */
-    const char *option; /* the setting it needs, NAME=VALUE; NULL: the default */
+    const char *name; /* as in lab/cost_model.toml, which has the options that it needs */
     enum path_operation operation;
     unsigned count; /* operations of a batch */
     size_t size;    /* of the request, for PATH_FREE of what `prepare` allocates */
@@ -51,14 +50,13 @@ struct path {
 };
 
 /* Each ends with a path without a name. */
-extern const struct path paths_small[];
-extern const struct path paths_large[];
-extern const struct path paths_remote[];
+extern const struct path paths_small[], paths_large[], paths_remote[];
 
 /* What the batch frees or resizes, and what it was given. */
 extern void *paths_pointers[PATHS_BATCH_MAX];
-/* A path's objects between rounds, outside every allocator. */
+/* A path's objects between rounds, outside every allocator, and the next one to be used. */
 extern void *paths_held[PATHS_HELD_MAX];
+extern size_t paths_next;
 
 /* Prints "paths: " and the sentence to stderr and ends the process. */
 _Noreturn void paths_fail(int status, const char *format, ...)
@@ -71,12 +69,13 @@ void paths_keep(size_t size);
 /* Fills paths_held[first, first + count). */
 void paths_hold(size_t first, size_t count, size_t size);
 void paths_release(size_t first, size_t count);
-
-/* Steps that several paths share. */
-void paths_prepare_allocate(const struct path *path, unsigned round);
-void paths_finish_free(const struct path *path, unsigned round);
 /* Allocates `size` bytes until that claims a superslab, so that the caller knows where it is. */
 void paths_claim_superslab(size_t size);
+
+/* Steps that several paths share. */
+void paths_no_start(const struct path *path, unsigned rounds);
+void paths_prepare_allocate(const struct path *path, unsigned round);
+void paths_finish_free(const struct path *path, unsigned round);
 
 /* One more thread, that does a job when it is told to and sleeps otherwise. True: it runs on
  * another processor than the main thread, and both stay where they are. */
@@ -92,27 +91,7 @@ void paths_worker_do(void (*job)(void));
 uint64_t paths_ticks(void);
 uint64_t paths_clock_ns(void);
 
-/* What the command line calls; each prints one line of JSON. */
-void paths_mode_run(const struct path *path, unsigned rounds);
-void paths_mode_check(const struct path *path, unsigned rounds);
-void paths_mode_time(const struct path *path, unsigned rounds);
-
-void paths_mode_machine(void);
-
-/* What the library has counted since its start, by name. */
-struct paths_snapshot {
-    unsigned counters; /* the first entries: its counters; the others: its system calls */
-    unsigned count;
-    struct {
-        char name[32];
-        uint64_t value;
-    } entries[64];
-};
-void paths_snapshot_take(struct paths_snapshot *snapshot);
-/* sum += later - earlier. */
-void paths_snapshot_add(struct paths_snapshot *sum, const struct paths_snapshot *earlier,
-                        const struct paths_snapshot *later);
-/* Entries [first, end) that are not 0, as a JSON object. */
-void paths_snapshot_print(const struct paths_snapshot *snapshot, unsigned first, unsigned end);
+/* Prints what the things cost that the cost model adds up, as a line of JSON. */
+void paths_machine(void);
 
 #endif

@@ -4,7 +4,6 @@
 
 #include <stdlib.h>
 
-#define OPTION_NO_HUGE "HAKMEM_HUGE_CACHE_BYTES=0"
 #define KIB(count) ((size_t)(count) << 10)
 #define MIB(count) ((size_t)(count) << 20)
 
@@ -75,29 +74,24 @@ static void huge_start(const struct path *path, unsigned rounds)
     paths_pointers[0] = paths_allocate(path->other);
 }
 
-static void no_start(const struct path *path, unsigned rounds)
-{
-}
-
 const struct path paths_large[] = {
-    {"span_hit", NULL, PATH_MALLOC, 1, SPAN_SIZE, 0, cached_start, NULL, paths_finish_free},
-    {"span_free_hit", NULL, PATH_FREE, 1, SPAN_SIZE, 0, cached_start, paths_prepare_allocate, NULL},
-    {"span_region", NULL, PATH_MALLOC, 1, SPAN_SIZE, 0, uncached_start, uncached_prepare,
+    {"span_hit", PATH_MALLOC, 1, SPAN_SIZE, 0, cached_start, NULL, paths_finish_free},
+    {"span_free_hit", PATH_FREE, 1, SPAN_SIZE, 0, cached_start, paths_prepare_allocate, NULL},
+    {"span_region", PATH_MALLOC, 1, SPAN_SIZE, 0, uncached_start, uncached_prepare,
      paths_finish_free},
-    {"span_free_region", NULL, PATH_FREE, 1, SPAN_SIZE, 0, uncached_start,
-     uncached_prepare_allocate, NULL},
-    {"huge_hit", NULL, PATH_MALLOC, 1, MIB(3), 0, cached_start, NULL, paths_finish_free},
-    {"huge_free_hit", NULL, PATH_FREE, 1, MIB(3), 0, cached_start, paths_prepare_allocate, NULL},
-    {"huge_map", OPTION_NO_HUGE, PATH_MALLOC, 1, MIB(3), 0, no_start, NULL, paths_finish_free},
-    {"huge_unmap", OPTION_NO_HUGE, PATH_FREE, 1, MIB(3), 0, no_start, paths_prepare_allocate, NULL},
-    {"realloc_in_place", NULL, PATH_REALLOC, RESIZED_COUNT, RESIZED_SIZE + 5, RESIZED_SIZE,
-     resize_start, NULL, NULL},
-    {"realloc_copy", NULL, PATH_REALLOC, RESIZED_COUNT, 2 * RESIZED_SIZE, RESIZED_SIZE,
-     resize_start, NULL, copied_finish},
-    {"realloc_span", NULL, PATH_REALLOC, 1, SPAN_SIZE_GROWN, SPAN_SIZE, huge_start, NULL,
-     grown_finish},
-    {"realloc_huge", NULL, PATH_REALLOC, 1, MIB(4), MIB(3), huge_start, NULL, grown_finish},
-    {"calloc_fresh", NULL, PATH_CALLOC, 1, MIB(1), 0, halves_start, halves_prepare, NULL},
-    {"calloc_used", NULL, PATH_CALLOC, 1, KIB(128), 0, cached_start, NULL, paths_finish_free},
+    {"span_free_region", PATH_FREE, 1, SPAN_SIZE, 0, uncached_start, uncached_prepare_allocate,
+     NULL},
+    {"huge_hit", PATH_MALLOC, 1, MIB(3), 0, cached_start, NULL, paths_finish_free},
+    {"huge_free_hit", PATH_FREE, 1, MIB(3), 0, cached_start, paths_prepare_allocate, NULL},
+    {"huge_map", PATH_MALLOC, 1, MIB(3), 0, paths_no_start, NULL, paths_finish_free},
+    {"huge_unmap", PATH_FREE, 1, MIB(3), 0, paths_no_start, paths_prepare_allocate, NULL},
+    {"realloc_in_place", PATH_REALLOC, RESIZED_COUNT, RESIZED_SIZE + 5, RESIZED_SIZE, resize_start,
+     NULL, NULL},
+    {"realloc_copy", PATH_REALLOC, RESIZED_COUNT, 2 * RESIZED_SIZE, RESIZED_SIZE, resize_start,
+     NULL, copied_finish},
+    {"realloc_span", PATH_REALLOC, 1, SPAN_SIZE_GROWN, SPAN_SIZE, huge_start, NULL, grown_finish},
+    {"realloc_huge", PATH_REALLOC, 1, MIB(4), MIB(3), huge_start, NULL, grown_finish},
+    {"calloc_fresh", PATH_CALLOC, 1, MIB(1), 0, halves_start, halves_prepare, NULL},
+    {"calloc_used", PATH_CALLOC, 1, KIB(128), 0, cached_start, NULL, paths_finish_free},
     {.name = NULL},
 };

@@ -2,8 +2,7 @@
 /* paths_machine.c: what the machine itself takes for the things the cost model adds up. See
  * paths.h.
  *
- * Each figure is the least of several trials: what disturbs a trial only makes it longer. Cycles
- * are those of the time stamp counter, which runs at one frequency while cores do not.
+ * Cycles are those of the time stamp counter, which runs at one frequency while cores do not.
  */
 #include "paths.h"
 
@@ -23,8 +22,9 @@ enum {
     FAR_LINES = 64,    /* what another core has just written, */
     FAR_STRIDE = 64,   /* one in each page: no prefetcher helps */
     CLEARED = 1 << 17, /* bytes */
-    MAPPED = 3 << 20,  /* bytes, as the huge blocks of paths_large.c */
-    TOUCHED_PAGES = 256
+    SYSCALLS = 64,
+    TOUCHED_PAGES = 32,
+    MAPPED = 3 << 20 /* bytes, as the huge blocks of paths_large.c; more than these pages */
 };
 
 uint64_t paths_clock_ns(void)
@@ -66,7 +66,9 @@ static void lines_link(size_t count, size_t stride)
     }
 }
 
-static void lines_walk(size_t steps)
+static size_t steps;
+
+static void job_walk(void)
 {
     struct line *at = lines;
     for (size_t i = 0; i < steps; i++) {
@@ -75,127 +77,109 @@ static void lines_walk(size_t steps)
     line_reached = at;
 }
 
-static uint64_t lower(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-static double cycles_of_line(size_t count)
-{
-    uint64_t least = UINT64_MAX;
-    lines_link(count, 1);
-    lines_walk(count);
-    for (int trial = 0; trial < TRIALS; trial++) {
-        uint64_t start = paths_ticks();
-        lines_walk(STEPS);
-        least = lower(least, paths_ticks() - start);
-    }
-    return (double)least / STEPS;
-}
-
-static void job_link(void)
+static void job_link_far(void)
 {
     lines_link(FAR_LINES, FAR_STRIDE);
 }
 
-/* Of a line that the worker has just written. To take it over costs the same as to read it. */
-static double cycles_of_far_line(void)
+/* Of lines that the worker has just written. To take them over costs the same as to read them. */
+static void far_prepare(void)
 {
-    uint64_t least = UINT64_MAX;
-    for (int trial = 0; trial < TRIALS; trial++) {
-        paths_worker_do(job_link);
-        uint64_t start = paths_ticks();
-        lines_walk(FAR_LINES);
-        least = lower(least, paths_ticks() - start);
-    }
-    return (double)least / FAR_LINES;
+    paths_worker_do(job_link_far);
 }
 
 /* As a lock is taken and released. */
-static double cycles_of_atomic(void)
+static void job_atomic(void)
 {
     static uint32_t word;
-    uint64_t least = UINT64_MAX;
-    for (int trial = 0; trial < TRIALS; trial++) {
-        uint64_t start = paths_ticks();
-        for (int i = 0; i < STEPS; i++) {
-            uint32_t expected = 0;
-            (void)__atomic_compare_exchange_n(&word, &expected, 1u, false, __ATOMIC_ACQUIRE,
-                                              __ATOMIC_RELAXED);
-            (void)__atomic_exchange_n(&word, 0u, __ATOMIC_RELEASE);
-        }
-        least = lower(least, paths_ticks() - start);
+    for (int i = 0; i < STEPS; i++) {
+        uint32_t expected = 0;
+        (void)__atomic_compare_exchange_n(&word, &expected, 1u, false, __ATOMIC_ACQUIRE,
+                                          __ATOMIC_RELAXED);
+        (void)__atomic_exchange_n(&word, 0u, __ATOMIC_RELEASE);
     }
-    return (double)least / STEPS / 2;
 }
 
-static double bytes_cleared_a_cycle(void)
+static void job_clear(void)
 {
     static unsigned char block[CLEARED];
-    uint64_t least = UINT64_MAX;
-    for (int trial = 0; trial < TRIALS; trial++) {
-        uint64_t start = paths_ticks();
-        memset(block, trial, sizeof block);
-        __asm__ volatile("" : : "r"(block) : "memory");
-        least = lower(least, paths_ticks() - start);
-    }
-    return (double)CLEARED / (double)least;
+    memset(block, 1, sizeof block);
+    __asm__ volatile("" : : "r"(block) : "memory");
 }
 
-static double ns_of_syscall(void)
+static void job_syscall(void)
 {
-    uint64_t least = UINT64_MAX;
-    for (int trial = 0; trial < TRIALS; trial++) {
-        uint64_t start = paths_clock_ns();
-        for (int i = 0; i < NEAR_LINES; i++) {
-            (void)syscall(SYS_getppid);
-        }
-        least = lower(least, paths_clock_ns() - start);
+    for (int i = 0; i < SYSCALLS; i++) {
+        (void)syscall(SYS_getppid);
     }
-    return (double)least / NEAR_LINES;
 }
 
-static unsigned char *memory_map(void)
+static unsigned char *memory;
+static size_t page;
+
+static void memory_map(void)
 {
-    void *memory = mmap(NULL, MAPPED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memory = mmap(NULL, MAPPED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) {
         paths_fail(PATHS_STATUS_FAILED, "there is no memory.");
     }
-    return memory;
 }
 
-/* Sets the time of one mapping call, half a pair, and of one first touch. */
-static void ns_of_memory(double *map_ns, double *fault_ns)
+static void job_map(void)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    uint64_t least_map = UINT64_MAX, least_touch = UINT64_MAX;
-    for (int trial = 0; trial < TRIALS; trial++) {
-        uint64_t start = paths_clock_ns();
-        unsigned char *memory = memory_map();
-        (void)munmap(memory, MAPPED);
-        least_map = lower(least_map, paths_clock_ns() - start);
-        memory = memory_map();
-        start = paths_clock_ns();
-        for (size_t i = 0; i < TOUCHED_PAGES && i * page < MAPPED; i++) {
-            memory[i * page] = 1;
-        }
-        least_touch = lower(least_touch, paths_clock_ns() - start);
-        (void)munmap(memory, MAPPED);
-    }
-    size_t touched = TOUCHED_PAGES * page < MAPPED ? TOUCHED_PAGES : MAPPED / page;
-    *map_ns = (double)least_map / 2;
-    *fault_ns = (double)least_touch / (double)touched;
+    memory_map();
+    (void)munmap(memory, MAPPED);
 }
 
-void paths_mode_machine(void)
+static void touch_prepare(void)
+{
+    (void)munmap(memory, MAPPED);
+    memory_map();
+}
+
+static void job_touch(void)
+{
+    for (size_t i = 0; i < TOUCHED_PAGES; i++) {
+        memory[i * page] = 1;
+    }
+}
+
+/* The least of several trials: what disturbs a trial only makes it longer. */
+static double least(uint64_t (*clock)(void), void (*prepare)(void), void (*job)(void))
+{
+    uint64_t found = UINT64_MAX;
+    for (int trial = 0; trial < TRIALS; trial++) {
+        if (prepare != NULL) {
+            prepare();
+        }
+        uint64_t start = clock();
+        job();
+        uint64_t took = clock() - start;
+        found = took < found ? took : found;
+    }
+    return (double)found;
+}
+
+static double cycles_of_line(size_t count, void (*prepare)(void))
+{
+    steps = prepare == NULL ? STEPS : count;
+    lines_link(count, prepare == NULL ? 1 : FAR_STRIDE);
+    return least(paths_ticks, prepare, job_walk) / (double)steps;
+}
+
+void paths_machine(void)
 {
     uint64_t start_ns = paths_clock_ns(), start_ticks = paths_ticks();
-    double map_ns, fault_ns;
-    ns_of_memory(&map_ns, &fault_ns);
-    double near = cycles_of_line(NEAR_LINES), l2 = cycles_of_line(L2_LINES);
-    double atomic = cycles_of_atomic(), cleared = bytes_cleared_a_cycle();
-    double syscall_ns = ns_of_syscall();
-    double far = paths_worker_start() ? cycles_of_far_line() : 0.0; /* 0: not known */
+    page = (size_t)sysconf(_SC_PAGESIZE);
+    double map_ns = least(paths_clock_ns, NULL, job_map) / 2; /* half a pair */
+    memory_map();
+    double fault_ns = least(paths_clock_ns, touch_prepare, job_touch) / TOUCHED_PAGES;
+    double near = cycles_of_line(NEAR_LINES, NULL), l2 = cycles_of_line(L2_LINES, NULL);
+    double atomic = least(paths_ticks, NULL, job_atomic) / STEPS / 2;
+    double cleared = CLEARED / least(paths_ticks, NULL, job_clear);
+    double syscall_ns = least(paths_clock_ns, NULL, job_syscall) / SYSCALLS;
+    /* 0: not known */
+    double far = paths_worker_start() ? cycles_of_line(FAR_LINES, far_prepare) : 0.0;
     double rate = (double)(paths_ticks() - start_ticks) / (double)(paths_clock_ns() - start_ns);
     printf("{\"near_cycles\":%.2f,\"l2_cycles\":%.2f,\"far_cycles\":%.2f,"
            "\"atomic_cycles\":%.2f,\"bytes_per_cycle\":%.2f,\"syscall_ns\":%.1f,"

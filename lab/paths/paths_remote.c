@@ -10,7 +10,8 @@
 #include <sched.h>
 #include <semaphore.h>
 #include <stdlib.h>
-#include <string.h>
+
+#include "hakmem/stats.h"
 
 enum {
     REMOTE_BATCH = 128,
@@ -26,7 +27,6 @@ enum {
 static sem_t worker_go, worker_done;
 static void (*worker_job)(void);
 static size_t owned_count, owned_size; /* objects the worker is to allocate */
-static size_t next_held;
 
 static void *worker_main(void *argument)
 {
@@ -99,7 +99,8 @@ static void job_free(void)
     free(paths_pointers[0]);
 }
 
-static void owned_start_of(size_t count, size_t size)
+/* The worker owns as many objects as the rounds need. */
+static void owned_start(size_t count, size_t size)
 {
     (void)paths_worker_start();
     owned_count = count;
@@ -108,33 +109,27 @@ static void owned_start_of(size_t count, size_t size)
         paths_fail(PATHS_STATUS_USAGE, "too many rounds for this path.");
     }
     paths_worker_do(job_allocate);
-    next_held = 0;
-}
-
-/* The worker owns as many batches as the rounds need. */
-static void owned_start(size_t batches)
-{
-    owned_start_of(batches * REMOTE_BATCH, PATHS_OBJECT);
+    paths_next = 0;
 }
 
 static void remote_free(size_t count)
 {
-    paths_release(next_held, count);
-    next_held += count;
+    paths_release(paths_next, count);
+    paths_next += count;
 }
 
 /* ---- Into the buffer. ---- */
 
 static void push_start(const struct path *path, unsigned rounds)
 {
-    owned_start(rounds);
+    owned_start((size_t)rounds * REMOTE_BATCH, PATHS_OBJECT);
 }
 
 /* The buffer has no entry of the slab: the round before has sent it. */
 static void first_prepare(const struct path *path, unsigned round)
 {
     for (unsigned i = 0; i < path->count; i++) {
-        paths_pointers[i] = paths_held[next_held++];
+        paths_pointers[i] = paths_held[paths_next++];
     }
 }
 
@@ -146,7 +141,7 @@ static void push_prepare(const struct path *path, unsigned round)
 
 static void push_finish(const struct path *path, unsigned round)
 {
-    remote_free(REMOTE_BATCH - next_held % REMOTE_BATCH); /* the last of these sends */
+    remote_free(REMOTE_BATCH - paths_next % REMOTE_BATCH); /* the last of these sends */
 }
 
 /* ---- Out of it. ---- */
@@ -156,13 +151,13 @@ enum { SENDS_A_SLAB = PATHS_SLAB / REMOTE_BATCH };
 static void send_start(const struct path *path, unsigned rounds)
 {
     size_t slabs = rounds / (SENDS_A_SLAB - 1) + 1;
-    owned_start(slabs * SENDS_A_SLAB);
+    owned_start(slabs * PATHS_SLAB, PATHS_OBJECT);
 }
 
 static void batch_but_one(void)
 {
     remote_free(REMOTE_BATCH - 1);
-    paths_pointers[0] = paths_held[next_held++];
+    paths_pointers[0] = paths_held[paths_next++];
 }
 
 /* The first batch of a slab tells its owner, the others find that it has been told. */
@@ -189,15 +184,11 @@ static void notify_finish(const struct path *path, unsigned round)
 
 static uint64_t batches_sent(void)
 {
-    struct paths_snapshot snapshot;
-    paths_snapshot_take(&snapshot);
-    unsigned i = 0;
-    while (strcmp(snapshot.entries[i].name, "remote_batches") != 0) {
-        if (++i == snapshot.count) {
-            paths_fail(PATHS_STATUS_FAILED, "the library does not count remote_batches.");
-        }
+    uint64_t count;
+    if (!hak_stats_value("counters.remote_batches", &count)) {
+        paths_fail(PATHS_STATUS_FAILED, "the library does not count remote_batches.");
     }
-    return snapshot.entries[i].value;
+    return count;
 }
 
 /* A tick sends what is buffered: slow operations, until that is seen. */
@@ -224,7 +215,8 @@ static void tick_approach(const struct path *path, unsigned round)
 
 static void tick_start(const struct path *path, unsigned rounds)
 {
-    owned_start(rounds / REMOTE_BATCH + 2); /* some to spare for what is tried again */
+    /* some to spare for what is tried again */
+    owned_start(rounds + 2 * REMOTE_BATCH, PATHS_OBJECT);
     tick_find(path);
 }
 
@@ -249,7 +241,7 @@ static void tick_prepare(const struct path *path, unsigned round)
 
 static void tick_send_start(const struct path *path, unsigned rounds)
 {
-    owned_start_of((rounds + 1) * TICK_SLICE_OBJECTS, TICK_OBJECT);
+    owned_start((rounds + 1) * TICK_SLICE_OBJECTS, TICK_OBJECT);
     tick_find(path);
 }
 
@@ -260,7 +252,7 @@ static void tick_send_prepare(const struct path *path, unsigned round)
 {
     paths_worker_do(job_drain);
     tick_find(path);
-    next_held = (round + 1) * TICK_SLICE_OBJECTS;
+    paths_next = (round + 1) * TICK_SLICE_OBJECTS;
     remote_free(1);
     tick_approach(path, round);
 }
@@ -280,14 +272,13 @@ static void refill_prepare(const struct path *path, unsigned round)
 }
 
 const struct path paths_remote[] = {
-    {"remote_push", NULL, PATH_FREE, 64, PATHS_OBJECT, 0, push_start, push_prepare, push_finish},
-    {"remote_start", NULL, PATH_FREE, 1, PATHS_OBJECT, 0, push_start, first_prepare, push_finish},
-    {"remote_send", NULL, PATH_FREE, 1, PATHS_OBJECT, 0, send_start, send_prepare, NULL},
-    {"remote_send_notify", NULL, PATH_FREE, 1, PATHS_OBJECT, 0, push_start, notify_prepare,
+    {"remote_push", PATH_FREE, 64, PATHS_OBJECT, 0, push_start, push_prepare, push_finish},
+    {"remote_start", PATH_FREE, 1, PATHS_OBJECT, 0, push_start, first_prepare, push_finish},
+    {"remote_send", PATH_FREE, 1, PATHS_OBJECT, 0, send_start, send_prepare, NULL},
+    {"remote_send_notify", PATH_FREE, 1, PATHS_OBJECT, 0, push_start, notify_prepare,
      notify_finish},
-    {"tick", NULL, PATH_FREE, 1, TICK_SIZE, 0, tick_start, tick_prepare, NULL},
-    {"tick_send", NULL, PATH_FREE, 1, TICK_SIZE, 0, tick_send_start, tick_send_prepare, NULL},
-    {"refill_remote", NULL, PATH_MALLOC, 1, REMOTE_SENT_AT_ONCE, 0, refill_start, refill_prepare,
-     NULL},
+    {"tick", PATH_FREE, 1, TICK_SIZE, 0, tick_start, tick_prepare, NULL},
+    {"tick_send", PATH_FREE, 1, TICK_SIZE, 0, tick_send_start, tick_send_prepare, NULL},
+    {"refill_remote", PATH_MALLOC, 1, REMOTE_SENT_AT_ONCE, 0, refill_start, refill_prepare, NULL},
     {.name = NULL},
 };

@@ -10,11 +10,8 @@
 
 #include <stdlib.h>
 
-#define OPTION_NO_CACHE "HAKMEM_CACHE_BYTES=0"
-#define OPTION_SMALL_BINS "HAKMEM_BIN_BYTES=1024"
-
 enum {
-    BIN_LIMIT = 16,            /* objects, with OPTION_SMALL_BINS */
+    BIN_LIMIT = 16,            /* objects, with the option bin_bytes */
     BIN_MOVED = BIN_LIMIT + 1, /* what an overflow takes from the bin */
     BIN_USED = 64,             /* objects, in any bin */
     CARVED_FIRST = 48,         /* by the refills of 1 and 2 KiB; the third carves PATHS_CARVED */
@@ -31,8 +28,6 @@ enum {
     SMALL_FILLERS = 2000,
     SMALL_FILLER_SIZE = 400 /* their slabs have one slice */
 };
-
-static size_t next_held;
 
 /* ---- Hits. ---- */
 
@@ -74,8 +69,8 @@ static void flush_grow(size_t size)
 /* Frees until the first overflow, which empties the bin: all later ones follow no refill. */
 static void flush_fill(void)
 {
-    next_held = BIN_MOVED;
-    paths_release(0, next_held);
+    paths_next = BIN_MOVED;
+    paths_release(0, paths_next);
 }
 
 /* In address order, and of each slab the first object stays in use, so that none is given back. */
@@ -111,9 +106,9 @@ static void scattered_start(const struct path *path, unsigned rounds)
 
 static void flush_prepare(const struct path *path, unsigned round)
 {
-    paths_release(next_held, BIN_MOVED - 1);
-    next_held += BIN_MOVED;
-    paths_pointers[0] = paths_held[next_held - 1];
+    paths_release(paths_next, BIN_MOVED - 1);
+    paths_next += BIN_MOVED;
+    paths_pointers[0] = paths_held[paths_next - 1];
 }
 
 /* ---- Slabs, without a cache before them. ---- */
@@ -159,11 +154,6 @@ static void one_finish_allocate(const struct path *path, unsigned round)
     paths_pointers[0] = paths_allocate(path->size);
 }
 
-static void none_start(const struct path *path, unsigned rounds)
-{
-    next_held = 0;
-}
-
 /* The heap keeps as many idle slabs of another class as it may. So what becomes idle after that
  * goes back to its superslab, and new slabs come from there. */
 static void region_start(const struct path *path, unsigned rounds)
@@ -182,7 +172,7 @@ static void carve_start(const struct path *path, unsigned rounds)
     region_start(path, rounds);
     paths_hold(0, PATHS_SLAB, path->size);
     paths_release(0, PATHS_SLAB);
-    next_held = 0;
+    paths_next = 0;
 }
 
 /* The slab before goes back to its superslab and comes from there. Its first carves are small;
@@ -190,25 +180,25 @@ static void carve_start(const struct path *path, unsigned rounds)
 static void carve_prepare(const struct path *path, unsigned round)
 {
     /* each further refill would carve twice as many */
-    paths_release(0, next_held);
+    paths_release(0, paths_next);
     paths_hold(0, CARVED_FIRST, path->size);
-    next_held = CARVED_FIRST;
+    paths_next = CARVED_FIRST;
 }
 
 /* The first carve of a slab comes with the slab; the others, one a round, are measured. */
 static void carve_enter_slab(const struct path *path, unsigned round)
 {
     if (round % CARVES_A_SLAB == 0) {
-        paths_hold(next_held, PATHS_CARVED, path->size);
-        next_held += PATHS_CARVED;
+        paths_hold(paths_next, PATHS_CARVED, path->size);
+        paths_next += PATHS_CARVED;
     }
 }
 
 static void carve_finish(const struct path *path, unsigned round)
 {
-    paths_held[next_held] = paths_pointers[0];
-    paths_hold(next_held + 1, PATHS_CARVED - 1, path->size);
-    next_held += PATHS_CARVED;
+    paths_held[paths_next] = paths_pointers[0];
+    paths_hold(paths_next + 1, PATHS_CARVED - 1, path->size);
+    paths_next += PATHS_CARVED;
 }
 
 static void superslab_start(const struct path *path, unsigned rounds)
@@ -222,33 +212,26 @@ static void superslab_prepare(const struct path *path, unsigned round)
 }
 
 const struct path paths_small[] = {
-    {"malloc_hit", NULL, PATH_MALLOC, 32, PATHS_OBJECT, 0, hit_start, NULL, paths_finish_free},
-    {"malloc_hit_mid", NULL, PATH_MALLOC, 16, MID_SIZE, 0, hit_start, NULL, paths_finish_free},
-    {"free_hit", NULL, PATH_FREE, 32, PATHS_OBJECT, 0, hit_start, paths_prepare_allocate, NULL},
-    {"free_null", NULL, PATH_FREE, 32, PATHS_OBJECT, 0, hit_start, null_prepare, NULL},
-    {"calloc_hit", NULL, PATH_CALLOC, 32, PATHS_OBJECT, 0, hit_start, NULL, paths_finish_free},
-    {"aligned_hit", NULL, PATH_ALIGNED, 16, 100, 64, aligned_start, NULL, paths_finish_free},
-    {"refill_free_list", OPTION_NO_CACHE, PATH_MALLOC, 1, PATHS_OBJECT, 0, carving_start,
-     one_prepare_free, NULL},
-    {"refill_partial", OPTION_NO_CACHE, PATH_MALLOC, 1, PATHS_OBJECT, 0, slab_start,
-     one_prepare_free, NULL},
-    {"refill_part", OPTION_NO_CACHE, PATH_MALLOC, 1, LARGEST_SIZE, 0, part_start, part_prepare,
-     part_finish},
-    {"refill_carve", OPTION_NO_CACHE, PATH_MALLOC, 1, PATHS_OBJECT, 0, carve_start, carve_prepare,
+    {"malloc_hit", PATH_MALLOC, 32, PATHS_OBJECT, 0, hit_start, NULL, paths_finish_free},
+    {"malloc_hit_mid", PATH_MALLOC, 16, MID_SIZE, 0, hit_start, NULL, paths_finish_free},
+    {"free_hit", PATH_FREE, 32, PATHS_OBJECT, 0, hit_start, paths_prepare_allocate, NULL},
+    {"free_null", PATH_FREE, 32, PATHS_OBJECT, 0, hit_start, null_prepare, NULL},
+    {"calloc_hit", PATH_CALLOC, 32, PATHS_OBJECT, 0, hit_start, NULL, paths_finish_free},
+    {"aligned_hit", PATH_ALIGNED, 16, 100, 64, aligned_start, NULL, paths_finish_free},
+    {"refill_free_list", PATH_MALLOC, 1, PATHS_OBJECT, 0, carving_start, one_prepare_free, NULL},
+    {"refill_partial", PATH_MALLOC, 1, PATHS_OBJECT, 0, slab_start, one_prepare_free, NULL},
+    {"refill_part", PATH_MALLOC, 1, LARGEST_SIZE, 0, part_start, part_prepare, part_finish},
+    {"refill_carve", PATH_MALLOC, 1, PATHS_OBJECT, 0, carve_start, carve_prepare, carve_finish},
+    {"refill_carve_fresh", PATH_MALLOC, 1, PATHS_OBJECT, 0, paths_no_start, carve_enter_slab,
      carve_finish},
-    {"refill_carve_fresh", OPTION_NO_CACHE, PATH_MALLOC, 1, PATHS_OBJECT, 0, none_start,
-     carve_enter_slab, carve_finish},
-    {"refill_slab_region", OPTION_NO_CACHE, PATH_MALLOC, 1, MANY_SLICES_SIZE, 0, region_start, NULL,
+    {"refill_slab_region", PATH_MALLOC, 1, MANY_SLICES_SIZE, 0, region_start, NULL,
      paths_finish_free},
-    {"refill_superslab", OPTION_NO_CACHE, PATH_MALLOC, 1, LARGEST_SIZE, 0, superslab_start,
-     superslab_prepare, NULL},
-    {"free_overflow_flush", OPTION_SMALL_BINS, PATH_FREE, 1, PATHS_OBJECT, 0, flush_start,
-     flush_prepare, NULL},
-    {"free_overflow_scattered", OPTION_SMALL_BINS, PATH_FREE, 1, PATHS_OBJECT, 0, scattered_start,
-     flush_prepare, NULL},
-    {"free_no_budget", OPTION_NO_CACHE, PATH_FREE, 1, PATHS_OBJECT, 0, slab_start, NULL,
-     one_finish_allocate},
-    {"free_slab_region", OPTION_NO_CACHE, PATH_FREE, 1, MANY_SLICES_SIZE, 0, region_start,
-     paths_prepare_allocate, NULL},
+    {"refill_superslab", PATH_MALLOC, 1, LARGEST_SIZE, 0, superslab_start, superslab_prepare, NULL},
+    {"free_overflow_flush", PATH_FREE, 1, PATHS_OBJECT, 0, flush_start, flush_prepare, NULL},
+    {"free_overflow_scattered", PATH_FREE, 1, PATHS_OBJECT, 0, scattered_start, flush_prepare,
+     NULL},
+    {"free_no_budget", PATH_FREE, 1, PATHS_OBJECT, 0, slab_start, NULL, one_finish_allocate},
+    {"free_slab_region", PATH_FREE, 1, MANY_SLICES_SIZE, 0, region_start, paths_prepare_allocate,
+     NULL},
     {.name = NULL},
 };
