@@ -4,12 +4,10 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -17,20 +15,19 @@ from rich.table import Table
 from rich.text import Text
 
 from . import arms as arm_list
-from . import decision_record, doctor, machine, runner, store, workloads
+from . import base, decision_record, doctor, runner, store, workloads
+from .base import Problem, Usage, results_directory
 from .bench import only_session, prepared
 from .compare import make_case, rehearse
 from .decision_record import Plan
 from .measure import arm_environment, clean_environment
 from .model import Arm, Case, Session
 from .options import AUTO, DEFAULT, ROUNDS, ROUNDS_MAX, TIMEOUT_S
-from .places import results_directory
-from .problem import Problem, Usage
 from .progress import say
-from .schedule import with_again
+from .runner import with_again
 from .tables import plain_table
 from .verdict import Finding, Rules, Verdict, decide, evidence_of, rounds_wanted
-from .wording import interval, parse_percent, percent, signed_percent
+from .wording import interval, p_text, parse_percent, percent, signed_percent
 
 _IGNORED = re.compile(r"hakmem: HAKMEM_(\w+)=(.*) ignored: (.*)")
 SHORT_WORDS = {"INCONCLUSIVE": "unclear"}
@@ -56,9 +53,12 @@ def run(
     words += [word for name, value in options.items() if value for word in (name, value)]
     words += ["--rounds", str(rounds)] if rounds else []
     words += ["--", *program] if program else []
+    session_key = store.session_key(
+        "ab", cases, with_again(both), rounds or store.ROUNDS_GROW, seed, base.machine_id()
+    )
     plan = Plan(
         title or f"{both[1].name} against {both[0].name}", why or "Nothing was stated beforehand.",
-        words, *both, cases, rounds, rules, _key(cases, both, rounds, seed, rules),
+        words, *both, cases, rounds, rules, store.key_of([session_key, dataclasses.asdict(rules)]),
     )
     path = _record_path(record, plan, results or results_directory())
     with only_session(force):
@@ -72,8 +72,7 @@ def run(
 
 
 def _measure(
-    plan: Plan, path: Path, seed: int | None, results: Path | None, new: bool,
-    findings: list[dict[str, str]],
+    plan: Plan, path: Path, seed: int | None, results: Path | None, new: bool, findings: list[dict[str, str]]
 ) -> Session:
     """The record's first part goes to disk before anything is measured."""
     if plan.cases[0].kind == "program":
@@ -124,10 +123,8 @@ def check_options(arm: Arm) -> None:
     program = shutil.which("true")
     if program is None:
         raise Problem("there is no program 'true' to try the options on")
-    done = subprocess.run(
-        [program], env={**clean_environment(), **arm_environment(arm)}, capture_output=True,
-        text=True, errors="replace", timeout=60, check=False,
-    )
+    done = subprocess.run([program], env={**clean_environment(), **arm_environment(arm)}, capture_output=True, text=True,
+                          errors="replace", timeout=60, check=False)
     refused = _IGNORED.search(done.stderr)
     if refused:
         name, value, reason = refused.groups()
@@ -141,10 +138,8 @@ def check_fitness(force: bool) -> list[dict[str, str]]:
     is_fit, findings = doctor.fit()
     bad = [finding["sentence"] for finding in findings if finding["level"] == "bad"]
     if not is_fit and not force:
-        raise Problem(
-            f"this machine is not fit for a verdict now: {' '.join(bad)} ./hakmem doctor says what"
-            " to do about it; --force measures nevertheless"
-        )
+        raise Problem(f"this machine is not fit for a verdict now: {' '.join(bad)} ./hakmem doctor says what to do about "
+                      "it; --force measures nevertheless")
     serious = [finding for finding in findings if finding["level"] in ("bad", "warning")]
     for finding in serious:
         say(finding["sentence"])
@@ -158,15 +153,6 @@ def _cases(program: list[str] | None, suite: str, workload: str) -> list[Case]:
         return [make_case(program, "", TIMEOUT_S)]
     chosen = workloads.select(workloads.read_workloads(), suite or "quick", workload)
     return [one.case.without_rest for one in prepared(chosen)]
-
-
-def _key(cases: Sequence[Case], both: Sequence[Arm], rounds: int | None, seed: int | None, rules: Rules) -> str:
-    """Tells the experiment: the session's key and the rules it is judged by."""
-    session = store.session_key(
-        "ab", cases, with_again(both), rounds or store.ROUNDS_GROW, seed, machine.describe()["id"]
-    )
-    text = session + json.dumps(dataclasses.asdict(rules), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
 def _record_path(record: str, plan: Plan, results: Path) -> Path:
@@ -218,9 +204,8 @@ def result_table(verdict: Verdict) -> Table:
 def _cost_texts(finding: Finding | None) -> list[Text | str]:
     if finding is None:
         return ["-"] * 3
-    text = _change_text(finding).append(f" ({interval(finding)})")
-    p = "<.001" if finding.p_adjusted < 0.001 else f"{finding.p_adjusted:.3f}".lstrip("0")
-    return [text, p, percent(finding.floor)]
+    text = _change_text(finding).append(f" ({interval(finding.ratio)})")
+    return [text, p_text(finding.p_adjusted), percent(finding.floor)]
 
 
 def _change_text(finding: Finding | None) -> Text:

@@ -8,20 +8,19 @@ library is no longer what was proved is not used, and says so.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import machine, places
+from . import base
+from .base import Problem, Usage, file_hash
 from .model import Arm
-from .problem import Problem, Usage
 from .profile_file import is_file_name, read_profile
-from .recipes import RECIPES
-from .toolbox import check_preloadable, peers_directory
+from .recipes import RECIPES, check_preloadable, peers_directory
 
 OURS, SYSTEM = "hakmem", "glibc"
 OURS_SECURE = "hakmem-secure"
@@ -52,9 +51,9 @@ class Entry:
 
     @property
     def arm(self) -> Arm:
-        compiler = self.compiler and f"{self.compiler} {' '.join(_level(self.flags))}".strip()
-        parts = (self.version, self.origin, compiler)
-        digest = self.sha256 if self.recipe else file_sha256(self.library)
+        level = re.findall(r"-O\w\b", self.flags)[:1]
+        parts = (self.version, self.origin, self.compiler and " ".join([self.compiler, *level]))
+        digest = self.sha256 if self.recipe else file_hash(self.library)
         return Arm(self.name, self.library, dict(self.environment), ", ".join(filter(None, parts)), digest)
 
     @property
@@ -62,18 +61,9 @@ class Entry:
         """Why it cannot be used any more, "" if it can. The user's own may change: it is theirs."""
         if not Path(self.library).is_file():
             return f"{self.name}: {self.library} is gone"
-        if self.recipe and file_sha256(self.library) != self.sha256:
+        if self.recipe and file_hash(self.library) != self.sha256:
             return f"{self.name}: {self.library} is another file than the one proved"
         return ""
-
-
-def _level(flags: str) -> list[str]:
-    return re.findall(r"-O\w\b", flags)[:1]
-
-
-def file_sha256(path: Path | str) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_manifest() -> dict[str, Entry]:
@@ -81,10 +71,8 @@ def read_manifest() -> dict[str, Entry]:
     known = {f.name for f in dataclasses.fields(Entry)}
     try:
         stored: dict[str, dict[str, Any]] = json.loads(_manifest().read_text())["peers"]
-        return {
-            key: Entry(**{name: value for name, value in entry.items() if name in known})
-            for key, entry in stored.items()
-        }
+        return {key: Entry(**{name: value for name, value in entry.items() if name in known})
+                for key, entry in stored.items()}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -94,39 +82,41 @@ def read_manifest() -> dict[str, Entry]:
 def write_manifest(entries: dict[str, Entry]) -> None:
     """Whole or not at all."""
     text = json.dumps({"peers": {k: dataclasses.asdict(e) for k, e in entries.items()}}, indent=1)
-    places.write_whole(_manifest(), text + "\n")
+    base.write_whole(_manifest(), text + "\n")
 
 
 def _manifest() -> Path:
     return peers_directory() / "manifest.json"
 
 
-def installed() -> list[Arm]:
-    """All peers that are here and unchanged: recipes in their order, then the user's own."""
-    return [entry.arm for entry in usable_entries()]
+def in_order(entries: Iterable[Entry]) -> list[Entry]:
+    """Recipes in their order, then the user's own."""
+    order = {recipe.key: number for number, recipe in enumerate(RECIPES)}
+    return sorted(entries, key=lambda entry: (order.get(entry.key, len(order)), entry.key))
 
 
 def usable_entries() -> list[Entry]:
-    order = {recipe.key: number for number, recipe in enumerate(RECIPES)}
-    entries = sorted(read_manifest().values(), key=lambda e: (order.get(e.key, len(order)), e.key))
-    return [entry for entry in entries if not entry.fault]
+    """All peers that are here and unchanged."""
+    return [entry for entry in in_order(read_manifest().values()) if not entry.fault]
+
+
+def installed_of(keys: Iterable[str]) -> list[str]:
+    """Those of the keys whose peers can be used."""
+    here = {entry.key for entry in usable_entries()}
+    return [key for key in keys if key in here]
 
 
 def our_arm(name: str = OURS) -> Arm:
     """hakmem as this checkout built it: the ordinary form, or the secure one."""
-    library = places.BUILD / f"lib{name}.so"
+    library = base.BUILD / f"lib{name}.so"
     if not library.is_file():
         raise Problem(f"{name} is not built yet; type: ./hakmem build")
     check_preloadable(library)
-    commit = machine.commit()
-    short = f"commit {commit[:12]}{' with changes' if commit.endswith('+') else ''}"
-    version = ", ".join(filter(None, (_our_version(), commit and short)))
-    return Arm(name, str(library), {}, version, file_sha256(library))
-
-
-def _our_version() -> str:
-    header = machine.read_text(places.ROOT / "include" / "hakmem" / "hakmem.h")
-    return ".".join(re.findall(r"^#define HAK_VERSION_\w+ +(\d+)", header, re.M))
+    header = base.read_text(base.ROOT / "include" / "hakmem" / "hakmem.h")
+    version = ".".join(re.findall(r"^#define HAK_VERSION_\w+ +(\d+)", header, re.M))
+    if commit := base.commit():
+        version += f", commit {commit[:12]}{' with changes' if commit.endswith('+') else ''}"
+    return Arm(name, str(library), {}, version, file_hash(library))
 
 
 def glibc_arm() -> Arm:
@@ -135,9 +125,9 @@ def glibc_arm() -> Arm:
         version = (os.confstr("CS_GNU_LIBC_VERSION") or "").removeprefix("glibc ")
     except ValueError as error:
         raise Problem("this system's C library is not glibc") from error
-    maps = machine.read_text("/proc/self/maps")
+    maps = base.read_text("/proc/self/maps")
     files = re.findall(r"(/\S+/libc\.so\.6|/\S+/libc-\d\S*\.so)$", maps, re.M)
-    return Arm(SYSTEM, None, {}, version, file_sha256(files[0]) if files else "")
+    return Arm(SYSTEM, None, {}, version, file_hash(files[0]) if files else "")
 
 
 def find_arms(spec: str | None) -> list[Arm]:
@@ -190,10 +180,8 @@ def _variable(arm: Arm, key: str) -> str:
     if key == key.upper():
         return key
     if not arm.is_ours:
-        raise Usage(
-            f"{arm.name}:{key}: settings in small letters are options of hakmem;"
-            " give others as a variable in capitals, such as jemalloc:MALLOC_CONF=..."
-        )
+        raise Usage(f"{arm.name}:{key}: settings in small letters are options of hakmem; give others as a variable in "
+                    "capitals, such as jemalloc:MALLOC_CONF=...")
     return f"HAKMEM_{key.upper()}"
 
 
@@ -204,7 +192,7 @@ def _arm_of_file(word: str) -> Arm:
         raise Usage(f"there is no library {word}")
     check_preloadable(path)
     ours = f"{OURS} " if path.name.startswith("libhakmem") else ""
-    return Arm(ours + _short_name(path), str(path), {}, str(path), file_sha256(path))
+    return Arm(ours + _short_name(path), str(path), {}, str(path), file_hash(path))
 
 
 def _short_name(path: Path) -> str:
@@ -213,10 +201,8 @@ def _short_name(path: Path) -> str:
 
 def _arm_of_name(word: str) -> Arm:
     plain = plain_name(word)
-    if plain == OURS:
-        return our_arm()
-    if plain == OURS_SECURE:
-        return our_arm(OURS_SECURE)
+    if plain in (OURS, OURS_SECURE):
+        return our_arm() if plain == OURS else our_arm(plain)
     if plain == SYSTEM:
         return glibc_arm()
     entries = read_manifest()
@@ -228,8 +214,8 @@ def _arm_of_name(word: str) -> Arm:
                 raise Problem(f"{recipe.name} is not installed; {REPEAT} {recipe.key}")
         if ":" in word:
             raise Usage(f"'{word}': after the colon comes NAME=VALUE, such as hakmem:profile=small")
-        keys = [r.key for r in RECIPES]
-        known = ", ".join([OURS, OURS_SECURE, *keys, *_own_keys(entries), SYSTEM])
+        own = sorted(key for key, entry in entries.items() if not entry.recipe)
+        known = ", ".join([OURS, OURS_SECURE, *(recipe.key for recipe in RECIPES), *own, SYSTEM])
         raise Usage(f"there is no allocator '{word}'; there are {known}, or a path of a library")
     if entry.fault:
         raise Problem(f"{entry.fault}; {REPEAT} {entry.key}")
@@ -239,6 +225,3 @@ def _arm_of_name(word: str) -> Arm:
 def plain_name(name: str) -> str:
     return name.lower().replace(" ", "")
 
-
-def _own_keys(entries: dict[str, Entry]) -> list[str]:
-    return sorted(key for key, entry in entries.items() if not entry.recipe)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from ..look.output import leave_output
 from ..look.processes import Refusal
 from .options import COMMANDS, INNER, parser_of
-from .problem import Problem
+from .base import Problem
 
 STATUS_FAILED, STATUS_USAGE, STATUS_INTERRUPTED = 1, 2, 130
 

@@ -14,29 +14,29 @@ from rich.text import Text
 
 from . import doctor, runner, store
 from .bench import advise_peers, check_output, only_session, write_results
+from .arms import find_arms
+from .base import Problem, Usage
 from .comparison import Change, Comparison, baseline_of, compare_arms
 from .measure import measure
 from .model import Arm, Case, Session
 from .options import RUNS
-from .problem import Problem, Usage
 from .program import find_program, obstacle, short_name, split_command
 from .progress import duration_text, say
 from .summary import summarise
-from .tables import Fitting, counted, machine_line, plain_table, session_table
-from .wording import duration, mebibytes
+from .tables import Fitting, details_table, machine_line, plain_table, session_table
+from .wording import counted, duration, mebibytes, p_text, signed_percent
 from .workloads import REST_S
+
 
 def run(
     command: list[str], alloc: str, runs: int, load: str | None, rest: bool, timeout: float, results: Path | None,
     output: Path | None, as_json: bool, new: bool, force: bool,
 ) -> int:
     """Measures the program and prints the answer."""
-    from . import peers
-
     if load == "":
         raise Usage("the load command is empty")  # else a server would run until --timeout
     case = make_case(command, load or "", timeout, rest)
-    arms = ordered(peers.find_arms(alloc or None))
+    arms = ordered(find_arms(alloc or None))
     words = ["compare"]
     for name, value in (("--alloc", alloc), ("--load", load), ("--runs", "" if runs == RUNS else str(runs))):
         words += [name, value] if value else []
@@ -103,7 +103,7 @@ def show(session: Session, output: Path | None, as_json: bool) -> Comparison:
     parts = report_parts(session, comparison)
     write_results(session, data, parts, output, as_json, lambda directory: page.write_page(
         session, directory, plots.write_plots(session, directory, summary),
-        [*parts, session_table(session, summary), page.details_table(summary)],
+        [*parts, session_table(session, summary), details_table(summary)],
     ))
     return comparison
 
@@ -117,41 +117,35 @@ def report_parts(session: Session, comparison: Comparison) -> list[Any]:
 
 def result_table(comparison: Comparison) -> Fitting:
     """Whole, with intervals below their ratios, or without what can be found on the page."""
-    return Fitting(
-        lambda: _table(comparison, " ", ()), lambda: _table(comparison, "\n", ("mean",)),
-        lambda: _table(comparison, "\n", ("mean", "p")),
-        lambda: _table(comparison, "\n", ("mean", "p", "faults")),
-        lambda: _table(comparison, "\n", ("mean", "p", "faults", "CPU")),
-        lambda: _table(comparison, "", ("mean", "p", "faults", "CPU")),
-    )
+    left_out = ("mean", "p", "faults", "CPU")
+    narrower = [(lambda count=count: _table(comparison, "\n", left_out[:count])) for count in range(1, 5)]
+    return Fitting(lambda: _table(comparison, " ", ()), *narrower, lambda: _table(comparison, "", left_out))
 
 
 def _table(comparison: Comparison, gap: str, without: Sequence[str]) -> Table:
     table = plain_table()
     seconds = sorted({second for r in comparison.results for second, _ in r.cell.rest_kib})
     rests = {f"after {second:g}": f"MiB after {second:g} s" for second in seconds}
-    names = {"time": "time", "change": f"against {comparison.baseline}", "p": "p", "CPU": "CPU",
-             "peak": "peak MiB", "memory": "against", **rests, "faults": "page faults",
-             "mean": "mean MiB"}  # fmt: skip
+    names = {"time": "time", "change": f"against {comparison.baseline}", "p": "p", "CPU": "CPU", "peak": "peak MiB",
+             "memory": "against", **rests, "faults": "page faults", "mean": "mean MiB"}
     shown = {key: name for key, name in names.items() if key not in without}
     table.add_column("allocator", min_width=10, overflow="fold")
     for name in shown.values():
-        lines = name if gap == " " else name.replace(" ", "\n")
-        table.add_column(lines, justify="right", no_wrap=True)
+        table.add_column(name if gap == " " else name.replace(" ", "\n"), justify="right", no_wrap=True)
     for result in comparison.results:
-        cell = result.cell
         style = "bold" if result.arm.split(" ")[0] == "hakmem" else ""
+        cell, median = result.cell, result.cell.medians
         if not cell.runs:
             table.add_row(result.arm, Text("failed", style="red"), style=style)
             continue
+        stars = {key: "*" if result.arm in comparison.best[key] else " " for key in ("time", "peak")}
         values: dict[str, str | Text] = {
-            "time": duration(cell.cost_ns) + ("*" if cell.is_winner else " "),
-            "change": change_text(result.time, gap), "p": p_text(result.time), "CPU": duration(cell.cpu_ns),
-            "peak": mebibytes(cell.peak_kib) + ("*" if cell.is_leanest else " "),
-            "memory": change_text(result.memory), "faults": f"{cell.faults or 0:,.0f}",
-            "mean": mebibytes(cell.mean_kib),
+            "time": duration(median["time"]) + stars["time"], "change": change_text(result.time, gap),
+            "p": p_text(result.time.p) if result.time and result.time.p is not None else "-", "CPU": duration(median["cpu"]),
+            "peak": mebibytes(median["peak"]) + stars["peak"], "memory": change_text(result.memory),
+            "faults": f"{median['faults']:,.0f}", "mean": mebibytes(median["mean"]),
             **{f"after {second:g}": mebibytes(kib) for second, kib in cell.rest_kib},
-        }  # fmt: skip
+        }
         table.add_row(result.arm, *[values.get(key, "-") for key in shown], style=style)
     return table
 
@@ -160,16 +154,10 @@ def change_text(change: Change | None, gap: str = "") -> Text:
     """Green or red only where the difference is beyond doubt; after the gap the interval."""
     if change is None:
         return Text("-", style="dim")
-    text = f"{change.value * 100:+.1f} %"
-    if gap and change.low is not None and change.high is not None:
-        text += f"{gap}({change.low * 100:+.1f} to {change.high * 100:+.1f})"
+    text, ratio = signed_percent(change.share), change.ratio
+    if gap and ratio.low is not None:
+        text += f"{gap}({' to '.join(f'{(end - 1) * 100:+.1f}' for end in ratio.ends)})"
     return Text(text, style={"less": "green", "more": "red"}.get(change.word, ""))
-
-
-def p_text(change: Change | None) -> str:
-    if change is None or change.p is None:
-        return "-"
-    return "<.001" if change.p < 0.001 else f"{change.p:.3f}".lstrip("0")
 
 
 def footnote(session: Session, comparison: Comparison) -> Text:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from . import statistics
 from .model import Arm, Sample, Session
-from .summary import SAMPLES_MIN, Cell, Row, Summary, is_peer
+from .statistics import LESS, MORE, UNCLEAR, Ratio
+from .summary import SAMPLES_MIN, Cell, Row, Summary, is_peer, rounds_of
+from .wording import interval, listed, percent
 
 ALPHA = 0.002
 EFFECT_MIN = 0.01
@@ -26,27 +28,27 @@ SHORT_NS = 20e6
 NAMED_MAX = 3
 """More names than this are counted instead."""
 
-LESS, MORE, UNCLEAR, UNKNOWN = "less", "more", "unclear", "unknown"
+UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
 class Change:
-    """One quantity relative to the baseline: -0.06 is 6 % less."""
+    """One quantity relative to the baseline."""
 
-    value: float
-    low: float | None = None
-    high: float | None = None
+    ratio: Ratio
     p: float | None = None  # after Holm
     floor: float | None = None  # what the baseline differs from itself by
     word: str = UNKNOWN
 
     @property
+    def share(self) -> float:
+        """-0.06 is 6 % less."""
+        return self.ratio.value - 1
+
+    @property
     def is_unproved(self) -> bool:
         """The interval and the noise say that there is a difference; the runs are too few."""
-        if self.word != UNCLEAR or self.low is None or self.high is None:
-            return False
-        far_enough = statistics.effect_of(1 + self.value) > max(EFFECT_MIN, self.floor or 0)
-        return far_enough and not self.low <= 0 <= self.high
+        return self.word == UNCLEAR and self.ratio.direction(0, ALPHA, max(EFFECT_MIN, self.floor or 0)) != UNCLEAR
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,8 @@ class Comparison:
     baseline: str
     results: list[Result]
     answer: str
-    notes: list[str] = field(default_factory=list)
+    notes: list[str]
+    best: dict[str, list[str]]  # arms that cannot be told from the best in time and peak
 
     @property
     def is_possible(self) -> bool:
@@ -89,40 +92,34 @@ def compare_arms(session: Session, summary: Summary) -> Comparison:
     """The session has one case."""
     case, row = session.cases[0], summary.rows[0]
     baseline = baseline_of(session.arms).name
-    arms = [arm for arm in session.arms if not arm.again_of]
     samples = {arm.name: session.of(case.name, arm.name) for arm in session.arms}
     again = next((arm.name for arm in session.arms if arm.again_of == baseline), "")
-    others = [arm.name for arm in arms if arm.name != baseline and samples[arm.name]]
+    ordered = sorted((arm for arm in session.arms if not arm.again_of), key=lambda arm: (not arm.is_ours, arm.name != baseline))
+    others = [arm.name for arm in ordered if arm.name != baseline and samples[arm.name]]
     times = _changes(samples, baseline, again, others, lambda sample: sample.cost_ns)
-    peaks = _changes(samples, baseline, again, others, lambda sample: float(sample.peak_kib))
-    ordered = sorted(arms, key=lambda arm: (not arm.is_ours, arm.name != baseline))
+    peaks = _changes(samples, baseline, again, others, lambda sample: sample.peak_kib)
     results = [Result(arm.name, row.cells[arm.name], times.get(arm.name), peaks.get(arm.name)) for arm in ordered]
     ours = next((arm.name for arm in ordered if arm.is_ours and arm.name != baseline), "")
     took = "served its load in" if case.load else "took"
     answer = _answer(_Words(case.name, took, baseline, results), row, ours)
     notes = _notes(session, results, baseline, row, samples)
-    return Comparison(case.name, baseline, results, answer, notes)
+    return Comparison(case.name, baseline, results, answer, notes, {key: row.views[key].best for key in ("time", "peak")})
 
 
 # ---- Figures. ----
 
 
 def _changes(
-    samples: dict[str, list[Sample]], baseline: str, again: str, others: Sequence[str],
-    value: Callable[[Sample], float],
-) -> dict[str, Change]:  # fmt: skip
-    rounds = {arm: {s.round: value(s) for s in of} for arm, of in samples.items()}
+    samples: dict[str, list[Sample]], baseline: str, again: str, others: Sequence[str], value: Callable[[Sample], float]
+) -> dict[str, Change]:
+    rounds = {arm: rounds_of(of, value) for arm, of in samples.items()}
     if not rounds[baseline]:
         return {}
-    floor = None
     ratios = statistics.paired_ratios(rounds.get(again, {}), rounds[baseline])
-    if len(ratios) >= SAMPLES_MIN:
-        floor = statistics.noise_floor(statistics.ratio_interval(ratios))
+    floor = statistics.ratio_interval(ratios).farthest if len(ratios) >= SAMPLES_MIN else None
     p_values = [p_value(list(rounds[arm].values()), list(rounds[baseline].values())) for arm in others]
-    return {
-        arm: _change(rounds[arm], rounds[baseline], p, floor)
-        for arm, p in zip(others, statistics.holm(p_values), strict=True)
-    }
+    return {arm: _change(rounds[arm], rounds[baseline], p, floor)
+            for arm, p in zip(others, statistics.holm(p_values), strict=True)}
 
 
 def p_value(first: Sequence[float], second: Sequence[float]) -> float:
@@ -138,16 +135,10 @@ def p_value(first: Sequence[float], second: Sequence[float]) -> float:
 def _change(values: dict[int, float], base: dict[int, float], p: float, floor: float | None) -> Change:
     ratios = statistics.paired_ratios(values, base)
     if len(ratios) < SAMPLES_MIN:
-        if not ratios:
-            ratios = [statistics.geometric_mean(list(values.values())) / statistics.geometric_mean(list(base.values()))]
-        return Change(statistics.geometric_mean(ratios) - 1)
+        means = [statistics.geometric_mean(of.values()) for of in (values, base)]
+        return Change(Ratio(statistics.geometric_mean(ratios) or means[0] / means[1]))
     ratio = statistics.ratio_interval(ratios)
-    is_clear = p < ALPHA and not ratio.low <= 1 <= ratio.high
-    if not is_clear or statistics.effect_of(ratio.estimate) <= max(EFFECT_MIN, floor or 0):
-        word = UNCLEAR
-    else:
-        word = LESS if ratio.estimate < 1 else MORE
-    return Change(ratio.estimate - 1, ratio.low - 1, ratio.high - 1, p, floor, word)
+    return Change(ratio, p, floor, ratio.direction(p, ALPHA, max(EFFECT_MIN, floor or 0)))
 
 
 def runs_needed(arms: int) -> int:
@@ -172,10 +163,6 @@ class _Words:
         return next(result for result in self.results if result.arm == arm)
 
 
-def percent(share: float) -> str:
-    return f"{abs(share) * 100:.1f} %"
-
-
 def _answer(words: _Words, row: Row, ours: str) -> str:
     if not words.of(words.baseline).cell.runs:
         return f"{words.program} did not run under {words.baseline}, so there is no answer."
@@ -184,10 +171,7 @@ def _answer(words: _Words, row: Row, ours: str) -> str:
         return f"{words.program} ran under {words.baseline} only, so there is nothing to compare."
     if max(result.cell.runs for result in measured) < SAMPLES_MIN:
         return f"So few runs decide nothing; --runs {runs_needed(len(measured))} can."
-    parts = []
-    if ours:
-        parts.append(_ours_clause(words, ours))
-    parts.append(_ranking_clause(words, row, ours))
+    parts = [_ours_clause(words, ours) if ours else "", _ranking_clause(words, row, ours)]
     sentence = "; ".join(part for part in parts if part)
     return f"{sentence[0].upper() if not ours else sentence[0]}{sentence[1:]}."
 
@@ -196,49 +180,33 @@ def _ours_clause(words: _Words, ours: str) -> str:
     result = words.of(ours)
     if result.time is None or result.memory is None:
         return f"{words.program} did not run under {ours}: {result.cell.sentence}"
-    if result.time.low is None:
-        return (
-            f"Too few rounds of {words.program} ended well under both {ours} and {words.baseline} "
-            "to compare them"
-        )
+    if result.time.ratio.low is None:
+        return f"Too few rounds of {words.program} ended well under both {ours} and {words.baseline} to compare them"
     time, memory = _amount(result.time, "time"), _amount(result.memory, "memory at its peak")
-    return (
-        f"Compared with {words.baseline}, {words.program} under {ours} {words.took} {time} "
-        f"and needed {memory}"
-    )
+    return f"Compared with {words.baseline}, {words.program} under {ours} {words.took} {time} and needed {memory}"
 
 
 def _amount(change: Change, noun: str) -> str:
     """"6.1 % less time (4.0 to 8.2 %)", or that it cannot be told. There is an interval."""
-    assert change.low is not None and change.high is not None
+    near, far = sorted(abs(end - 1) for end in change.ratio.ends)
+    ends = f" ({near * 100:.1f} to {percent(far)})" if percent(near) != percent(far) else ""
     if change.word in (LESS, MORE):
-        return f"{percent(change.value)} {change.word} {noun}{_range(change)}"
-    word = LESS if change.value < 0 else MORE
+        return f"{percent(change.share)} {change.word} {noun}{ends}"
+    word = LESS if change.share < 0 else MORE
     if change.is_unproved:
-        return f"perhaps {percent(change.value)} {word} {noun}{_range(change)}"
-    if max(abs(change.low), abs(change.high)) < EFFECT_MIN / 2:
+        return f"perhaps {percent(change.share)} {word} {noun}{ends}"
+    if far < EFFECT_MIN / 2:
         return f"the same {noun}"
-    interval = f"({_signed(change.low)} to {_signed(change.high)})"
-    if change.low <= 0 <= change.high:
-        return f"no measurably different {noun} {interval}"
-    if statistics.effect_of(1 + change.value) <= (change.floor or 0):
-        return f"no {word} {noun} than the noise explains {interval}"
-    return f"hardly {word} {noun} {interval}"
-
-
-def _range(change: Change) -> str:
-    """" (4.0 to 8.2 %)"; "" where both ends read the same."""
-    near, far = sorted((abs(change.low or 0), abs(change.high or 0)))
-    return f" ({near * 100:.1f} to {percent(far)})" if percent(near) != percent(far) else ""
-
-
-def _signed(share: float) -> str:
-    return f"{share * 100:+.1f} %"
+    if change.ratio.ends[0] <= 1 <= change.ratio.ends[1]:
+        return f"no measurably different {noun} ({interval(change.ratio)})"
+    if statistics.effect_of(change.ratio.value) <= (change.floor or 0):
+        return f"no {word} {noun} than the noise explains ({interval(change.ratio)})"
+    return f"hardly {word} {noun} ({interval(change.ratio)})"
 
 
 def _ranking_clause(words: _Words, row: Row, ours: str) -> str:
     measured = [result.arm for result in words.results if result.cell.runs]
-    winners = [arm for arm in measured if row.cells[arm].is_winner]
+    winners = [arm for arm in measured if arm in row.views["time"].best]
     count = len(measured)
     if len(winners) == count:
         return f"none of the {count} allocators can be told from another in time"
@@ -255,17 +223,12 @@ def _ranking_clause(words: _Words, row: Row, ours: str) -> str:
     return f"the fastest of {count} allocators were {names}{also}, which cannot be told apart"
 
 
-def listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
 # ---- What a reader must know besides. ----
 
 
 def _notes(
-    session: Session, results: Sequence[Result], baseline: str, row: Row,
-    samples: dict[str, list[Sample]],
-) -> list[str]:  # fmt: skip
+    session: Session, results: Sequence[Result], baseline: str, row: Row, samples: dict[str, list[Sample]]
+) -> list[str]:
     notes = _lean_note(results, baseline, row) + _rest_note(samples, results, baseline)
     if any(finding.get("level") == "bad" for finding in session.findings):
         notes.append("The machine was not fit for measuring (./hakmem doctor says why): repeat it.")
@@ -278,19 +241,18 @@ def _notes(
     runs, needed = max((r.cell.runs for r in measured), default=0), runs_needed(len(measured))
     if SAMPLES_MIN <= runs < needed:
         notes.append(f"With {runs} runs no difference can be proved; --runs {needed} can.")
-    cost = next((r.cell.cost_ns for r in results if r.arm == baseline), None)
+    cost = row.cells[baseline].medians.get("time")
     if cost is not None and cost < SHORT_NS:
         notes.append(f"One run takes {cost / 1e6:.1f} ms: mostly the start of a process, not its work.")
     return notes + _server_note(session, baseline)
 
 
 def _lean_note(results: Sequence[Result], baseline: str, row: Row) -> list[str]:
-    leanest = [r for r in results if r.memory is not None and r.memory.word == LESS]
-    best = min(leanest, key=lambda r: r.memory.value if r.memory else 0, default=None)
-    if best is None or best.memory is None or not row.cells[best.arm].is_leanest:
+    changes = {r.arm: r.memory for r in results if r.memory is not None and r.memory.word == LESS}
+    best = min(changes, key=lambda arm: changes[arm].share, default="")
+    if best not in row.views["peak"].best:
         return []
-    less = percent(best.memory.value)
-    return [f"{best.arm} needed the least memory: {less} less than {baseline}."]
+    return [f"{best} needed the least memory: {percent(changes[best].share)} less than {baseline}."]
 
 
 def _rest_note(samples: dict[str, list[Sample]], results: Sequence[Result], baseline: str) -> list[str]:

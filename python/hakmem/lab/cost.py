@@ -2,7 +2,7 @@
 """`cost`: holds the predicted cost of each path of the allocator against the measured one.
 
 Predictions: lab/cost_model.toml. Measurements: lab/paths (cost_measure.py). What contradicts a
-belief beyond the stated tolerance is marked; docs/design/cost_model.md has the method.
+belief beyond the stated tolerance is marked; lab/README.md has the method.
 """
 
 from __future__ import annotations
@@ -14,23 +14,22 @@ import os
 import random
 import statistics
 import tempfile
-from collections.abc import Callable
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
-from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from . import cost_measure, cost_model, machine
+from . import base, cost_measure, cost_model
+from .base import BUILD, ROOT, Problem, Usage
 from .cost_measure import Counts, Driver
-from .cost_model import QUANTITIES, Belief, Machine, Model, Verdict
-from .places import BUILD, ROOT
-from .problem import Problem, Usage
+from .cost_model import QUANTITIES, Belief, Machine, Model
+from .progress import Bar
+from .tables import Blocks, Layout, plain_table
 
 MODEL = ROOT / "lab" / "cost_model.toml"
 DRIVER = BUILD / "lab" / "paths"
@@ -42,13 +41,17 @@ PROCESSES_TIMED = 9
 SEED = 4141
 
 
-@dataclasses.dataclass
-class Findings:
-    """All that was measured."""
+@dataclass(frozen=True)
+class Verdict:
+    """One path: its beliefs by quantity, and how its own counters disagree, if they do."""
 
-    machine: dict[str, float]  # medians of what the driver says of it
-    counts: dict[str, Counts]
-    nanoseconds: dict[str, list[float]]  # by path, one of each process
+    path: str
+    title: str
+    beliefs: dict[str, Belief]
+    nanoseconds: float
+    noise_ns: float
+    functions: dict[str, float]  # instructions by function
+    stray_counters: dict[str, tuple[float, float]]  # counted, believed
 
 
 def run(as_json: bool, paths: str) -> int:
@@ -58,88 +61,76 @@ def run(as_json: bool, paths: str) -> int:
     if not names:
         raise Usage(f"no path is called '{paths}'; there are {', '.join(model.paths)}")
     driver = Driver(DRIVER)
-    missing = [name for name in names if name not in driver.environments]
+    missing = [name for name in names if name not in driver.paths]
     if missing:
         raise Problem(f"{DRIVER} does not know {', '.join(missing)}; type: ./hakmem build --all")
-    console = Console(stderr=True)
-    if not cost_measure.has_valgrind():
-        say(console, "valgrind is missing (apt-get install valgrind): time only, no instructions")
-    findings = measure(driver, names, console)
-    rate = cycles_per_ns(findings.machine)
-    here = cost_model.measured_machine(model.machine, findings.machine)
+    with Bar(len(names) * (1 + PROCESSES_TIMED)) as bar:
+        if not cost_measure.has_valgrind():
+            bar.say("valgrind is missing (apt-get install valgrind): time only, no instructions")
+        counts = count_all(driver, model, names, bar)
+        found, nanoseconds = interleaved(driver, model, names, bar)
+    rate = cycles_per_ns(found)
+    here = cost_model.measured_machine(model.machine, found)
     constants = cost_model.judge_machine(model, here)
-    verdicts = [verdict_of(model, here, name, findings, rate) for name in names]
+    verdicts = [verdict_of(model, here, name, counts[name], nanoseconds[name], rate) for name in names]
     if as_json:
-        print(json.dumps(report(verdicts, constants, rate), indent=1))
+        print(json.dumps({
+            "machine": base.describe_machine(), "commit": base.commit(), "created": base.now(), "cycles_per_ns": rate,
+            "constants": {name: dataclasses.asdict(belief) for name, belief in constants.items()},
+            "paths": [dataclasses.asdict(verdict) for verdict in verdicts],
+        }, indent=1))
     else:
         show(verdicts, constants, Console())
-    strayed = [verdict.path.name for verdict in verdicts if verdict.stray]
+    strayed = [verdict.path for verdict in verdicts if verdict.stray_counters]
     if strayed:
         raise Problem(f"not measured, since another path was taken: {', '.join(strayed)}")
     return 0
 
 
-def say(console: Console, sentence: str) -> None:
-    console.print(Text(f"hakmem: {sentence}"), soft_wrap=True)
+# ---- Measuring: counts first, several at once, since nothing disturbs them; then times, one at a time. ----
 
 
-# ---- Measuring. ----
-
-
-def measure(driver: Driver, names: list[str], console: Console) -> Findings:
-    """Counts first, several at once, since nothing disturbs them; then times, one at a time."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with (
-        tempfile.TemporaryDirectory(prefix="hakmem-cost-") as folder,
-        ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool,
-        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar,
-    ):
-        task = bar.add_task("counting", total=len(names) * (1 + PROCESSES_TIMED))
+def count_all(driver: Driver, model: Model, names: list[str], bar: Bar) -> dict[str, Counts]:
+    bar.show("counting")
+    with tempfile.TemporaryDirectory(prefix="hakmem-cost-") as folder, ThreadPoolExecutor(
+        len(os.sched_getaffinity(0))
+    ) as pool:
         place = Path(folder) if cost_measure.has_valgrind() else None
 
         def count(name: str) -> Counts:
-            found = cost_measure.count(driver, name, ROUNDS_COUNTED, ROUNDS_TRACED, place)
-            bar.advance(task)
+            found = cost_measure.count(driver, model.paths[name], ROUNDS_COUNTED, ROUNDS_TRACED, place)
+            bar.advance()
             return found
 
-        counts = dict(zip(names, pool.map(count, names), strict=True))
-        bar.update(task, description="timing")
-        constants, nanoseconds = interleaved(driver, names, lambda: bar.advance(task))
-    return Findings(constants, counts, nanoseconds)
+        return dict(zip(names, pool.map(count, names), strict=True))
 
 
 def interleaved(
-    driver: Driver, names: list[str], advance: Callable[[], None]
+    driver: Driver, model: Model, names: list[str], bar: Bar
 ) -> tuple[dict[str, float], dict[str, list[float]]]:
     """Each path in a process of its own, in an order of its own each time, the machine's constants
     in between: what disturbs for a while shall not meet one path only."""
+    bar.show("timing")
     order = random.Random(SEED)
     constants: list[dict[str, float]] = []
     nanoseconds: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(PROCESSES_TIMED):
         constants.append(driver.machine())
         for name in order.sample(names, len(names)):
-            nanoseconds[name].append(driver.time(name, ROUNDS_TIMED)["nanoseconds"])
-            advance()
-    medians = {key: statistics.median(entry[key] for entry in constants) for key in constants[0]}
-    return medians, nanoseconds
+            nanoseconds[name].append(driver.time(model.paths[name], ROUNDS_TIMED))
+            bar.advance()
+    return {key: statistics.median(entry[key] for entry in constants) for key in constants[0]}, nanoseconds
 
 
-def verdict_of(model: Model, here: Machine, name: str, findings: Findings, rate: float) -> Verdict:
-    path, counts, nanoseconds = model.paths[name], findings.counts[name], findings.nanoseconds[name]
-    typical = statistics.median(nanoseconds)
+def verdict_of(
+    model: Model, here: Machine, name: str, counts: Counts, nanoseconds: Sequence[float], rate: float
+) -> Verdict:
+    path, typical = model.paths[name], statistics.median(nanoseconds)
     quarters = statistics.quantiles(nanoseconds, n=4)
-    measured = {
-        "instructions": counts.instructions, "lines": counts.lines, "atomics": counts.atomics,
-        "syscalls": counts.syscalls, "faults": counts.faults, "cycles": typical * rate,
-    }
+    measured = {**dataclasses.asdict(counts), "cycles": typical * rate}
     return Verdict(
-        path,
-        cost_model.judge(model, cost_model.predict(model, here, path, rate), measured),
-        typical,
-        (quarters[2] - quarters[0]) / 2,
-        counts.functions or {},
-        cost_model.stray_counters(path.counters, counts.counters),
+        name, path.title, cost_model.judge(model, cost_model.predict(model, here, path, rate), measured), typical,
+        (quarters[2] - quarters[0]) / 2, counts.functions, cost_model.stray_counters(path.counters, counts.counters),
     )
 
 
@@ -156,14 +147,6 @@ def cycles_per_ns(constants: dict[str, float]) -> float:
 # ---- Showing. ----
 
 
-def report(verdicts: list[Verdict], constants: dict[str, Belief], rate: float) -> dict[str, Any]:
-    return {
-        "machine": machine.describe(), "commit": machine.commit(), "created": machine.now(),
-        "cycles_per_ns": rate, "constants": {name: belief.to_json() for name, belief in constants.items()},
-        "paths": [verdict.to_json() for verdict in verdicts],
-    }
-
-
 def number(value: float | None) -> str:
     """Short: whole when large, at most two decimals, nothing behind the point that is zero."""
     if value is None:
@@ -173,57 +156,37 @@ def number(value: float | None) -> str:
 
 def cell(belief: Belief) -> Text:
     """"believed measured", the measured one marked where it contradicts."""
-    if belief.predicted == 0 and not belief.is_wrong and (belief.measured or 0) < 0.05:
+    if belief.predicted == 0 and not belief.wrong and (belief.measured or 0) < 0.05:
         return Text("-", style="dim")
     text = Text(f"{number(belief.predicted)} ")
-    style = "bold red" if belief.is_wrong else ""
-    return text.append(number(belief.measured) + ("!" if belief.is_wrong else ""), style=style)
+    return text.append(number(belief.measured) + "!" * belief.wrong, style="bold red" if belief.wrong else "")
 
 
-def row_of(verdict: Verdict) -> dict[str, Text]:
-    """The cells by their headings."""
-    beliefs = {quantity: cell(verdict.beliefs[quantity]) for quantity in QUANTITIES}
-    time = Text(f"{number(verdict.nanoseconds)} ±{number(verdict.noise_ns)}")
-    return {"path": Text(verdict.path.name, style="red" if verdict.stray else ""), **beliefs, "ns": time}
+def beliefs_table(verdicts: Sequence[Verdict]) -> Blocks:
+    def make(quantities: Sequence[str], _: Layout) -> Table:
+        table = plain_table(2)
+        table.add_column("path", no_wrap=True)
+        for quantity in quantities:
+            table.add_column(quantity, justify="right", no_wrap=True)
+        for one in verdicts:
+            time = Text(f"{number(one.nanoseconds)} ±{number(one.noise_ns)}")
+            cells = (time if quantity == "ns" else cell(one.beliefs[quantity]) for quantity in quantities)
+            table.add_row(Text(one.path, style="red" if one.stray_counters else ""), *cells)
+        return table
 
-
-def tables_of(verdicts: list[Verdict], width: int) -> list[Table]:
-    """One, or as many below each other as it takes not to cut anything off."""
-    rows = [row_of(verdict) for verdict in verdicts]
-    widths = {heading: 2 + max(len(heading), *(len(row[heading].plain) for row in rows)) for heading in rows[0]}
-    groups: list[list[str]] = [["path"]]
-    for heading in [*QUANTITIES, "ns"]:
-        if sum(widths[one] for one in [*groups[-1], heading]) > width and len(groups[-1]) > 1:
-            groups.append(["path"])
-        groups[-1].append(heading)
-    tables = []
-    for group in groups:
-        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0))
-        for heading in group:
-            table.add_column(heading, justify="left" if heading == "path" else "right",
-                             no_wrap=True)  # fmt: skip
-        for row in rows:
-            table.add_row(*(row[heading] for heading in group))
-        tables.append(table)
-    return tables
+    return Blocks(make, [*QUANTITIES, "ns"])
 
 
 def show(verdicts: list[Verdict], constants: dict[str, Belief], console: Console) -> None:
-    console.print("Each path: believed, then measured; ! where the belief is wrong")
-    for table in tables_of(verdicts, console.width):
-        console.print()
-        console.print(table)
-    console.print()
-    text = Text("The machine: ")
+    console.print("Each path: believed, then measured; ! where the belief is wrong\n")
+    console.print(beliefs_table(verdicts))
+    text = Text("\nThe machine: ")
     for name, belief in constants.items():
         text.append(f"{name} ").append_text(cell(belief)).append("; ")
     console.print(text)
     for verdict in verdicts:
-        for name, (counted, believed) in verdict.stray.items():
-            console.print(
-                f"{verdict.path.name}: {name} counted {counted:g} times an operation, "
-                f"not {believed:g}", soft_wrap=True,
-            )
+        for name, (counted, believed) in verdict.stray_counters.items():
+            console.print(f"{verdict.path}: {name} counted {counted:g} times an operation, not {believed:g}", soft_wrap=True)
     beliefs = [b for v in verdicts for b in v.beliefs.values() if b.measured is not None]
-    wrong = sum(belief.is_wrong for belief in [*beliefs, *constants.values()])
+    wrong = sum(belief.wrong for belief in [*beliefs, *constants.values()])
     console.print(f"{wrong} of {len(beliefs) + len(constants)} beliefs are wrong.")

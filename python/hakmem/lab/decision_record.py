@@ -13,13 +13,12 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from . import statistics
+from .base import ROOT, Problem, Usage, write_whole
 from .model import Arm, Case, Session
 from .options import ROUNDS, ROUNDS_MAX
-from .places import ROOT, write_whole
-from .problem import Problem, Usage
+from .tables import machine_line
 from .verdict import CaseVerdict, Finding, Rules, Verdict
 from .wording import interval, percent, signed_percent
 
@@ -61,10 +60,7 @@ def numbered_path(title: str, directory: Path = DIRECTORY) -> Path:
 
 def find_begun(key: str, directory: Path) -> Path | None:
     """The record of the same experiment whose run did not end."""
-    for path in sorted(directory.glob("*.md")):
-        if is_begun(path, key):
-            return path
-    return None
+    return next((path for path in sorted(directory.glob("*.md")) if is_begun(path, key)), None)
 
 
 def is_begun(path: Path, key: str) -> bool:
@@ -85,13 +81,8 @@ def begin(path: Path, plan: Plan) -> None:
 def complete(path: Path, plan: Plan, session: Session, verdict: Verdict) -> None:
     """Puts the results in the place of what was pending."""
     head, _, _ = read(path).partition(_RESULTS)
-    bodies = (
-        machine_text(session, verdict),
-        _result(session, verdict),
-        f"{verdict.word}: {verdict.sentence}",
-        _learned(verdict),
-        _reopen(verdict),
-    )
+    bodies = (machine_text(session, verdict), _result(session, verdict), f"{verdict.word}: {verdict.sentence}",
+              _learned(verdict), _reopen(verdict))
     later = [f"{heading}\n\n{body}" for heading, body in zip(_LATER, bodies, strict=True)]
     write_whole(path, wrapped("\n\n".join([(head or _head(plan, path)).rstrip(), *later]) + "\n"))
 
@@ -102,38 +93,37 @@ def complete(path: Path, plan: Plan, session: Session, verdict: Verdict) -> None
 def _head(plan: Plan, path: Path) -> str:
     number = re.match(r"\d{4}(?=-)", path.name)
     title = f"{number.group()} {plan.title}" if number else plan.title
-    rules = plan.rules
-    lines = [
-        f"# {title}",
-        "## Question",
-        f"Does {plan.b.name} (b) take less time than {plan.a.name} (a), at no loss of memory?",
-        "## Expectation",
-        plan.why,
-        "## Fixed before the run",
-        "\n".join(
-            [
-                f"- Workloads: {', '.join(case.name for case in plan.cases)}.",
-                f"- Arms: a is {_arm_text(plan.a)}; b is {_arm_text(plan.b)}; and a again (A/A).",
-                f"- Samples: {_rounds_text(plan.rounds)}, one in each round, in random order.",
-                f"- Smallest effect that counts: {percent(rules.effect_min)} of time; p below"
-                f" {rules.alpha} after Holm.",
-                f"- Guard rails: peak RSS within {percent(rules.memory_tolerance)}, p99 latency"
-                f" (where recorded) within {percent(rules.latency_tolerance)}.",
-                f"- Session key: {plan.key}.",
-            ]
-        ),
-        f"```\n./hakmem {shlex.join(plan.words)}\n```",
-    ]
-    return "\n\n".join(lines) + "\n"
+    rules, latency = plan.rules, percent(plan.rules.latency_tolerance)
+    return f"""# {title}
+
+## Question
+
+Does {plan.b.name} (b) take less time than {plan.a.name} (a), at no loss of memory?
+
+## Expectation
+
+{plan.why}
+
+## Fixed before the run
+
+- Workloads: {', '.join(case.name for case in plan.cases)}.
+- Arms: a is {_arm_text(plan.a)}; b is {_arm_text(plan.b)}; and a again (A/A).
+- Samples: {_rounds_text(plan.rounds)}, one in each round, in random order.
+- Smallest effect that counts: {percent(rules.effect_min)} of time; p below {rules.alpha} after Holm.
+- Guard rails: peak RSS within {percent(rules.memory_tolerance)}, p99 latency (where recorded) within {latency}.
+- Session key: {plan.key}.
+
+```
+./hakmem {shlex.join(plan.words)}
+```
+"""
 
 
 def _rounds_text(rounds: int | None) -> str:
     if rounds is not None:
         return f"{rounds} of each arm and workload"
-    return (
-        f"{ROUNDS} of each arm and workload, up to {ROUNDS_MAX} if a and a again differ by more"
-        " noise than that allows for (b is not looked at)"
-    )
+    return (f"{ROUNDS} of each arm and workload, up to {ROUNDS_MAX} if a and a again differ by more noise than that allows "
+            "for (b is not looked at)")
 
 
 def _arm_text(arm: Arm) -> str:
@@ -149,18 +139,13 @@ def _arm_text(arm: Arm) -> str:
 
 
 def machine_text(session: Session, verdict: Verdict) -> str:
-    facts: dict[str, Any] = session.machine
-    parts = [f"{facts.get('cpu', 'an unknown processor')}, {facts.get('cores', '?')} cores"]
-    parts += [f"Linux {facts['kernel']}"] if facts.get("kernel") else []
-    parts += [str(facts["libc"])] if facts.get("libc") else []
-    parts += [f"huge pages {facts['huge_pages']}"] if facts.get("huge_pages") else []
-    text = f"{', '.join(parts)}; {session.created[:10]}; commit {session.commit[:12] or 'unknown'}."
+    libc = session.machine.get("libc", "")
+    text = f"{machine_line(session.machine)}{libc and f', {libc}'}; {session.created[:10]}; "
+    text += f"commit {session.commit[:12] or 'unknown'}."
     floors = [finding.floor for finding in _costs(verdict)]
     if floors:
-        text += (
-            f" The A/A arm differs from a by up to {percent(min(floors))} (quietest workload) and"
-            f" {percent(max(floors))} (noisiest), each the far end of a 95 % interval."
-        )
+        text += (f" The A/A arm differs from a by up to {percent(min(floors))} (quietest workload) and "
+                 f"{percent(max(floors))} (noisiest), each the far end of a 95 % interval.")
     said = " ".join(finding.get("sentence", "") for finding in session.findings)
     return f"{text} The doctor said: {said}" if said else text
 
@@ -180,31 +165,21 @@ def _result(session: Session, verdict: Verdict) -> str:
         lines.append(table_row("geometric mean", *_cost_cells(verdict.overall), "", "", ""))
     failures = sorted({f"{f.case}, {f.arm}: {f.sentence}" for f in session.failures})
     lines += [f"\nFailed: {failure.translate(_BARS)}." for failure in failures]
-    lines.append(
-        f"\n{session.rounds} rounds. Raw file: {session.id}.jsonl in the results folder of the"
-        " laboratory."
-    )
+    lines.append(f"\n{session.rounds} rounds. Raw file: {session.id}.jsonl in the results folder of the laboratory.")
     return "\n".join(lines)
 
 
 def _row(case: CaseVerdict) -> str:
     cost = _cost_cells(case.cost) if case.cost else ["", "", "", "", ""]
-    rails = [
-        f"{f.ratio.estimate:.3f} ({f.ratio.low:.3f} to {f.ratio.high:.3f})" if f else ""
-        for f in (case.memory, case.latency)
-    ]
+    rails = [f"{f.ratio.value:.3f} ({f.ratio.low:.3f} to {f.ratio.high:.3f})" if f else ""
+             for f in (case.memory, case.latency)]
     return table_row(case.case, *cost, *rails, f"{case.word}; {case.reason}".removesuffix("; "))
 
 
 def _cost_cells(finding: Finding) -> list[str]:
     ratio = finding.ratio
-    return [
-        f"{ratio.estimate:.4f}",
-        f"{ratio.low:.4f} to {ratio.high:.4f}",
-        f"{finding.p_adjusted:.2g}",
-        percent(finding.floor),
-        percent(finding.detectable),
-    ]
+    return [f"{ratio.value:.4f}", f"{ratio.low:.4f} to {ratio.high:.4f}", f"{finding.p_adjusted:.2g}",
+            percent(finding.floor), percent(finding.detectable)]
 
 
 def table_row(*cells: str) -> str:
@@ -217,8 +192,8 @@ def _learned(verdict: Verdict) -> str:
         return "Nothing about time: no workload had samples enough."
     finding = verdict.overall or costs[0]
     where = "over all workloads" if verdict.overall else f"on {verdict.cases[0].case}"
-    text = f"Time changes by {signed_percent(finding.change)} {where} ({interval(finding)})"
-    memories = [case.memory.ratio.estimate for case in verdict.cases if case.memory]
+    text = f"Time changes by {signed_percent(finding.change)} {where} ({interval(finding.ratio)})"
+    memories = [case.memory.ratio.value for case in verdict.cases if case.memory]
     memory = statistics.geometric_mean(memories) - 1
     return f"{text}; peak memory by {signed_percent(memory)}."
 
@@ -231,10 +206,8 @@ def _reopen(verdict: Verdict) -> str:
     found = [finding.detectable for finding in _costs(verdict)]
     if not found:
         return "The same can be measured with samples enough."
-    return (
-        f"There is reason to expect more than {percent(max(found))}, which this session would have"
-        " found, or a quieter machine."
-    )
+    return (f"There is reason to expect more than {percent(max(found))}, which this session would have found, or a quieter "
+            "machine.")
 
 
 def wrapped(text: str) -> str:
@@ -247,9 +220,7 @@ def wrapped(text: str) -> str:
             continue
         whole = re.sub(r"`[^`]+`", lambda span: span.group().replace(" ", "\0"), line)
         indent = "  " if line.startswith("- ") else ""
-        broken = textwrap.wrap(
-            whole, _LINE_MAX, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False,
-        )
+        broken = textwrap.wrap(whole, _LINE_MAX, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
         lines += [part.replace("\0", " ") for part in broken]
     return "\n".join(lines)
 

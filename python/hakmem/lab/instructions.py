@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .base import Problem
 from .measure import last_json, measure
 from .model import Arm, Case, Session
-from .problem import Problem
 from .progress import Reporter
 from .store import Store
 from .workloads import Workload
@@ -66,20 +66,16 @@ class Counting:
             reporter.note(f"instructions of {name}, {arm.name} ({number} of {len(missing)})")
             line: dict[str, Any] = {"case": name, "arm": arm.name}
             try:
-                store.add_instructions({**line, **per_operation(workload, arm)})
+                line |= per_operation(workload, arm)
             except Uncountable as reason:
                 reporter.say(f"instructions of {name} under {arm.name}: {reason}")
-                store.add_instructions({**line, "per_operation": None, "sentence": str(reason)})
+                line |= {"per_operation": None, "sentence": str(reason)}
+            store.add("instructions", line)
 
     def _missing(self, session: Session) -> list[tuple[Workload, Arm]]:
         counted = {(line["case"], line["arm"]) for line in session.instructions}
-        return [
-            (workload, arm)
-            for workload in self.workloads
-            for arm in session.arms
-            if workload.case.kind == "bench" and not arm.again_of
-            if (workload.case.name, arm.name) not in counted
-        ]
+        return [(workload, arm) for workload in self.workloads for arm in session.arms
+                if workload.case.kind == "bench" and not arm.again_of and (workload.case.name, arm.name) not in counted]
 
 
 def per_operation(workload: Workload, arm: Arm) -> dict[str, Any]:

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""One process, run and measured by the small program lab/measure.c."""
+"""One process, run and measured by the small program lab/measure.c; and which library serves a program of the user.
+
+A program cannot tell who serves it, so the loader is asked: under LD_DEBUG=bindings it writes, for each process, to which
+file it bound malloc and its family. That is a short run before the measured ones; it may be cut off, as programs allocate
+when they start.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +21,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .base import BUILD, Problem, file_hash
 from .model import Arm, Case
-from .places import BUILD
-from .problem import Problem
-from .store import file_hash
 
 MEASURE = BUILD / "lab" / "measure"
 PADDING_NAME = "LAB_PADDING"
 OUTPUT_BYTES_MAX = 1 << 20
 GRACE_S = 60  # beyond the case's own timeout: a loaded server may take its time to stop
+
+PROOF_S = 5.0
 
 # Settings of allocators that the user's shell happens to hold must not reach the arms.
 _FOREIGN_PREFIXES = ("HAKMEM_", "MALLOC_", "MIMALLOC_", "TCMALLOC_", "JEMALLOC_", "SCUDO_", "TBB_")
@@ -82,11 +87,8 @@ class Outcome:
 
 def clean_environment() -> dict[str, str]:
     """The user's environment without settings of allocators and of the laboratory."""
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name not in _FOREIGN_NAMES and not name.startswith(_FOREIGN_PREFIXES)
-    }
+    return {name: value for name, value in os.environ.items()
+            if name not in _FOREIGN_NAMES and not name.startswith(_FOREIGN_PREFIXES)}
 
 
 def arm_environment(arm: Arm) -> dict[str, str]:
@@ -99,10 +101,7 @@ def measure(
     case: Case, arm: Arm, padding: int = 0, extra: Mapping[str, str] | None = None,
     timeout_s: float | None = None, rest_s: Sequence[float] = (),
 ) -> Outcome:
-    """Runs the case once under the arm and waits for its end.
-
-    `rest_s`: when to read the memory of a server after its load.
-    """
+    """Runs the case once under the arm and waits for its end. `rest_s`: when to read a server's memory after its load."""
     if not MEASURE.exists():
         raise Problem(f"{MEASURE} is not built; ./hakmem bench --list builds it")
     with tempfile.TemporaryDirectory(prefix="hakmem-") as scratch:
@@ -180,3 +179,54 @@ def _signal_name(number: int) -> str:
         return f"{number} ({signal.Signals(number).name})"
     except ValueError:
         return str(number)
+
+
+# ---- Who serves a program. ----
+
+_SYMBOLS = {"malloc", "free", "calloc", "realloc", "_Znwm"}
+_BINDING = re.compile(r"binding file (.+?) \[\d+\] to (.+?) \[\d+\]: normal symbol `(\w+)'")
+
+
+def read_bindings(text: str) -> dict[str, list[str]]:
+    """Symbol to the files it was bound to, in the order of their first binding.
+
+    A program at a fixed address that takes a function's address stands in for it, as the psABI
+    says: libraries bind to a stub in the program, which goes on to what the program itself is bound
+    to. So a program that looks a symbol up elsewhere is not what serves it (cc1plus and free), and
+    the C library may be, though it looks its own symbol up and finds the program's stub.
+    """
+    bindings = [found for found in _BINDING.findall(text) if found[2] in _SYMBOLS]
+    seekers = {(file, symbol) for file, target, symbol in bindings if target != file and ".so" not in Path(file).name}
+    found: dict[str, list[str]] = {}
+    for _, target, symbol in bindings:
+        name = "operator new" if symbol == "_Znwm" else symbol
+        files = found.setdefault(name, [])
+        if target not in files and (target, symbol) not in seekers:
+            files.append(target)
+    return found
+
+
+def prove_program(case: Case, arm: Arm) -> tuple[dict[str, str], str]:
+    """Symbol to file, and "" or the sentence why the arm does not serve the program."""
+    with tempfile.TemporaryDirectory(prefix="hakmem-") as scratch:
+        extra = {"LD_DEBUG": "bindings", "LD_DEBUG_OUTPUT": str(Path(scratch, "bindings"))}
+        outcome = measure(case, arm, extra=extra, timeout_s=min(PROOF_S, case.timeout_s))
+        return judge(all_bindings(Path(scratch)), arm, outcome, case)
+
+
+def all_bindings(folder: Path) -> list[dict[str, list[str]]]:
+    """Of each process, where LD_DEBUG_OUTPUT is `bindings` in that folder."""
+    return [read_bindings(path.read_text(errors="replace")) for path in sorted(folder.glob("bindings.*"))]
+
+
+def judge(processes: list[dict[str, list[str]]], arm: Arm, outcome: Outcome, case: Case) -> tuple[dict[str, str], str]:
+    """The serving files of the process that bound most, and what is wrong with any of them."""
+    if not outcome.report:
+        return {}, outcome.sentence(case)
+    allocating = [bindings for bindings in processes if "malloc" in bindings]
+    if not allocating:
+        return {}, "no library can serve it: it is statically linked, has special rights, or never allocates"
+    wrong = [file for bindings in allocating for symbol in ("malloc", "free") for file in bindings.get(symbol, [])
+             if arm.library and os.path.realpath(file) != os.path.realpath(arm.library)]
+    serving = {symbol: " and ".join(files) for symbol, files in max(allocating, key=len).items()}
+    return serving, f"it is served by {wrong[0]}, not by {arm.library}" if wrong else ""

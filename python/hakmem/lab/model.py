@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the laboratory stores and passes around: see docs/design/laboratory.md.
+"""What the laboratory stores and passes around: see lab/README.md.
 
 Plain data without behaviour beyond reading and writing itself. All sizes are KiB where a name
 ends in _kib, all durations nanoseconds where it ends in _ns.
@@ -47,7 +47,7 @@ class Case(_Record):
     name: str
     command: list[str]  # absolute program path and arguments
     kind: str = "bench"
-    """"bench": prints the harness's JSON line; "program": wall time counts; "bug": see bugs.py;
+    """"bench": prints the harness's JSON line; "program": wall time counts; "bug": see secure.py;
     "server": see servers.py."""
     suite: str = "full"  # the smallest suite it belongs to: quick, core, full
     threads: int = 1
@@ -90,7 +90,6 @@ class Sample(_Record):
     rss_series: list[list[float]] = field(default_factory=list)  # [[ms, rss_kib], ...]
     load_1min: float = 0.0
     workload: dict[str, Any] | None = None  # the harness's line
-    perf: dict[str, float] | None = None  # hardware counters where the machine has them
     output_sha256: str = ""  # of what a program printed; "" of a bench
     rest: list[list[float]] = field(default_factory=list)
     """After the work: [[seconds, rss_kib, lazyfree_kib], ...]; empty where nothing rests."""
@@ -165,6 +164,14 @@ class Session(_Record):
         return sorted(cell, key=lambda s: s.round)
 
     @property
+    def done(self) -> int:
+        """Runs, and those that failed or were given up."""
+        return len(self.samples) + len(self.failures)
+
+    @property
+    def total(self) -> int:
+        return self.rounds * len(self.arms) * len(self.cases)
+
+    @property
     def is_complete(self) -> bool:
-        done = len(self.samples) + len(self.failures)
-        return done >= self.rounds * len(self.arms) * len(self.cases)
+        return self.done >= self.total

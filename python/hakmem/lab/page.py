@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +20,20 @@ from rich.text import Text
 
 from ..look.page import escape, fill
 from .model import Session
-from .summary import Cell, Summary
-from .tables import Blocks, Fitting, counted, plain_table, shown_arms
-from .wording import duration, mebibytes
+from .servers import BURST, KIND, SHARE
+from .tables import Blocks, Fitting, plain_table
+from .wording import counted
 
 NAME = "index.html"
 METHOD = """Before any timing, each arm proved which file owns malloc, free and operator new.
 Runs of all allocators are interleaved, in an order drawn anew in each round, with padding in the environment.
 Ratios are taken within each round, averaged as logarithms without the outer fifths; intervals are bootstrapped.
 A small process of its own starts each program and measures it."""
+METHOD_OF_SERVERS = f"""
+Each server is loaded with {SHARE:.0%} of the rate that the slowest allocator reaches, at moments that are drawn before; a
+latency counts from the drawn moment. The phases are warm, steady, a burst of {BURST} times the rate on more connections,
+quiet, and steady again; latencies are those of the steady phases. Memory is the proportional set size of all processes of
+the server, processor time theirs and their ended children's, both over all phases."""
 CLASSES = {"red": "more", "green": "less", "dim": "dim", "yellow": "warning", "bold": "strong"}
 """Of the page, by words of rich's styles."""
 WIDE = 60
@@ -40,7 +45,9 @@ def write_page(session: Session, directory: Path, pictures: Sequence[Path], part
     again = next((f"{arm.again_of} ran twice; what lies between the two is noise." for arm in session.arms
                   if arm.again_of), "No allocator ran twice, so the noise is not known.")
     facts = Text(f"{counted(len(session.samples), 'run')}; seed {session.seed}; raw file: {session.id}.jsonl")
-    shown = [*_figures(pictures), _heading("How it was measured"), *map(_markup, flat([Text(f"{METHOD}\n{again}"), arms_table(session), facts]))]
+    method = METHOD + METHOD_OF_SERVERS * any(case.kind == KIND for case in session.cases)
+    shown = [*_figures(pictures), _heading("How it was measured"),
+             *map(_markup, flat([Text(f"{method}\n{again}"), _arms_table(session), facts]))]
     answers = [_markup(part, index == 0) for index, part in enumerate(flat(parts))]
     path = directory / NAME
     text = fill("session", Path(__file__).parent, title=escape(shlex.join(["hakmem", *session.command])),
@@ -127,35 +134,7 @@ def _plain(text: Any) -> str:
     return re.sub("\n  ", "", str(text)).replace("\n", " ")
 
 
-def details_table(summary: Summary) -> Table:
-    """All medians, of each case and allocator."""
-    columns: list[tuple[str, Callable[[Cell], float | None], Callable[[float], str]]] = [
-        ("runs", lambda c: c.runs, lambda v: f"{v:.0f}"),
-        ("time", lambda c: c.cost_ns, duration),
-        ("CPU", lambda c: c.cpu_ns, duration),
-        ("peak, MiB", lambda c: c.peak_kib, mebibytes),
-        ("mean, MiB", lambda c: c.mean_kib, mebibytes),
-        ("at the end, MiB", lambda c: c.end_kib, mebibytes),
-        ("lazily freed, MiB", lambda c: c.lazyfree_end_kib, mebibytes),
-        ("page faults", lambda c: c.faults, lambda v: f"{v:,.0f}"),
-        ("p99", lambda c: c.p99_ns, duration),
-        ("instructions", lambda c: c.instructions, lambda v: f"{v:,.1f}"),
-    ]
-    arms = shown_arms(summary)
-    cells = [row.cells[arm.name] for row in summary.rows for arm in arms]
-    columns = [column for column in columns if any(column[1](cell) is not None for cell in cells)]
-    table = plain_table()
-    table.title = "All medians"
-    for name in ("case", "allocator", *(column[0] for column in columns)):
-        table.add_column(name, justify="left" if name in ("case", "allocator") else "right")
-    for row in summary.rows:
-        for arm in arms:
-            values = [(of(row.cells[arm.name]), show) for _, of, show in columns]
-            table.add_row(Text(row.case), Text(arm.name), *("-" if v is None else show(v) for v, show in values))
-    return table
-
-
-def arms_table(session: Session) -> Table:
+def _arms_table(session: Session) -> Table:
     table = plain_table()
     for name in ("allocator", "version", "settings", "malloc is in", "SHA-256"):
         table.add_column(name, overflow="fold")

@@ -2,7 +2,6 @@
 """./hakmem peers: installs, lists, adds and removes the other allocators.
 
 One peer that cannot be had never keeps the others from being installed; its reason is one sentence.
-What the other modules need of peers is here too: installed, our_arm, glibc_arm, find_arms, prove.
 """
 
 from __future__ import annotations
@@ -21,22 +20,15 @@ from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from .arms import (
-    OURS, OURS_SECURE, SYSTEM, Entry, file_sha256, find_arms, glibc_arm, installed, our_arm, plain_name,
-    read_manifest, write_manifest,
-)
-from .machine import now
+from .arms import OURS, OURS_SECURE, SYSTEM, Entry, glibc_arm, in_order, plain_name, read_manifest, write_manifest
+from .base import Problem, Usage, file_hash, now
 from .model import Arm
-from .problem import Problem, Usage
-from .proof import examine, prove
-from .recipes import RECIPES, Built, Recipe
-from .toolbox import Crate, Workshop, check_preloadable, peers_directory
-
-__all__ = ["find_arms", "glibc_arm", "install_peers", "installed", "our_arm", "prove"]
+from .progress import Bar, duration_text
+from .proof import examine
+from .recipes import RECIPES, Built, Crate, Recipe, Workshop, check_preloadable, peers_directory
 
 Outcome = dict[str, str]  # key -> why it is missing
 
@@ -101,7 +93,7 @@ def add(name: str, library: Path) -> None:
         raise Usage(f"there is no file {library}")
     proof = examine(Arm(name, str(path)))
     entry = Entry(
-        key=name, name=name, library=str(path), sha256=file_sha256(path), origin="your own",
+        key=name, name=name, library=str(path), sha256=file_hash(path), origin="your own",
         installed=now(), serving=proof.serving, per_cpu=proof.per_cpu,
     )
     with _alone(Console(stderr=True)):
@@ -143,21 +135,20 @@ def install_peers(recipes: list[Recipe], force: bool, screen: Console) -> Outcom
     """Installs what is not there yet; returns the missing ones with their reasons."""
     missing: Outcome = {}
     check_preloadable(peers_directory())
-    with _alone(screen), _progress(screen) as progress:
+    total = sum(recipe.seconds for recipe in recipes)
+    with _alone(screen), Bar(total, console=screen) as bar:
         _sweep()
-        bar = progress.add_task("", total=sum(recipe.seconds for recipe in recipes))
-        for recipe in recipes:
-            begun, before = time.monotonic(), progress.tasks[0].completed
-            progress.update(bar, description=recipe.name)
+        for number, recipe in enumerate(recipes):
+            begun, before = time.monotonic(), sum(one.seconds for one in recipes[:number])
+            bar.show(recipe.name, f"about {duration_text(total - before)} left", before)
             if force or not _is_there(recipe):
                 try:
-                    _install_one(recipe, progress)
-                    took = time.monotonic() - begun
-                    progress.console.print(f"{recipe.name}: ready after {took:.0f} s", markup=False)
+                    _install_one(recipe, bar)
+                    said = f"ready after {time.monotonic() - begun:.0f} s"
                 except (Problem, OSError) as reason:
                     missing[recipe.key] = str(reason)
-                    progress.console.print(f"{recipe.name}: skipped", markup=False)
-            progress.update(bar, completed=before + recipe.seconds)
+                    said = "skipped"
+                bar.console.print(f"{recipe.name}: {said}", markup=False)
     return missing
 
 
@@ -166,16 +157,15 @@ def _is_there(recipe: Recipe) -> bool:
     return entry is not None and entry.recipe == recipe.fingerprint and not entry.fault
 
 
-def _install_one(recipe: Recipe, progress: Progress) -> None:
+def _install_one(recipe: Recipe, bar: Bar) -> None:
     folder = peers_directory()
-    bar = progress.tasks[0].id
     log = folder / "logs" / f"{recipe.key}.log"
     log.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(prefix=f"{recipe.key}-", dir=folder / "build") as scratch:
         workshop = Workshop(
             log, Path(scratch), len(os.sched_getaffinity(0)),
-            tell=lambda step: progress.update(bar, description=f"{recipe.name}: {step}"),
-            advance=lambda part: progress.update(bar, advance=part * recipe.seconds),
+            tell=lambda step: bar.show(f"{recipe.name}: {step}"),
+            advance=lambda part: bar.advance(part * recipe.seconds),
         )
         built, commit = recipe.make(workshop)
         built = dataclasses.replace(built, library=_settle(recipe, built, workshop.folder))
@@ -200,7 +190,7 @@ def _settle(recipe: Recipe, built: Built, scratch: Path) -> Path:
 def _entry_of(recipe: Recipe, built: Built, commit: str) -> Entry:
     origin = recipe.origin
     return Entry(
-        key=recipe.key, name=recipe.name, library=str(built.library), sha256=file_sha256(built.library),
+        key=recipe.key, name=recipe.name, library=str(built.library), sha256=file_hash(built.library),
         version=recipe.version or built.version, origin=str(origin),
         checksum=origin.checksum if isinstance(origin, Crate) else "", commit=commit, compiler=built.compiler,
         flags=built.flags, environment=dict(recipe.environment), is_default=recipe.is_default,
@@ -238,20 +228,11 @@ def _alone(screen: Console) -> Iterator[None]:
         yield
 
 
-def _progress(screen: Console) -> Progress:
-    return Progress(
-        BarColumn(30), TimeElapsedColumn(), TextColumn("left about"), TimeRemainingColumn(),
-        TextColumn("{task.description}", markup=False), console=screen, transient=True,
-        disable=not screen.is_terminal,
-    )
-
-
 def print_list(screen: Console, entries: list[Entry]) -> None:
-    order = {recipe.key: number for number, recipe in enumerate(RECIPES)}
     table = Table(title=f"Allocators in {peers_directory()}", title_justify="left", box=SIMPLE_HEAD)
     table.add_column("--alloc", no_wrap=True)
     table.add_column("what it is", overflow="fold")
-    for entry in sorted(entries, key=lambda e: (order.get(e.key, len(order)), e.key)):
+    for entry in in_order(entries):
         table.add_row(Text(entry.key), Text("\n".join(_describe(entry))))
     table.add_row(SYSTEM, f"the C library's own malloc, {glibc_arm().version}")
     screen.print(table)

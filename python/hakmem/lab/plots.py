@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""PNG pictures of a session: speed bars, memory over time, time against memory.
+"""PNG pictures of a session: speed bars, memory over time, time against memory; of a server memory and latencies.
 
 Each allocator has one colour everywhere (Okabe and Ito's and Tol's sets, told apart by readers who
 see no red or no green), and beside it a name, a place or a marker, so that colour is never needed.
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy
 
 matplotlib.use("Agg")
 
@@ -23,8 +24,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from .model import Arm, Session
+from .servers import merged
 from .summary import Row, Summary, summarise
-from .tables import case_name, counted, machine_line, number, shown_arms, star_note
+from .tables import case_name, machine_line, shown_arms, star_note
+from .wording import counted, number
 
 COLOURS = {
     "hakmem": "#D55E00",
@@ -64,7 +67,7 @@ STYLE: dict[Any, Any] = {
 
 
 def write_plots(session: Session, directory: Path, summary: Summary | None = None) -> list[Path]:
-    """Writes speed-N.png, memory-N.png and time-memory.png; returns those there was data for."""
+    """Writes speed-N.png, memory-N.png, time-memory.png and server-NAME.png; returns those there was data for."""
     summary = summary or summarise(session)
     directory.mkdir(parents=True, exist_ok=True)
     arms = shown_arms(summary)
@@ -76,7 +79,7 @@ def write_plots(session: Session, directory: Path, summary: Summary | None = Non
         written.append(directory / name)
 
     with pyplot.rc_context(STYLE):
-        rows = [row for row in summary.rows if row.fastest_peer]
+        rows = [row for row in summary.rows if "time" in row.views and row.views["time"].best_peer]
         for number_of_page, page in enumerate(_pages(rows), 1):
             save(_speed_page(session, summary, page, arms), f"speed-{number_of_page}.png")
         series = {row.case: _series(session, row.case, arms) for row in rows}
@@ -85,6 +88,9 @@ def write_plots(session: Session, directory: Path, summary: Summary | None = Non
             save(_memory_page(session, page, arms, series), f"memory-{number_of_page}.png")
         if rows:
             save(_time_memory(session, summary, arms), "time-memory.png")
+        for row in summary.rows:
+            if row.kind == "server" and any(cell.runs for cell in row.cells.values()):
+                save(_server(session, row, arms), f"server-{row.case}.png")
     return written
 
 
@@ -143,20 +149,20 @@ def _speed_page(session: Session, summary: Summary, rows: list[Row], arms: list[
 
 
 def _speed_panel(axes: Axes, row: Row, arms: list[Arm]) -> None:
-    colours = colours_of(arms)
-    speeds = [cell.speed for cell in (row.cells[arm.name] for arm in arms) if cell.speed]
+    colours, view = colours_of(arms), row.views["time"]
+    speeds = {name: ratio.inverse for name, ratio in view.ratios.items()}
     # A long interval does not make all bars short.
-    highest = max([1.0, *(min(speed.high or speed.value, 1.5 * speed.value) for speed in speeds)])
+    highest = max([1.0, *(min(speeds[arm.name].ends[-1], 1.5 * speeds[arm.name].value) for arm in arms if arm.name in speeds)])
     for place, arm in enumerate(arms):
-        cell, speed = row.cells[arm.name], row.cells[arm.name].speed
-        if speed is None:
-            axes.text(0, place, " failed" if cell.failures else " not measured", va="center", fontsize=8)
+        if arm.name not in speeds:
+            text = " failed" if row.cells[arm.name].failures else " not measured"
+            axes.text(0, place, text, va="center", fontsize=8)
             continue
+        speed = speeds[arm.name]
         axes.barh(place, speed.value, 0.74, color=colours[arm.name])
-        if speed.low is not None and speed.high is not None:
-            axes.plot([speed.low, min(speed.high, highest)], [place, place], color="black", linewidth=1.2)
+        axes.plot([speed.ends[0], min(speed.ends[-1], highest)], [place, place], color="black", linewidth=1.2)
         axes.text(
-            0.86, place, number(speed.value) + ("*" if cell.is_winner else ""), fontsize=8, va="center",
+            0.86, place, number(speed.value) + ("*" if arm.name in view.best else ""), fontsize=8, va="center",
             transform=axes.get_yaxis_transform(), weight="bold" if arm.is_ours else "normal",
         )  # fmt: skip
     axes.axvline(1, color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
@@ -202,26 +208,58 @@ def _memory_page(
 def _time_memory(session: Session, summary: Summary, arms: list[Arm]) -> Figure:
     colours = colours_of(arms)
     figure, axes = pyplot.subplots(figsize=(8.2, 5.6))
-    axes.set_xscale("log")
-    axes.set_yscale("log")
+    _make_logarithmic(axes)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(LogLocator(subs=(1, 1.1, 1.2, 1.3, 1.5, 2, 3, 5, 7), numticks=30))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axis.set_minor_formatter(NullFormatter())
     axes.axvline(1, color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
     axes.axhline(1, color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
     for place, arm in enumerate(arms):
-        total = summary.totals[arm.name]
-        if total.speed and total.peak_ratio:
+        time, peak = (summary.totals[key][arm.name].mean for key in ("time", "peak"))
+        if time and peak:
             axes.scatter(
-                1 / total.speed, total.peak_ratio, s=230 if arm.is_ours else 95, color=colours[arm.name],
+                time, peak, s=230 if arm.is_ours else 95, color=colours[arm.name],
                 marker="*" if arm.name == "hakmem" else MARKERS[place % len(MARKERS)], zorder=3, label=_arm_name(arm),
             )  # fmt: skip
     axes.margins(0.12)
     axes.set_xlabel("time, geometric mean, 1 = the fastest peer of each case (left is better)")
     axes.set_ylabel("peak memory, 1 = the leanest peer of each case (down is better)")
-    cases = counted(sum(bool(row.fastest_peer) for row in summary.rows), "case")
+    cases = counted(sum("time" in row.views and bool(row.views["time"].best_peer) for row in summary.rows), "case")
     figure.suptitle(f"Time against memory, {cases}; the dashed lines are the best peer of each\n{_subtitle(session)}",
                     x=0.01, ha="left", fontsize=10)  # fmt: skip
     figure.legend(loc="outside right center", frameon=False)
+    return figure
+
+
+def _make_logarithmic(axes: Axes) -> None:
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_formatter(NullFormatter())
+
+
+def _server(session: Session, row: Row, arms: list[Arm]) -> Figure:
+    """Memory over time, and the share of answers that took longer."""
+    colours = colours_of(arms)
+    figure, (memory, latency) = pyplot.subplots(1, 2, figsize=(11, 3.6))
+    figure.suptitle(f"{row.case}: {row.title}", x=0.01, ha="left")
+    for arm in reversed(arms):  # ours above the others
+        samples = [sample for sample in session.of(row.case, arm.name) if sample.serving]
+        if samples:
+            style = {"color": colours[arm.name], "linewidth": 2.4 if arm.is_ours else 1.2, "label": arm.name}
+            series = samples[(len(samples) - 1) // 2].rss_series
+            memory.plot([at / 1e3 for at, _ in series], [kib / 1024 for _, kib in series], **style)
+            latencies = merged([sample.serving["latencies"] for sample in samples])
+            left = numpy.cumsum([count for _, count in latencies][::-1])[::-1]
+            share = [(end / 1e6, more / left[0]) for (end, _), more in zip(latencies, left[1:], strict=False)]
+            latency.plot(*zip(*share, strict=True), **style)
+            phases = samples[0].serving["phases"]
+    for name, start, end in phases:
+        memory.axvline(start, color=GRID, linewidth=0.8, zorder=0)
+        memory.text(start, 1.0, f" {name}", fontsize=7, color="#777777", transform=memory.get_xaxis_transform(),
+                    va="bottom", rotation=0 if end - start > 0.5 else 45)
+    memory.set(xlabel="seconds", ylabel="memory, MiB", ylim=(0, None))
+    latency.set(xlabel="latency, ms", ylabel="share of answers that took longer")
+    _make_logarithmic(latency)
+    latency.legend(fontsize=8, frameon=False, loc="lower left")
     return figure

@@ -12,8 +12,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from .places import write_whole
-from .problem import Usage
+from .base import write_whole
+from .base import Usage
 
 HEAD = "# Profile for hakmem"
 """What the first line of a file starts with that `tune` wrote."""

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
-from .problem import Problem
+from .base import Problem
 
 STATUS_CANNOT_RUN, STATUS_NOT_FOUND = 126, 127
 SCRIPT_DEPTH_MAX = 5

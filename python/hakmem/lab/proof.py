@@ -15,11 +15,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from .base import ROOT, Problem
 from .measure import clean_environment
 from .model import Arm
-from .places import ROOT
-from .problem import Problem
-from .toolbox import Workshop, check_preloadable, need, peers_directory
+from .recipes import Workshop, check_preloadable, need, peers_directory
 
 SOURCE = ROOT / "lab" / "proof.cc"
 FLAGS = ("-std=c++17", "-O1", "-fsized-deallocation", "-pthread")
@@ -66,11 +65,9 @@ def _check_owners(arm: Arm, serving: dict[str, str], errors: str) -> None:
         return
     name, file = next(iter(wrong.items()))
     reason = next((line for line in errors.splitlines() if "ld.so" in line), "")
-    raise Problem(
-        f"{arm.name}: {name} is served by {file or 'nobody'}, not by {expected}"
-        + (f", and so are {len(wrong) - 1} more functions" if len(wrong) > 1 else "")
-        + (f" ({reason.strip()})" if reason else "")
-    )
+    more = f", and so are {len(wrong) - 1} more functions" if len(wrong) > 1 else ""
+    raise Problem(f"{arm.name}: {name} is served by {file or 'nobody'}, not by {expected}{more}"
+                  + (f" ({reason.strip()})" if reason else ""))
 
 
 def _is_system(name: str, file: str) -> bool:
@@ -80,10 +77,8 @@ def _is_system(name: str, file: str) -> bool:
 def _check_promises(arm: Arm, proof: Proof, errors: str) -> None:
     """What the arm's environment is there for must have come true, or the arm is another one."""
     if "rseq=0" in arm.environment.get("GLIBC_TUNABLES", "") and proof.per_cpu is False:
-        raise Problem(
-            f"{arm.name}: its per-CPU caches are off, because the kernel (or a sandbox) refuses"
-            " it restartable sequences"
-        )
+        raise Problem(f"{arm.name}: its per-CPU caches are off, because the kernel (or a sandbox) refuses it restartable "
+                      "sequences")
     ignored = [line for line in errors.splitlines() if line.startswith("hakmem: ")]
     if ignored:  # a misspelt option would make an A/A of an A/B
         raise Problem(f"{arm.name}: {ignored[0].removeprefix('hakmem: ')}")

@@ -1,6 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Runs a session: proves each arm, then one process at a time, each saved before the next starts.
 
+A round holds every case under every arm once. The arms of a case run one after the other, so
+that a slow drift of the machine hits them alike; their order, and the order of the cases, is drawn
+anew for each round, and is the same for the same seed. The first arm runs twice under two names (the A/A arm): what lies
+between the two is noise. Each run gets random padding in its environment, which moves the stack: a fixed
+layout favours one arm or the other by accident (Mytkowicz et al., 2009, "Producing wrong data
+without doing anything obviously wrong").
+
 Processes are not pinned to cores. The kernel's own placement is what users have; a pinned process
 shares its core with whatever interrupt is served there, while an unpinned one is moved away.
 """
@@ -9,26 +16,66 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import random
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from . import machine, proof, servers, serving, store
-from .measure import Outcome, last_json, measure
+from . import base, proof, servers, store
+from .base import Problem, results_directory
+from .measure import Outcome, last_json, measure, prove_program
 from .model import Arm, Case, Failure, Sample, Session
-from .places import results_directory
-from .problem import Problem
 from .progress import Reporter
-from .schedule import Run, make_schedule, with_again
 
 FAILURES_IN_A_ROW = 3  # then the cell is given up
+PADDING_LIMIT = 4096  # a page: the stack's place within it is what padding changes
 REST_ROUNDS = 3
 """Only the first rounds wait for it: it varies little, and ten seconds a run are long."""
 STATUS_INTERRUPTED = 130
 
 Prove = Callable[[Arm], dict[str, str]]
+
+
+# ---- What comes when. ----
+
+
+@dataclass(frozen=True)
+class Run:
+    """One process to be measured."""
+
+    case: str
+    arm: str
+    round: int
+    order: int
+    padding: int
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return (self.case, self.arm, self.round)
+
+
+def with_again(arms: Sequence[Arm]) -> list[Arm]:
+    """The arms and, last, the first one again; unchanged if there is such an arm already."""
+    if not arms or any(arm.again_of for arm in arms):
+        return list(arms)
+    first = arms[0]
+    return [*arms, dataclasses.replace(first, name=f"{first.name} (again)", again_of=first.name)]
+
+
+def make_schedule(cases: Sequence[str], arms: Sequence[str], rounds: int, seed: int) -> list[Run]:
+    """All runs of a session in their order."""
+    runs: list[Run] = []
+    for number in range(rounds):
+        draw = random.Random(f"{seed}/{number}")  # one for each round: more rounds do not change the earlier ones
+        for case in draw.sample(list(cases), len(cases)):
+            for arm in draw.sample(list(arms), len(arms)):
+                runs.append(Run(case, arm, number, len(runs), draw.randrange(PADDING_LIMIT)))
+    return runs
+
+
+# ---- Sessions. ----
 
 
 class Part(Protocol):
@@ -65,24 +112,33 @@ def run_session(
         return is_measured and (session.is_shown or not shows)
 
     _check(cases, every_arm, rounds, bool(parts))
-    plan = _Plan(cases, every_arm, rounds, grow is not None, seed, command, results or results_directory())
-    with _open(plan, None if new else is_finished, findings) as opened:
+    folder, machine, name = results or results_directory(), base.describe_machine(), command[0]
+    # What was fixed at some rounds and looked at must not grow later.
+    key_rounds = store.ROUNDS_GROW if grow else rounds
+    key = store.session_key(name, cases, every_arm, key_rounds, seed, machine["id"])
+    opened = None if new else store.open_unfinished(folder, name, key, is_finished)
+    if opened is None:
+        opened = store.Store.create(folder, name, key, Session(
+            id="", command=list(command), created=base.now(), machine=machine, commit=base.commit(), arms=every_arm,
+            cases=list(cases), rounds=rounds, seed=secrets.randbelow(2**31) if seed is None else seed,
+            findings=list(findings),
+        ))
+    with opened:
         session = opened.session
         try:
             sitting = _Sitting(opened, prove, server_runner)
             sitting.run(parts, _greeting(session))
             while (count := wanted(session)) > session.rounds:
                 news = f"the noise here asks for {count} rounds instead of {session.rounds}"
-                opened.add_rounds(count)
+                opened.add("rounds", {"rounds": count})
                 sitting.run(parts, news)
         except (KeyboardInterrupt, OSError) as error:
             if not is_interrupt(error):
                 raise
             session = store.load(opened.path)  # the last run may be saved but not yet in memory
-            done = len(session.samples) + len(session.failures)
-            total = session.rounds * len(every_arm) * len(cases)
-            runs = f"{done} of {total} runs are saved, the same command goes on with them"
-            raise Problem(f"stopped; {runs if total else 'the same command goes on'}", STATUS_INTERRUPTED) from error
+            runs = f"{session.done} of {session.total} runs are saved, the same command goes on with them"
+            news = runs if session.total else "the same command goes on"
+            raise Problem(f"stopped; {news}", STATUS_INTERRUPTED) from error
     return session
 
 
@@ -101,13 +157,10 @@ def make_sample(run: Run, outcome: Outcome, started: str, load: float, case: Cas
         for name in ("rss_end_kib", "lazyfree_end_kib"):
             report[name] = workload.get(name, report.get(name))
         report["rest"] = _rest_of(workload)
-    return Sample.from_json(
-        {
-            **report, "case": run.case, "arm": run.arm, "round": run.round, "order": run.order,
-            "padding": run.padding, "started": started, "status": 0, "load_1min": load, "workload": workload,
-            "metric": outcome.metric(case),
-        }
-    )
+    return Sample.from_json({
+        **report, **dataclasses.asdict(run), "started": started, "status": 0, "load_1min": load, "workload": workload,
+        "metric": outcome.metric(case),
+    })
 
 
 def _rest_of(workload: dict[str, Any]) -> list[list[float]]:
@@ -143,7 +196,7 @@ class _Sitting:
         done |= {(f.case, f.arm, f.round) for f in session.failures}
         schedule = make_schedule(list(self._cases), list(self._arms), session.rounds, session.seed)
         self._left = [run for run in schedule if run.key not in done]
-        with Reporter(self._left, len(done)) as self._reporter:
+        with Reporter(len(schedule), len(done)) as self._reporter:
             if news:
                 self._reporter.say(news)
             for sample in session.samples:
@@ -152,23 +205,23 @@ class _Sitting:
             self._prove_programs()
             while self._left:
                 run = self._left[0]
-                self._reporter.start(run)
+                self._reporter.start(run.round, run.case, run.arm)
                 self._run_one(run)
                 self._left = [one for one in self._left if one.key != run.key]
-                self._reporter.end(run, self._left)
+                self._reporter.end(run.case, run.arm, [(one.case, one.arm) for one in self._left])
             for part in parts:
                 part.run(self._store, self._reporter)
 
     def _run_one(self, run: Run) -> None:
         case, arm = self._cases[run.case], self._arms[run.arm]
         self._check_unchanged(arm.library or "", case.command[0])
-        started, load = machine.now(), os.getloadavg()[0]
-        expected = _with_expectation(case, arm)
+        started, load = base.now(), os.getloadavg()[0]
         rest_s = case.rest_s if run.round < REST_ROUNDS else []
-        if case.kind == "bench":
-            words = [word for second in rest_s for word in ("--rest", f"{second:g}")]
-            expected = dataclasses.replace(expected, command=[*expected.command, *words])
-            rest_s = []
+        expected = case
+        if case.kind == "bench":  # it refuses to run on anything but the arm's library, and rests by itself
+            words = ["--expect", arm.library or "libc.so"]
+            words += [word for second in rest_s for word in ("--rest", f"{second:g}")]
+            expected, rest_s = dataclasses.replace(case, command=[*case.command, *words]), []
         if self._server_runner and case.kind == servers.KIND:
             rate = servers.SHARE * min(self._session.rates[case.name].values())
             outcome = self._server_runner.run(case, arm, rate, run.padding, run.round)
@@ -188,21 +241,14 @@ class _Sitting:
 
     def _fail(self, run: Run, sentence: str, started: str, status: int) -> None:
         self._reporter.say(f"{run.case} under {run.arm}: {sentence}")
-        failure = Failure(run.case, run.arm, run.round, status, sentence, started)
-        self._store.add_failure(failure)
+        self._store.add_failure(Failure(run.case, run.arm, run.round, status, sentence, started))
         if self._is_hopeless(run):
-            sentence = f"not run after {FAILURES_IN_A_ROW} failures in a row"
-            self._give_up(run.case, run.arm, sentence)
+            self._give_up(run.case, run.arm, f"not run after {FAILURES_IN_A_ROW} failures in a row")
 
     def _is_hopeless(self, run: Run) -> bool:
         """Whether the last runs of this cell all failed."""
-        good = [s.round for s in self._session.of(run.case, run.arm)]
-        last_good = max(good, default=-1)
-        bad = [
-            failure
-            for failure in self._session.failures
-            if (failure.case, failure.arm) == (run.case, run.arm) and failure.round > last_good
-        ]
+        last_good = max((s.round for s in self._session.of(run.case, run.arm)), default=-1)
+        bad = [f for f in self._session.failures if (f.case, f.arm) == (run.case, run.arm) and f.round > last_good]
         return len(bad) >= FAILURES_IN_A_ROW
 
     def _give_up(self, case: str, arm: str, sentence: str) -> None:
@@ -211,16 +257,15 @@ class _Sitting:
         rest = [run for run in self._left if (run.case, run.arm) == (case, arm)]
         for run in rest:
             if run.round not in known:
-                now = machine.now()
-                self._store.add_failure(Failure(case, arm, run.round, 0, sentence, now))
-        self._reporter.skip(len(rest))
+                self._store.add_failure(Failure(case, arm, run.round, 0, sentence, base.now()))
+        self._reporter.advance(len(rest))
         self._left = [run for run in self._left if run not in rest]
 
     def _prove_arms(self) -> None:
         for arm in self._session.arms:
             proofs = self._session.proofs
             if arm.name not in proofs:
-                self._store.add_proof(arm.name, proofs.get(arm.again_of) or self._prove(arm))
+                self._store.add("proof", {"arm": arm.name, "serving": proofs.get(arm.again_of) or self._prove(arm)})
 
     def _prove_programs(self) -> None:
         """Each program under each arm; a cell whose arm does not serve is not measured."""
@@ -234,48 +279,15 @@ class _Sitting:
             if self._server_runner and case.kind == servers.KIND:
                 files, sentence, rate = self._server_runner.prove(case, arm)
                 if not sentence:
-                    self._store.add_rate(case_name, arm_name, rate)
+                    self._store.add("rate", {"case": case_name, "arm": arm_name, "rate": rate})
             else:
-                files, sentence = serving.prove_program(case, arm)
+                files, sentence = prove_program(case, arm)
             if sentence:
                 self._reporter.say(f"{case_name} under {arm_name}: {sentence}")
                 for same in (a for a in self._arms.values() if arm_name in (a.name, a.again_of)):
                     self._give_up(case_name, same.name, sentence)
             else:
-                self._store.add_proof(name, files)
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """What was asked for."""
-
-    cases: Sequence[Case]
-    arms: Sequence[Arm]
-    rounds: int
-    grows: bool
-    seed: int | None
-    command: Sequence[str]
-    results: Path
-
-
-def _open(
-    plan: _Plan, is_finished: Callable[[Session], bool] | None, findings: Iterable[dict[str, str]]
-) -> store.Store:
-    """The session of this plan that is not finished, or a new one."""
-    facts, name = machine.describe(), plan.command[0]
-    # What was fixed at some rounds and looked at must not grow later.
-    rounds = store.ROUNDS_GROW if plan.grows else plan.rounds
-    key = store.session_key(name, plan.cases, plan.arms, rounds, plan.seed, facts["id"])
-    if is_finished is not None:
-        found = store.open_unfinished(plan.results, name, key, is_finished)
-        if found is not None:
-            return found
-    session = Session(
-        id="", command=list(plan.command), created=machine.now(), machine=facts,
-        commit=machine.commit(), arms=list(plan.arms), cases=list(plan.cases), rounds=plan.rounds,
-        seed=secrets.randbelow(2**31) if plan.seed is None else plan.seed, findings=list(findings),
-    )
-    return store.Store.create(plan.results, name, key, session)
+                self._store.add("proof", {"arm": name, "serving": files})
 
 
 def _check(cases: Sequence[Case], arms: Sequence[Arm], rounds: int, has_parts: bool) -> None:
@@ -290,20 +302,9 @@ def _check(cases: Sequence[Case], arms: Sequence[Arm], rounds: int, has_parts: b
 
 
 def _greeting(session: Session) -> str:
-    done = len(session.samples) + len(session.failures)
-    total = session.rounds * len(session.arms) * len(session.cases)
     when = session.created[:16].replace("T", " ")
-    if not done:
-        return ""
-    return f"going on with the session of {when} UTC; {done} of {total} runs are done"
-
-
-def _with_expectation(case: Case, arm: Arm) -> Case:
-    """A bench refuses to run on anything but the arm's library."""
-    if case.kind != "bench":
-        return case
-    words = [*case.command, "--expect", arm.library or "libc.so"]
-    return dataclasses.replace(case, command=words)
+    said = f"going on with the session of {when} UTC; {session.done} of {session.total} runs are done"
+    return said if session.done else ""
 
 
 def _nothing_measured(case: Case, outcome: Outcome) -> str:

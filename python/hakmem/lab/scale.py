@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from .options import SCALE_WORKLOADS
-from .places import BUILD
-from .problem import Problem, Usage
+from .base import BUILD
+from .base import Problem, Usage
 
 THREADS_MAX = 512
 TIME_RUNS = 5

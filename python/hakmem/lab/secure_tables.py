@@ -11,10 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from .arms import OURS, OURS_SECURE, SYSTEM
-from .bugs import ENDED, FAILED, HARM, NOTHING, REPORT, VERDICTS, WARNING, BugCell, bug_rows, bug_total
+from .secure import ENDED, FAILED, HARM, NOTHING, REPORT, VERDICTS, WARNING, BugCell, bug_rows, bug_total
 from .model import Arm, Session
-from .summary import Summary, geometric_mean, memory_against, speed_against
-from .tables import Blocks, Layout, arms_table, case_name, counted, number, plain_table, session_table, shown_arms, title_text
+from .statistics import geometric_mean
+from .summary import Summary, ratio_between
+from .tables import Blocks, Layout, arms_table, case_name, plain_table, session_table, shown_arms, title_text
+from .wording import counted, number
 
 REFERENCES = (OURS, SYSTEM)
 STYLES = {REPORT: "green", WARNING: "green", ENDED: "", NOTHING: "dim", HARM: "bold red", FAILED: "yellow"}
@@ -41,11 +43,9 @@ def costs_over(session: Session, reference: str) -> dict[str, dict[str, Any]]:
             continue
         cases = [case.name for case in session.cases
                  if session.of(case.name, arm.name) and session.of(case.name, reference)]
-        # The speed of the reference against an arm is the time of the arm against the reference.
-        time = {case: speed_against(session, case, reference, arm.name).value for case in cases}
-        memory = {case: memory_against(session, case, arm.name, reference).value for case in cases}
         costs[arm.name] = {"cases": len(cases)}
-        for what, of in (("time", time), ("memory", memory)):
+        for what, key in (("time", "time"), ("memory", "peak")):
+            of = {case: ratio_between(session, case, key, arm.name, reference).value for case in cases}
             worst = max(of, key=of.__getitem__, default="")
             costs[arm.name] |= {what: geometric_mean(of.values()), f"most_{what}": of.get(worst), f"{what}_case": worst}
     return costs

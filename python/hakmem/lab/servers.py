@@ -19,17 +19,15 @@ import socket
 import subprocess
 import tempfile
 import time
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import serving, workloads
+from . import measure, workloads
+from .base import BUILD, ROOT, Problem, read_text, read_toml
 from .measure import MEASURE, PADDING_NAME, Outcome, arm_environment, read_end, run_measure
 from .model import Arm, Case
-from .places import BUILD, ROOT
-from .problem import Problem
 
 SUITE = "servers"
 KIND = "server"
@@ -83,18 +81,21 @@ class Server:
         if self.absent() and os.geteuid() == 0 and os.environ.get("LABORATORY_INSTALL") == "yes":
             # Debian's scripts start no server in runlevel 1.
             subprocess.run(
-                [str(ROOT / "tools" / "install_packages.sh"), *self.packages],
-                env={**os.environ, "RUNLEVEL": "1"}, stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False,
+                [str(ROOT / "tools" / "install_packages.sh"), *self.packages], env={**os.environ, "RUNLEVEL": "1"},
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False,
             )
         if self.absent():
-            packages = " ".join(self.packages)
-            return f"{self.absent()} is not installed; on Debian: apt-get install {packages}"
+            return f"{self.absent()} is not installed; on Debian: apt-get install {' '.join(self.packages)}"
         if self.built:
             return workloads.Workload(
                 self.case(1), script=_script(self.built), inputs=_built(self.built).parent
             ).prepare()
         return ""
+
+
+def workloads_of(seconds: float) -> list[workloads.Workload]:
+    """As `bench` lists, prepares and runs them."""
+    return [workloads.Workload(server.case(seconds), preparing=server.prepare) for server in read_servers()]
 
 
 def _is_here(need: str) -> bool:
@@ -117,12 +118,8 @@ def _shared() -> str:
 
 def read_servers(file: Path = FILE) -> list[Server]:
     """All entries in the order of the file."""
-    try:
-        entries = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, tomllib.TOMLDecodeError) as error:
-        raise Problem(f"cannot read {file}: {error}") from error
     servers = []
-    for name, entry in entries.items():
+    for name, entry in read_toml(file).items():
         unknown = sorted(set(entry) - _KEYS)
         if unknown:
             raise Problem(f"{file}: [{name}] has an unknown key '{unknown[0]}'")
@@ -141,11 +138,8 @@ def phases(seconds: float, rate: float) -> list[str]:
     """Of lab/load, `seconds` long together: what comes behind after the burst is more."""
     warm, burst, quiet = seconds / 10, min(seconds / 40, 2.0), after_s(seconds) + 0.4
     steady = max((seconds - warm - burst - quiet) / 2, 0.1)
-    return [
-        f"warm:open:{warm:g}:{rate:g}", f"steady:open:{steady:g}:{rate:g}",
-        f"burst:open:{burst:g}:{rate * BURST:g}", f"quiet:quiet:{quiet:g}",
-        f"end:open:{steady:g}:{rate:g}",
-    ]  # fmt: skip
+    return [f"warm:open:{warm:g}:{rate:g}", f"steady:open:{steady:g}:{rate:g}", f"burst:open:{burst:g}:{rate * BURST:g}",
+            f"quiet:quiet:{quiet:g}", f"end:open:{steady:g}:{rate:g}"]
 
 
 # ---- Reading the server's processes. ----
@@ -170,8 +164,7 @@ class Readings:
 
     def between(self, start: int, end: int) -> list[tuple[int, int]]:
         inside = [(t, v) for t, v in self.memory if start < t < end]
-        edges = (start, end)
-        first, last = ((t, round(self.at(self.memory, t))) for t in edges)
+        first, last = ((t, round(self.at(self.memory, t))) for t in (start, end))
         return [first, *inside, last]
 
 
@@ -181,7 +174,7 @@ def descendants(root: int, but: str = "") -> list[int]:
     todo = [root]
     while todo:
         for path in glob.glob(f"/proc/{todo.pop()}/task/*/children"):
-            for pid in map(int, _text(path).split()):
+            for pid in map(int, read_text(path).split()):
                 try:
                     is_load = bool(but) and os.readlink(f"/proc/{pid}/exe") == but
                 except OSError:
@@ -192,17 +185,9 @@ def descendants(root: int, but: str = "") -> list[int]:
     return found
 
 
-def _text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
-
-
 def _times(pid: int, only_children: bool = False) -> tuple[int, int]:
     """Processor time in ns and page faults, of its ended children too."""
-    words = _text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    words = read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
     if len(words) < 15:
         return 0, 0
     faults, ticks = words[8:11:2] if only_children else words[7:11], words[13:15]
@@ -212,7 +197,7 @@ def _times(pid: int, only_children: bool = False) -> tuple[int, int]:
 
 def _memory_kib(pid: int) -> int:
     for name, key in (("smaps_rollup", "Pss:"), ("status", "VmRSS:")):
-        for line in _text(f"/proc/{pid}/{name}").splitlines():
+        for line in read_text(f"/proc/{pid}/{name}").splitlines():
             if line.startswith(key):
                 return int(line.split()[1])
     return 0
@@ -270,7 +255,7 @@ class Runner:
         if sentence:
             return {}, sentence, 0.0
         wanted = dataclasses.replace(arm, library=arm.library or _libc())
-        files, sentence = serving.judge(bindings, wanted, outcome, case)
+        files, sentence = measure.judge(bindings, wanted, outcome, case)
         phase = json.loads(outcome.load_output)["phases"][0]
         rate = phase["requests"] * 1e9 / (phase["end_ns"] - phase["start_ns"])
         return files, sentence, rate
@@ -285,8 +270,7 @@ class Runner:
         return outcome
 
     def _run(
-        self, case: Case, arm: Arm, load: list[str], extra: dict[str, str] | None = None,
-        padding: int = 0,
+        self, case: Case, arm: Arm, load: list[str], extra: dict[str, str] | None = None, padding: int = 0
     ) -> tuple[Outcome, Readings, list[dict[str, list[str]]]]:
         server = self._servers[case.name]
         with tempfile.TemporaryDirectory(prefix="run-", dir=self._folder) as name:
@@ -322,10 +306,7 @@ class Runner:
             status, said, complaint = run_measure(command, limit, reader.read, READ_S)
             errors = read_end(files["errors"]) or read_end(files["output"])
             report = json.loads(said) if status == 0 else {}
-            bindings = [
-                serving.read_bindings(path.read_text(errors="replace"))
-                for path in sorted(scratch.glob("bindings.*"))
-            ]
+            bindings = measure.all_bindings(scratch)
             if arm.library:
                 bindings = [_renamed(one, str(library), arm.library) for one in bindings]
             loaded = read_end(files["loaded"])
@@ -363,10 +344,8 @@ class Runner:
     def _as_user(self) -> list[str]:
         if not self._user:
             return []
-        return [
-            "setpriv", f"--reuid={self._user.pw_uid}", f"--regid={self._user.pw_gid}",
-            "--clear-groups", "--inh-caps=-all", "--",
-        ]  # fmt: skip
+        return ["setpriv", f"--reuid={self._user.pw_uid}", f"--regid={self._user.pw_gid}", "--clear-groups",
+                "--inh-caps=-all", "--"]
 
 
 def _nobody() -> pwd.struct_passwd:
@@ -386,7 +365,7 @@ def _renamed(bindings: dict[str, list[str]], old: str, new: str) -> dict[str, li
 
 def _libc() -> str:
     """Preloaded it serves also a server that is linked with another malloc."""
-    maps = _text("/proc/self/maps").split()
+    maps = read_text("/proc/self/maps").split()
     return next((word for word in maps if word.endswith("/libc.so.6")), "libc.so.6")
 
 
@@ -438,19 +417,11 @@ def figures(told: list[dict[str, Any]], readings: Readings, after: float) -> dic
         "rss_series": [[(moment - start) / 1e6, value] for moment, value in memory],
         "rest": [[after, round(rest), 0]],
         "serving": {
-            "requests": requests,
-            "errors": sum(phase["errors"] for phase in told),
-            "cpu_ns": cpu_ns / max(requests, 1),
-            "faults": faults / max(requests, 1),
-            "p50_ns": quantile(latencies, 0.5),
-            "p99_ns": quantile(latencies, 0.99),
-            "p999_ns": quantile(latencies, 0.999),
-            "worst_ns": max(phase["worst_ns"] for phase in steady),
-            "burst_worst_ns": by_name["burst"]["worst_ns"],
+            "requests": requests, "errors": sum(phase["errors"] for phase in told),
+            "cpu_ns": cpu_ns / max(requests, 1), "faults": faults / max(requests, 1),
+            "p50_ns": quantile(latencies, 0.5), "p99_ns": quantile(latencies, 0.99), "p999_ns": quantile(latencies, 0.999),
+            "worst_ns": max(phase["worst_ns"] for phase in steady), "burst_worst_ns": by_name["burst"]["worst_ns"],
             "latencies": latencies,
-            "phases": [
-                [phase["name"], (phase["start_ns"] - start) / 1e9, (phase["end_ns"] - start) / 1e9]
-                for phase in told
-            ],
+            "phases": [[phase["name"], (phase["start_ns"] - start) / 1e9, (phase["end_ns"] - start) / 1e9] for phase in told],
         },
     }

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy
@@ -24,6 +24,7 @@ TRIM = 0.2
 undisturbed runs the estimate is within a tenth as exact as the mean."""
 
 RESAMPLES = 9999
+LESS, MORE, UNCLEAR = "less", "more", "unclear"
 
 EXACT_MAX = 60
 """Values of each arm up to which Mann-Whitney is exact. With 200 the table of all outcomes takes a
@@ -33,23 +34,40 @@ eighth, and less with more."""
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times the denominator, and the interval that holds it with this confidence."""
+    """How many times the denominator; and, of runs enough, the interval that holds it with this confidence."""
 
-    estimate: float
-    low: float
-    high: float
+    value: float
+    low: float | None = None
+    high: float | None = None
     confidence: float = CONFIDENCE
 
     @property
+    def ends(self) -> list[float]:
+        """Of the interval, or the value alone."""
+        return [self.value] if self.low is None or self.high is None else [self.low, self.high]
+
+    @property
+    def inverse(self) -> Ratio:
+        low, high = (end and 1 / end for end in (self.high, self.low))
+        return Ratio(1 / self.value, low, high, self.confidence)
+
+    @property
     def farthest(self) -> float:
-        """The larger of the two effects at the ends of the interval, as a fraction."""
-        return max(effect_of(self.low), effect_of(self.high))
+        """The largest of the effects at the ends, as a fraction. Of an A/A ratio it is the noise floor."""
+        return max(map(effect_of, self.ends))
 
     @property
     def standard_error(self) -> float:
         """Of the logarithm, as the interval implies it."""
-        width = math.log(self.high) - math.log(self.low)
+        width = math.log(self.ends[-1]) - math.log(self.ends[0])
         return width / (2 * float(special.ndtri((1 + self.confidence) / 2)))
+
+    def direction(self, p: float, alpha: float, threshold: float) -> str:
+        """LESS or MORE if that is beyond doubt (the test, the interval) and more than the threshold."""
+        is_clear = p < alpha and not self.ends[0] <= 1 <= self.ends[-1]
+        if not is_clear or effect_of(self.value) <= threshold:
+            return UNCLEAR
+        return LESS if self.value < 1 else MORE
 
 
 def effect_of(ratio: float) -> float:
@@ -57,14 +75,10 @@ def effect_of(ratio: float) -> float:
     return math.expm1(abs(math.log(ratio)))
 
 
-def geometric_mean(values: Sequence[float]) -> float:
-    return float(numpy.exp(numpy.mean(numpy.log(values))))
-
-
-def envelope(costs: Mapping[str, float]) -> tuple[str, float]:
-    """The best (lowest) of the peers and whose it is; of equals the first."""
-    best = min(costs, key=costs.__getitem__)
-    return best, costs[best]
+def geometric_mean(values: Iterable[float]) -> float | None:
+    """None of nothing."""
+    known = list(values)
+    return float(numpy.exp(numpy.mean(numpy.log(known)))) if known else None
 
 
 def paired_ratios(numerator: Mapping[int, float], denominator: Mapping[int, float]) -> list[float]:
@@ -87,8 +101,7 @@ def _resampling_confidence(count: int, confidence: float) -> float:
 
 
 def ratio_interval(
-    ratios: Sequence[float], seed: int = 1, resamples: int = RESAMPLES,
-    confidence: float = CONFIDENCE,
+    ratios: Sequence[float], seed: int = 1, resamples: int = RESAMPLES, confidence: float = CONFIDENCE
 ) -> Ratio:
     """The typical ratio of the rounds with its bootstrap interval.
 
@@ -96,19 +109,19 @@ def ratio_interval(
     values, which peak RSS often gives.
     """
     logarithms = numpy.log(numpy.asarray(ratios, dtype=float))
-    estimate = math.exp(_centre(logarithms))
+    value = math.exp(_centre(logarithms))
     if len(logarithms) < 2:
-        return Ratio(estimate, 0.0, math.inf, confidence)
+        return Ratio(value)
     interval = stats.bootstrap(
-        (logarithms,),
-        _centre,
-        n_resamples=resamples,
-        vectorized=True,
-        confidence_level=_resampling_confidence(len(logarithms), confidence),
-        method="percentile",
-        rng=numpy.random.default_rng(seed),
+        (logarithms,), _centre, n_resamples=resamples, vectorized=True, method="percentile",
+        confidence_level=_resampling_confidence(len(logarithms), confidence), rng=numpy.random.default_rng(seed),
     ).confidence_interval
-    return Ratio(estimate, math.exp(interval.low), math.exp(interval.high), confidence)
+    return Ratio(value, math.exp(interval.low), math.exp(interval.high), confidence)
+
+
+def typical(ratios: Sequence[float]) -> float:
+    """The value of `ratio_interval` alone, without thousands of resamples."""
+    return math.exp(_centre(numpy.log(numpy.asarray(ratios, dtype=float))))
 
 
 def mann_whitney(first: Sequence[float], second: Sequence[float]) -> float:
@@ -148,11 +161,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
         highest = max(highest, min(1.0, (count - rank) * p_values[index]))
         adjusted[index] = highest
     return adjusted
-
-
-def noise_floor(again: Ratio) -> float:
-    """What an arm may differ from itself: the far end of the interval of its A/A ratio."""
-    return again.farthest
 
 
 def detectable_effect(standard_error: float, count: int, alpha: float, power: float, threshold: float = 0.0) -> float:

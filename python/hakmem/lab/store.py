@@ -3,7 +3,7 @@
 
 A line is one write and one fsync. A torn last line (power loss in the middle of the write) is
 ignored by readers and cut off by the next writer. The writer holds a lock on the file, which the
-kernel drops with the process. The format: docs/design/laboratory.md.
+kernel drops with the process. The format: lab/README.md.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from .base import Problem, file_hash, results_directory
 from .model import Arm, Case, Failure, Sample, Session
-from .places import results_directory
-from .problem import Problem
 
 ROUNDS_GROW = 0
 """In the key of a session whose number of rounds is not fixed beforehand."""
@@ -29,26 +28,19 @@ _LATER = ("samples", "failures", "proofs", "instructions", "bugs", "rates", "is_
 
 
 def session_key(
-    command: str, cases: Sequence[Case], arms: Sequence[Arm], rounds: int, seed: int | None,
-    machine: str,
+    command: str, cases: Sequence[Case], arms: Sequence[Arm], rounds: int, seed: int | None, machine: str
 ) -> str:
     """A hash of all that must be equal for runs to belong to one session."""
     facts = {
-        "command": command, "cases": [[case.to_json(), file_hash(Path(case.command[0]))] for case in cases],
+        "command": command, "cases": [[case.to_json(), file_hash(case.command[0])] for case in cases],
         "arms": [[arm.name, arm.library, arm.sha256, arm.environment] for arm in arms], "rounds": rounds,
         "seed": seed, "machine": machine,
     }
-    text = json.dumps(facts, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:10]
+    return key_of(facts)
 
 
-def file_hash(path: Path) -> str:
-    """SHA-256 of a file; "" of none."""
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:
-        return ""
+def key_of(facts: Any) -> str:
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:10]
 
 
 class Damaged(Problem):
@@ -73,11 +65,8 @@ class Store:
             raise Problem(f"cannot save results in {directory}: {error.strerror}") from error
         session.id = path.stem
         store = cls(path, file, session)
-        head = session.to_json()
-        for part in _LATER:
-            del head[part]
         try:
-            store._append("session", head)
+            store._append("session", {name: part for name, part in session.to_json().items() if name not in _LATER})
         except Problem:
             store.close()
             path.unlink(missing_ok=True)  # there is nothing in it
@@ -102,32 +91,13 @@ class Store:
             raise
 
     def add_sample(self, sample: Sample) -> None:
-        self._add("run", sample.to_json())
+        self.add("run", sample.to_json())
 
     def add_failure(self, failure: Failure) -> None:
-        self._add("failure", failure.to_json())
+        self.add("failure", failure.to_json())
 
-    def add_proof(self, arm: str, serving: dict[str, str]) -> None:
-        self._add("proof", {"arm": arm, "serving": serving})
-
-    def add_instructions(self, line: dict[str, Any]) -> None:
-        self._add("instructions", line)
-
-    def add_bug(self, line: dict[str, Any]) -> None:
-        self._add("bug", line)
-
-    def add_rate(self, case: str, arm: str, rate: float) -> None:
-        self._add("rate", {"case": case, "arm": arm, "rate": rate})
-
-    def add_rounds(self, rounds: int) -> None:
-        """The session shall have so many, more than it was begun with."""
-        self._add("rounds", {"rounds": rounds})
-
-    def add_shown(self) -> None:
-        """There is nothing left to do for it."""
-        self._add("shown", {})
-
-    def _add(self, kind: str, data: dict[str, Any]) -> None:
+    def add(self, kind: str, data: dict[str, Any]) -> None:
+        """A line of one of the kinds that _add_line knows."""
         self._append(kind, data)
         _add_line(self.session, kind, data)
 
@@ -180,7 +150,7 @@ def _is_empty(path: Path) -> bool:
 def mark_shown(session: Session, directory: Path | None = None) -> None:
     """The same command measures anew from now on."""
     with Store.resume((directory or results_directory()) / f"{session.id}.jsonl") as opened:
-        opened.add_shown()
+        opened.add("shown", {})
 
 
 def load(path: Path) -> Session:
@@ -197,7 +167,9 @@ def load(path: Path) -> Session:
             data = json.loads(text)
             kind = data.pop("kind")
             if kind == "session":
-                session = _head(data)
+                data |= {"arms": [Arm.from_json(arm) for arm in data["arms"]],
+                         "cases": [Case.from_json(case) for case in data["cases"]]}
+                session = Session.from_json(data)
             elif session is not None:
                 _add_line(session, kind, data)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -205,17 +177,6 @@ def load(path: Path) -> Session:
     if session is None:
         raise Damaged(f"{path} holds no session")
     return session
-
-
-def list_sessions(directory: Path, command: str) -> list[Path]:
-    """The files of the command's sessions, newest last."""
-    return sorted(directory.glob(f"*-{command}-*.jsonl"))
-
-
-def _head(data: dict[str, Any]) -> Session:
-    data["arms"] = [Arm.from_json(arm) for arm in data["arms"]]
-    data["cases"] = [Case.from_json(case) for case in data["cases"]]
-    return Session.from_json(data)
 
 
 def _add_line(session: Session, kind: str, data: dict[str, Any]) -> None:
@@ -226,16 +187,14 @@ def _add_line(session: Session, kind: str, data: dict[str, Any]) -> None:
         session.failures.append(Failure.from_json(data))
     elif kind == "proof":
         session.proofs[data["arm"]] = data["serving"]
-    elif kind == "rounds":
-        session.rounds = data["rounds"]
-    elif kind == "shown":
-        session.is_shown = True
-    elif kind == "instructions":
-        session.instructions.append(data)
     elif kind == "rate":
         session.rates.setdefault(data["case"], {})[data["arm"]] = data["rate"]
-    elif kind == "bug":
-        session.bugs.append(data)
+    elif kind == "rounds":  # more than it was begun with
+        session.rounds = data["rounds"]
+    elif kind == "shown":  # there is nothing left to do for it
+        session.is_shown = True
+    elif kind in ("instructions", "bug"):
+        (session.bugs if kind == "bug" else session.instructions).append(data)
 
 
 def _create_file(directory: Path, name: str, key: str) -> tuple[Path, int]:
@@ -243,8 +202,7 @@ def _create_file(directory: Path, name: str, key: str) -> tuple[Path, int]:
     for attempt in range(100):
         path = directory / f"{stamp}-{name}-{key}{f'_{attempt}' if attempt else ''}.jsonl"
         try:
-            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            file = os.open(path, flags, 0o644)
+            file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         except FileExistsError:
             continue
         _lock(file, path)
@@ -256,8 +214,7 @@ def _lock(file: int, path: Path) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        sentence = f"{path} is being measured by another process; wait for it, or use --new"
-        raise Problem(sentence) from error
+        raise Problem(f"{path} is being measured by another process; wait for it, or use --new") from error
 
 
 def _sync_directory(directory: Path) -> None:

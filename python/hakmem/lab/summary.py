@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: MIT
 """What a session says, in figures: per case and arm, and over all cases. Pure.
 
-Words: speed is relative to the fastest peer of the row (1.00 is that peer, higher is better);
-memory ratios are relative to the leanest peer of the row (1.00 is that peer, lower is better). A
-peer is an arm that is neither ours nor an A/A arm. Where a row has no peer, the best of all arms
-takes its place. The two references of a row may be different peers: together they are the envelope.
+A figure of an arm is divided by that of the best peer of the row, round by round: 1.00 is that peer, less is better; of
+speed the inverse is shown. A peer is an arm that is neither ours nor an A/A arm. Where a row has no peer, the best of all
+arms takes its place. The best peers of a row may differ from figure to figure: together they are the envelope.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,186 +18,36 @@ import numpy
 
 from . import statistics
 from .model import Arm, Case, Sample, Session
+from .statistics import Ratio, geometric_mean
+from .wording import counted_thousands, duration, mebibytes, three_digits
 
 RESAMPLES = 1999
 """Enough for two digits of an interval; a table has a thousand of them."""
-
 SAMPLES_MIN = 3
 """With fewer there is no interval, and no winner: one or two runs decide nothing."""
+WORK, PROGRAM, SERVER = ("bench", "program"), ("program",), ("server",)
+"""Kinds of cases."""
 
 Rounds = dict[int, float]
 """The values of one cell by round."""
 
 
 @dataclass(frozen=True)
-class Ratio:
-    """A ratio with its 95 % interval, where there are samples enough for one."""
+class Figure:
+    """What is measured of a run; less is better."""
 
-    value: float
-    low: float | None = None
-    high: float | None = None
+    key: str
+    heading: str  # in the table of medians
+    show: Callable[[float], str]
+    of: Callable[[Sample], float | None]
+    kinds: tuple[str, ...] = WORK
+    view: str = ""  # the heading of its table of ratios, if it has one
+    best: str = "best"  # the word for the reference of a row
+    view_kinds: tuple[str, ...] = ()  # if the table has not all kinds
+    is_inverse: bool = False  # the table shows how many times as good, not as much
 
-
-@dataclass(frozen=True)
-class Cell:
-    """One case under one arm: medians of its samples."""
-
-    arm: str
-    runs: int
-    failures: int
-    sentence: str  # of the first failure, or ""
-    cost_ns: float | None = None
-    cpu_ns: float | None = None  # user and system time in the unit of the cost
-    speed: Ratio | None = None
-    peak_kib: float | None = None
-    peak_ratio: Ratio | None = None
-    cpu_ratio: Ratio | None = None  # of a program; lower is better
-    rest_kib: list[tuple[float, float]] = field(default_factory=list)
-    """After the work: seconds, and the median of what was held then."""
-    live_kib: float | None = None  # what the program asked for and held then
-    mean_kib: float | None = None
-    end_kib: float | None = None
-    lazyfree_end_kib: float | None = None
-    faults: float | None = None
-    p99_ns: float | None = None
-    instructions: float | None = None  # per operation
-    is_winner: bool = False
-    is_leanest: bool = False
-    is_thriftiest: bool = False
-
-
-@dataclass(frozen=True)
-class Row:
-    """One case under every arm."""
-
-    case: str
-    kind: str
-    title: str
-    fastest_peer: str
-    leanest_peer: str
-    noise: float | None  # of the cost: the far end of the interval of the A/A ratio
-    noise_peak: float | None
-    thriftiest_peer: str  # of a program, in processor time; else ""
-    noise_cpu: float | None
-    cells: dict[str, Cell]
-
-
-@dataclass(frozen=True)
-class Total:
-    """One arm over all rows in which it has figures."""
-
-    arm: str
-    rows: int
-    speed: float | None  # geometric means
-    peak_ratio: float | None
-    wins: int
-    worst_case: str
-    worst_speed: float | None
-    fattest_case: str
-    fattest_ratio: float | None
-    cpu_ratio: float | None  # of programs
-    costliest_case: str
-    costliest_ratio: float | None
-
-
-@dataclass(frozen=True)
-class FailureGroup:
-    """Equal failures of one cell."""
-
-    case: str
-    arm: str
-    sentence: str
-    count: int
-
-
-@dataclass(frozen=True)
-class Summary:
-    arms: list[Arm]
-    rows: list[Row]
-    totals: dict[str, Total]
-    failures: list[FailureGroup]
-    noise: float | None  # median of the rows' noises
-    has_peers: bool
-
-    @property
-    def has_winners(self) -> bool:
-        """Whether there were runs enough to say of any row who is best."""
-        return any(total.wins for total in self.totals.values())
-
-    def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
-
-
-def is_peer(arm: Arm) -> bool:
-    return not arm.is_ours and not arm.again_of
-
-
-def summarise(session: Session) -> Summary:
-    """Everything tables, plots and pages show of a session."""
-    rows = [summarise_case(session, case) for case in session.cases]
-    noises = [row.noise for row in rows if row.noise is not None]
-    failures = Counter((f.case, f.arm, f.sentence) for f in session.failures)
-    return Summary(
-        arms=list(session.arms), rows=rows, totals={arm.name: _total(arm.name, rows) for arm in session.arms},
-        failures=[FailureGroup(*key, count) for key, count in failures.items()],
-        noise=float(numpy.median(noises)) if noises else None,
-        has_peers=any(is_peer(arm) for arm in session.arms),
-    )
-
-
-def speed_against(session: Session, case: str, arm: str, reference: str) -> Ratio:
-    """How many times as fast the arm is as the reference; both have samples."""
-    ours, theirs = ({s.round: s.cost_ns for s in session.of(case, name)} for name in (arm, reference))
-    return ratio_of(theirs, ours, session.seed)
-
-
-def memory_against(session: Session, case: str, arm: str, reference: str) -> Ratio:
-    """How many times the peak memory of the reference the arm has; both have samples."""
-    ours, theirs = ({s.round: float(s.peak_kib) for s in session.of(case, name)} for name in (arm, reference))
-    return ratio_of(ours, theirs, session.seed)
-
-
-def summarise_case(session: Session, case: Case) -> Row:
-    """One row; the whole of a session is `summarise`."""
-    arms, seed = session.arms, session.seed
-    samples = {arm.name: session.of(case.name, arm.name) for arm in arms}
-    costs = {name: {s.round: s.cost_ns for s in of} for name, of in samples.items() if of}
-    peaks = {name: {s.round: float(s.peak_kib) for s in of} for name, of in samples.items() if of}
-    noise, noise_peak = noise_of(arms, costs, seed), noise_of(arms, peaks, seed)
-    fastest, leanest = best_peer(arms, costs), best_peer(arms, peaks)
-    is_program = case.kind == "program"
-    cpus = {name: {s.round: _cpu_ns(s) for s in of} for name, of in samples.items() if of and is_program}
-    thriftiest, noise_cpu = best_peer(arms, cpus), noise_of(arms, cpus, seed)
-    winners, lean = _best(arms, costs, noise, seed), _best(arms, peaks, noise_peak, seed)
-    thrifty = _best(arms, cpus, noise_cpu, seed)
-    cells = {}
-    for arm in arms:
-        cell = _cell(session, case, arm, samples[arm.name])
-        if arm.name in costs:
-            cell = dataclasses.replace(
-                cell, speed=ratio_of(costs[fastest], costs[arm.name], seed),
-                peak_ratio=ratio_of(peaks[arm.name], peaks[leanest], seed),
-                cpu_ratio=ratio_of(cpus[arm.name], cpus[thriftiest], seed) if cpus else None,
-                is_winner=arm.name in winners, is_leanest=arm.name in lean, is_thriftiest=arm.name in thrifty,
-            )
-        cells[arm.name] = cell
-    return Row(case.name, case.kind, case.title, fastest, leanest, noise, noise_peak, thriftiest, noise_cpu, cells)
-
-
-def _cell(session: Session, case: Case, arm: Arm, samples: list[Sample]) -> Cell:
-    failures = [f for f in session.failures if f.case == case.name and f.arm == arm.name]
-    sentence = failures[0].sentence if failures else ""
-    return Cell(
-        arm=arm.name, runs=len(samples), failures=len(failures), sentence=sentence,
-        cost_ns=_median(s.cost_ns for s in samples), cpu_ns=_median(_cpu_ns(s) for s in samples),
-        peak_kib=_median(s.peak_kib for s in samples), rest_kib=_rests(samples),
-        live_kib=_median((s.workload or {}).get("live_kib") for s in samples),
-        mean_kib=_median(s.rss_mean_kib for s in _unrested(samples)),
-        end_kib=_median(_end_kib(s) for s in samples),
-        lazyfree_end_kib=_median(_lazyfree_kib(s) for s in samples),
-        faults=_median(s.minor_faults + s.major_faults for s in samples),
-        p99_ns=_median(s.p99_ns for s in samples), instructions=_instructions(session, case.name, arm.name),
-    )
+    def is_shown_of(self, case: Case) -> bool:
+        return bool(self.view) and case.kind in (self.view_kinds or self.kinds)
 
 
 def _cpu_ns(sample: Sample) -> float:
@@ -218,29 +66,176 @@ def _end_kib(sample: Sample) -> float | None:
     return sample.rss_end_kib
 
 
-def _rests(samples: list[Sample]) -> list[tuple[float, float]]:
+def _told(name: str) -> Callable[[Sample], float | None]:
+    """Of a server."""
+    return lambda sample: (sample.serving or {}).get(name)
+
+
+FIGURES = (
+    Figure("time", "time", duration, lambda s: s.cost_ns, view="Speed, higher is better", best="fastest", is_inverse=True),
+    Figure("cpu_request", "processor time a request", duration, _told("cpu_ns"), SERVER,
+           "Processor time a request, lower is better"),
+    Figure("p999", "p99.9", duration, _told("p999_ns"), SERVER, "Latency, p99.9, lower is better"),
+    Figure("mean", "mean, MiB", mebibytes, lambda s: s.rss_mean_kib, WORK + SERVER, "Mean memory, lower is better",
+           view_kinds=SERVER),
+    Figure("after", "after the burst, MiB", mebibytes, lambda s: s.rest[-1][1] if s.rest else None, SERVER,
+           "Memory after the burst, lower is better"),
+    Figure("peak", "peak, MiB", mebibytes, lambda s: float(s.peak_kib), WORK + SERVER, "Peak memory, lower is better",
+           "leanest", WORK),
+    Figure("cpu", "CPU", duration, _cpu_ns, WORK, "Processor time of programs, lower is better", "thriftiest", PROGRAM),
+    Figure("end", "at the end, MiB", mebibytes, _end_kib, WORK + SERVER),
+    Figure("lazyfree", "lazily freed, MiB", mebibytes,
+           lambda s: (s.workload or {}).get("lazyfree_end_kib", s.lazyfree_end_kib)),
+    Figure("faults", "page faults", counted_thousands, lambda s: s.minor_faults + s.major_faults),
+    Figure("p99", "p99", duration, lambda s: s.p99_ns),
+    Figure("p50_request", "p50", duration, _told("p50_ns"), SERVER),
+    Figure("p99_request", "p99", duration, _told("p99_ns"), SERVER),
+    Figure("worst", "worst", duration, _told("worst_ns"), SERVER),
+    Figure("burst", "worst in the burst", duration, _told("burst_worst_ns"), SERVER),
+    Figure("faults_request", "page faults a request", three_digits, _told("faults"), SERVER),
+    Figure("switches", "context switches", counted_thousands,
+           lambda s: s.voluntary_switches + s.involuntary_switches, SERVER),
+    Figure("requests", "requests", counted_thousands, _told("requests"), SERVER),
+)
+BY_KEY = {figure.key: figure for figure in FIGURES}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One case under one arm."""
+
+    arm: str
+    runs: int
+    failures: int
+    sentence: str  # of the first failure, or ""
+    medians: dict[str, float]  # by keys of figures, and "instructions" per operation
+    rest_kib: list[tuple[float, float]]  # after the work: seconds, and the median of what was held then
+    live_kib: float | None  # what the program asked for and held then
+
+
+@dataclass(frozen=True)
+class View:
+    """One figure of a row as ratios."""
+
+    best_peer: str  # that is 1.00; "" if nothing was measured
+    noise: float | None  # the far end of the interval of the A/A ratio
+    ratios: dict[str, Ratio]  # by arm
+    best: list[str]  # arms that cannot be told from the best
+
+
+@dataclass(frozen=True)
+class Row:
+    """One case under every arm."""
+
+    case: str
+    kind: str
+    title: str
+    views: dict[str, View]
+    cells: dict[str, Cell]
+
+
+@dataclass(frozen=True)
+class Total:
+    """One figure of an arm over all rows that have it."""
+
+    rows: int = 0
+    mean: float | None = None
+    worst_case: str = ""
+    worst: float | None = None
+
+
+@dataclass(frozen=True)
+class FailureGroup:
+    """Equal failures of one cell."""
+
+    case: str
+    arm: str
+    sentence: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Summary:
+    arms: list[Arm]
+    rows: list[Row]
+    totals: dict[str, dict[str, Total]]  # by keys of figures and arms
+    failures: list[FailureGroup]
+    noise: float | None  # median of the rows' noises in the first figure
+    has_peers: bool
+    has_winners: bool = field(default=False)  # there were runs enough to say of any row who is best
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    def rows_of(self, figure: Figure) -> list[Row]:
+        return [row for row in self.rows if figure.key in row.views]
+
+
+def is_peer(arm: Arm) -> bool:
+    return not arm.is_ours and not arm.again_of
+
+
+def summarise(session: Session) -> Summary:
+    """Everything tables, plots and pages show of a session."""
+    rows = [summarise_case(session, case) for case in session.cases]
+    firsts = [next(iter(row.views.values())) for row in rows if row.views]
+    noises = [view.noise for view in firsts if view.noise is not None]
+    failures = Counter((f.case, f.arm, f.sentence) for f in session.failures)
+    keys = dict.fromkeys(key for row in rows for key in row.views)
+    return Summary(
+        list(session.arms), rows, {key: {arm.name: _total(key, arm.name, rows) for arm in session.arms} for key in keys},
+        [FailureGroup(*key, count) for key, count in failures.items()],
+        float(numpy.median(noises)) if noises else None, any(is_peer(arm) for arm in session.arms),
+        any(view.best for view in firsts),
+    )  # fmt: skip
+
+
+def summarise_case(session: Session, case: Case) -> Row:
+    """One row; the whole of a session is `summarise`."""
+    samples = {arm.name: session.of(case.name, arm.name) for arm in session.arms}
+    views = {figure.key: _view(session, figure, samples) for figure in FIGURES if figure.is_shown_of(case)}
+    cells = {arm: _cell(session, case, arm, of) for arm, of in samples.items()}
+    return Row(case.name, case.kind, case.title, views, cells)
+
+
+def ratio_between(session: Session, case: str, key: str, arm: str, reference: str) -> Ratio:
+    """How many times the figure of the reference the arm has; both have samples."""
+    ours, theirs = (rounds_of(session.of(case, name), BY_KEY[key].of) for name in (arm, reference))
+    return ratio_of(ours, theirs, session.seed)
+
+
+def rounds_of(samples: Sequence[Sample], of: Callable[[Sample], float | None]) -> Rounds:
+    return {s.round: float(value) for s in samples if (value := of(s))}
+
+
+def _view(session: Session, figure: Figure, samples: dict[str, list[Sample]]) -> View:
+    known = {name: rounds_of(of, figure.of) for name, of in samples.items()}
+    values = {name: rounds for name, rounds in known.items() if rounds}
+    best = _best_peer(session.arms, values)
+    ratios = {name: ratio_of(rounds, values[best], session.seed) for name, rounds in values.items()}
+    noise = _noise(session.arms, values, session.seed)
+    return View(best, noise, ratios, _best(session.arms, values, noise, session.seed))
+
+
+def _cell(session: Session, case: Case, arm: str, samples: list[Sample]) -> Cell:
+    failures = [f.sentence for f in session.failures if (f.case, f.arm) == (case.name, arm)]
+    # A bench that sleeps at its end has another mean than one that does not.
+    unrested = [sample for sample in samples if not sample.rest] or samples
+    medians = {
+        figure.key: _median(figure.of(s) for s in (unrested if figure.key == "mean" else samples))
+        for figure in FIGURES if case.kind in figure.kinds
+    }
+    counts = [line for line in session.instructions if (line["case"], line["arm"]) == (case.name, arm)]
+    medians["instructions"] = _median(line.get("per_operation") for line in counts)
     held: dict[float, list[float]] = {}
-    for sample in samples:
-        for second, rss_kib, *_ in sample.rest:
-            held.setdefault(second, []).append(rss_kib)
-    return [(second, float(numpy.median(held[second]))) for second in sorted(held)]
-
-
-def _unrested(samples: list[Sample]) -> list[Sample]:
-    """A bench that sleeps at its end has another mean than one that does not."""
-    return [sample for sample in samples if not sample.rest] or samples
-
-
-def _lazyfree_kib(sample: Sample) -> float | None:
-    work = sample.workload
-    if work is not None and "lazyfree_end_kib" in work:
-        return work["lazyfree_end_kib"]
-    return sample.lazyfree_end_kib
-
-
-def _instructions(session: Session, case: str, arm: str) -> float | None:
-    found = [i for i in session.instructions if i["case"] == case and i["arm"] == arm]
-    return _median(i.get("per_operation") for i in found)
+    for second, rss_kib, *_ in (rest for sample in samples for rest in sample.rest):
+        held.setdefault(second, []).append(rss_kib)
+    return Cell(
+        arm, len(samples), len(failures), failures[0] if failures else "",
+        {key: value for key, value in medians.items() if value is not None},
+        [(second, float(numpy.median(held[second]))) for second in sorted(held)],
+        _median((s.workload or {}).get("live_kib") for s in samples),
+    )  # fmt: skip
 
 
 def _median(values: Iterable[float | None]) -> float | None:
@@ -253,27 +248,22 @@ def ratio_of(above: Rounds, below: Rounds, seed: int) -> Ratio:
     if above is below:
         return Ratio(1.0)
     ratios = statistics.paired_ratios(above, below)
-    if not ratios:
-        return Ratio(_typical(above) / _typical(below))
-    ratio = statistics.ratio_interval(ratios, seed, RESAMPLES)
     if len(ratios) < SAMPLES_MIN:
-        return Ratio(ratio.estimate)
-    return Ratio(ratio.estimate, ratio.low, ratio.high)
+        return Ratio(_point(above, below))
+    return statistics.ratio_interval(ratios, seed, RESAMPLES)
 
 
 def _point(above: Rounds, below: Rounds) -> float:
-    """The value of `ratio_of` alone, without the thousands of resamples of its interval."""
+    """The value of `ratio_of` alone."""
     ratios = statistics.paired_ratios(above, below) if above is not below else [1.0]
-    if not ratios:
-        return _typical(above) / _typical(below)
-    return statistics.ratio_interval(ratios, resamples=2).estimate
+    return statistics.typical(ratios) if ratios else _typical(above) / _typical(below)
 
 
 def _typical(values: Rounds) -> float:
     return float(numpy.median(list(values.values())))
 
 
-def best_peer(arms: list[Arm], values: dict[str, Rounds]) -> str:
+def _best_peer(arms: list[Arm], values: dict[str, Rounds]) -> str:
     """Of the peers; without peers of all; "" of an empty row."""
     known = [arm for arm in arms if arm.name in values and not arm.again_of]
     candidates = [arm for arm in known if is_peer(arm)] or known
@@ -286,7 +276,7 @@ def _lowest(names: list[str], values: dict[str, Rounds]) -> str:
     It begins with the lowest median, which mostly is that. Equal ones may go in a circle, each
     below the one before; then it ends somewhere.
     """
-    best = statistics.envelope({name: _typical(values[name]) for name in names})[0]
+    best = min(names, key=lambda name: _typical(values[name]))
     for _ in names:
         ratios = {name: _point(values[name], values[best]) for name in names}
         lowest = min(ratios, key=ratios.__getitem__)
@@ -296,49 +286,28 @@ def _lowest(names: list[str], values: dict[str, Rounds]) -> str:
     return best
 
 
-def noise_of(arms: list[Arm], values: dict[str, Rounds], seed: int) -> float | None:
+def _noise(arms: list[Arm], values: dict[str, Rounds], seed: int) -> float | None:
     """What an arm differs from itself by; of several A/A arms the most."""
-    floors = []
-    for arm in arms:
-        if arm.again_of and arm.name in values and arm.again_of in values:
-            ratio = ratio_of(values[arm.name], values[arm.again_of], seed)
-            ends = [ratio.value, ratio.low, ratio.high]
-            floors.append(max(statistics.effect_of(end) for end in ends if end is not None))
-    return max(floors, default=None)
+    ratios = [ratio_of(values[arm.name], values[arm.again_of], seed) for arm in arms
+              if arm.again_of and arm.name in values and arm.again_of in values]
+    return max((ratio.farthest for ratio in ratios), default=None)
 
 
-def _best(arms: list[Arm], values: dict[str, Rounds], noise: float | None, seed: int) -> set[str]:
+def _best(arms: list[Arm], values: dict[str, Rounds], noise: float | None, seed: int) -> list[str]:
     """The best arm and all that cannot be told from it: by the interval, or within the noise."""
     names = [arm.name for arm in arms if not arm.again_of and arm.name in values]
     if not names or min(len(values[name]) for name in names) < SAMPLES_MIN:
-        return set()
+        return []
     first = _lowest(names, values)
-    best = {first}
-    for name in names:
+
+    def is_as_good(name: str) -> bool:
         ratio = ratio_of(values[name], values[first], seed)
-        if ratio.low is None or ratio.low <= 1 or ratio.value - 1 <= (noise or 0):
-            best.add(name)
-    return best
+        return ratio.low is None or ratio.low <= 1 or ratio.value - 1 <= (noise or 0)
+
+    return [name for name in names if name == first or is_as_good(name)]
 
 
-def _total(arm: str, rows: list[Row]) -> Total:
-    cells = {row.case: row.cells[arm] for row in rows}
-    speeds = {case: cell.speed.value for case, cell in cells.items() if cell.speed}
-    peaks = {case: cell.peak_ratio.value for case, cell in cells.items() if cell.peak_ratio}
-    cpus = {case: cell.cpu_ratio.value for case, cell in cells.items() if cell.cpu_ratio}
-    costliest = max(cpus, key=cpus.__getitem__, default="")
-    slowest = min(speeds, key=speeds.__getitem__, default="")
-    fattest = max(peaks, key=peaks.__getitem__, default="")
-    return Total(
-        arm=arm, rows=len(speeds), speed=geometric_mean(speeds.values()),
-        peak_ratio=geometric_mean(peaks.values()), wins=sum(cell.is_winner for cell in cells.values()),
-        worst_case=slowest, worst_speed=speeds.get(slowest), fattest_case=fattest,
-        fattest_ratio=peaks.get(fattest), cpu_ratio=geometric_mean(cpus.values()), costliest_case=costliest,
-        costliest_ratio=cpus.get(costliest),
-    )
-
-
-def geometric_mean(values: Iterable[float]) -> float | None:
-    """None of nothing."""
-    known = [value for value in values if value is not None and math.isfinite(value)]
-    return float(statistics.geometric_mean(known)) if known else None
+def _total(key: str, arm: str, rows: list[Row]) -> Total:
+    ratios = {row.case: row.views[key].ratios[arm].value for row in rows if key in row.views and arm in row.views[key].ratios}
+    worst = max(ratios, key=ratios.__getitem__, default="")
+    return Total(len(ratios), geometric_mean(ratios.values()), worst, ratios.get(worst))

@@ -9,9 +9,7 @@ nothing. State: the journal of the search and the session, both in the folder of
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import itertools
-import json
 import math
 import os
 import random
@@ -21,28 +19,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
-from rich.text import Text
-
-from . import arms, machine, profile_file, proof, runner, serving, store, tune_space
+from . import arms, base, profile_file, proof, runner, store
 from .ab import check_fitness
+from .base import Problem, Usage, results_directory
 from .bench import only_session
 from .compare import make_case
 from .comparison import SHORT_NS
-from .measure import measure
+from .measure import measure, prove_program
 from .model import Arm, Case, Session
 from .options import ROUNDS, ROUNDS_MAX
-from .places import results_directory
-from .problem import Problem, Usage
-from .progress import PLAIN_INTERVAL_S, duration_text, say
-from .schedule import PADDING_LIMIT, Run
+from .progress import Bar, duration_text, say
+from .runner import PADDING_LIMIT, Run
 from .tune_answer import Answer, answer_of, show
 from .tune_search import (
-    CANDIDATES_MAX, DEFAULT_FIRST, LIMIT_FACTOR, LIMIT_S_MIN, Figures, Goal, Journal, Search,
-    words_of,
-)  # fmt: skip
-from .tune_space import Point
+    CANDIDATES_MAX, DEFAULT_FIRST, LIMIT_FACTOR, LIMIT_S_MIN, STARTS, Figures, Goal, Journal, Point, Search, ladders,
+    settings_of, words_of,
+)
 from .verdict import Rules
 from .wording import parse_percent
 
@@ -56,8 +48,6 @@ TIDY_SHARE = 0.25
 ARMS_MIN = 3  # the default twice and one candidate
 OVERHEAD = 1.2
 """Runs take longer on some days than on others, and starting them takes its time."""
-
-_errors = Console(stderr=True)
 
 
 def run(
@@ -85,7 +75,7 @@ def run(
             tuning.journal.close()
     written = path if answer.winner or output else None
     if written:
-        chosen = answer.winner.settings if answer.winner else {"profile": tune_space.STARTS[0]}
+        chosen = answer.winner.settings if answer.winner else {"profile": STARTS[0]}
         profile_file.write_profile(written, chosen, answer.comments)
     elif path.exists():
         say(f"{path} is of an earlier tune and stays as it is")
@@ -112,18 +102,21 @@ class Tuning:
     """One program, from the first run to the verdict; goes on with what is in the journal."""
 
     def __init__(
-        self, case: Case, arm: Arm, goal: Goal, whole_s: float, folder: Path,
-        seed: int | None = None, new: bool = False,
+        self, case: Case, arm: Arm, goal: Goal, whole_s: float, folder: Path, seed: int | None = None, new: bool = False
     ) -> None:
         self._case, self._arm, self._goal = case, arm, goal
         self._whole_s, self._folder, self._seed = whole_s, folder, seed
         self._run_s_max = whole_s * VERDICT_SHARE / (Rules().samples_min * ARMS_MIN * OVERHEAD)
-        path = folder / f"tune-{self._key()}.journal"
-        self.journal = Journal(path, seed, new)
+        # Tells the question: what must be equal for a search to go on.
+        key = store.key_of([
+            dataclasses.replace(case, timeout_s=0).to_json(), base.file_hash(case.command[0]), dataclasses.astuple(goal),
+            arm.sha256, base.machine_id(), ladders(),
+        ])
+        self.journal = Journal(folder / f"tune-{key}.journal", seed, new)
         self._padding = random.Random(seed)
         self._spent_s = float(self.journal.facts.get("spent_s", 0))
         self._started = time.monotonic()
-        self._progress = _Progress(whole_s)
+        self._progress = Bar(whole_s)
         self._search = Search(
             self.journal, goal, self._run_once,
             lambda: (1 - VERDICT_SHARE) * whole_s - self._spent(), self._progress.say,
@@ -138,32 +131,19 @@ class Tuning:
                 except (KeyboardInterrupt, OSError) as error:
                     if not runner.is_interrupt(error):
                         raise
-                    raise Problem(
-                        f"stopped; saved candidates: {self._count()}; the same command goes on",
-                        runner.STATUS_INTERRUPTED,
-                    ) from error
+                    raise Problem(f"stopped; saved candidates: {self._count()}; the same command goes on",
+                                  runner.STATUS_INTERRUPTED) from error
         plan = self.journal.facts["plan"]
         candidates = [dict(point) for point in plan["candidates"]]
         session = self._measure(candidates, plan["rounds"], plan["limit_s"], findings)
         words = f"{self._count()} candidates, then {session.rounds} rounds"
-        return answer_of(
-            session, self._case, self._goal,
-            {words_of(point): tune_space.settings_of(point) for point in candidates}, words,
-        )
+        settings = {words_of(point): settings_of(point) for point in candidates}
+        return answer_of(session, self._case, self._goal, settings, words)
 
     def finish(self, session: Session) -> None:
         """The same command begins anew from now on."""
         store.mark_shown(session, self._folder)
         self.journal.path.rename(self._folder / f"{session.id}.journal")
-
-    def _key(self) -> str:
-        """Tells the question: what must be equal for a search to go on."""
-        facts = [
-            dataclasses.replace(self._case, timeout_s=0).to_json(),
-            store.file_hash(Path(self._case.command[0])), dataclasses.astuple(self._goal),
-            self._arm.sha256, machine.machine_id(), tune_space.ladders(),
-        ]  # fmt: skip
-        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:10]
 
     # ---- The search. ----
 
@@ -171,13 +151,11 @@ class Tuning:
         """Fills the plan of the verdict."""
         done = len(self.journal.facts.get("defaults", []))
         if done:
-            self._progress.say(
-                f"going on with an unfinished search: {self._count()} candidates in"
-                f" {duration_text(self._spent_s)}; --new begins anew"
-            )
+            self._progress.say(f"going on with an unfinished search: {self._count()} candidates in "
+                               f"{duration_text(self._spent_s)}; --new begins anew")
         else:
             self._progress.say(f"{self._case.name} under the default settings first")
-            _, sentence = serving.prove_program(self._case, self._arm)
+            _, sentence = prove_program(self._case, self._arm)
             if sentence:
                 raise Problem(f"{self._case.name}: {sentence}", 126)
         for _ in range(done, DEFAULT_FIRST):
@@ -202,14 +180,12 @@ class Tuning:
             return False
         return True
 
-    def _check_budget(self, base: Figures) -> None:
-        needed_s = self._whole_s * base.seconds / self._run_s_max
+    def _check_budget(self, default: Figures) -> None:
+        needed_s = self._whole_s * default.seconds / self._run_s_max
         if needed_s > self._whole_s:
-            raise Problem(
-                f"{self._whole_s / 60:g} minutes are too short: a run takes {base.seconds:.1f} s,"
-                f" and search and verdict need {math.ceil(needed_s / base.seconds)} of them; type"
-                f" --minutes {math.ceil(needed_s / 60)}, or take a shorter run of the program"
-            )
+            raise Problem(f"{self._whole_s / 60:g} minutes are too short: a run takes {default.seconds:.1f} s, and search and "
+                          f"verdict need {math.ceil(needed_s / default.seconds)} of them; type --minutes "
+                          f"{math.ceil(needed_s / 60)}, or take a shorter run of the program")
 
     def _plan(self, best: Sequence[Point]) -> dict[str, Any]:
         """Two candidates if both get enough rounds in the time left, else one."""
@@ -219,10 +195,8 @@ class Tuning:
             return int(left_s / (run_s * OVERHEAD * (ARMS_MIN - 1 + candidates)))
 
         count = 2 if rounds(2) >= ROUNDS else 1
-        return {
-            "candidates": [point for point in best[:count]], "limit_s": self._search.limit_s,
-            "rounds": min(max(rounds(count), Rules().samples_min), ROUNDS_MAX),
-        }  # fmt: skip
+        return {"candidates": list(best[:count]), "limit_s": self._search.limit_s,
+                "rounds": min(max(rounds(count), Rules().samples_min), ROUNDS_MAX)}
 
     def _run_once(self, point: Point, limit_s: float | None) -> Figures | str:
         longest_s = limit_s or max(LIMIT_FACTOR * self._run_s_max, LIMIT_S_MIN)
@@ -232,21 +206,22 @@ class Tuning:
         seconds = time.monotonic() - start
         sentence = outcome.sentence(case)
         self.journal.note("spent_s", self._spent())
-        self._progress.update(self._spent(), self._count())
+        left = duration_text(max(self._whole_s - self._spent(), 0))
+        text = f"{self._count()} candidates tried, about {left} left with the verdict"
+        self._progress.show(text, done=self._spent())
+        self._progress.mention(text)
         if limit_s is None and outcome.report.get("end") == "timeout":
-            raise Problem(
-                f"a run takes longer than {longest_s:.0f} s, and {self._whole_s / 60:g} minutes"
-                f" allow {self._run_s_max:.1f} s: give more --minutes, or take a shorter run of the"
-                " program; a server needs --load"
-            )
+            raise Problem(f"a run takes longer than {longest_s:.0f} s, and {self._whole_s / 60:g} minutes allow "
+                          f"{self._run_s_max:.1f} s: give more --minutes, or take a shorter run of the program; a server needs "
+                          "--load")
         if sentence:
             return sentence
         run = Run(case.name, self._arm.name, 0, 0, padding)
-        sample = runner.make_sample(run, outcome, machine.now(), os.getloadavg()[0], case)
+        sample = runner.make_sample(run, outcome, base.now(), os.getloadavg()[0], case)
         return Figures(sample.cost_ns, sample.peak_kib, sample.rss_mean_kib, seconds)
 
     def _arm_of(self, point: Point) -> Arm:
-        settings = tune_space.settings_of(point)
+        settings = settings_of(point)
         variables = {f"HAKMEM_{name.upper()}": value for name, value in settings.items()}
         name = f"{self._arm.name} {words_of(point)}" if settings else self._arm.name
         return dataclasses.replace(self._arm, name=name, environment={**self._arm.environment, **variables})
@@ -261,49 +236,16 @@ class Tuning:
     # ---- The verdict. ----
 
     def _measure(
-        self, candidates: Sequence[Point], rounds: int, limit_s: float,
-        findings: list[dict[str, str]],
+        self, candidates: Sequence[Point], rounds: int, limit_s: float, findings: list[dict[str, str]]
     ) -> Session:
-        base = self._search.base
-        if not self._case.metric and base.cost < SHORT_NS:
-            self._progress.say(f"a run takes {base.cost / 1e6:.1f} ms: mostly the start of a process, not its work")
+        default = self._search.base
+        if not self._case.metric and default.cost < SHORT_NS:
+            self._progress.say(f"a run takes {default.cost / 1e6:.1f} ms: mostly the start of a process, not its work")
         every = [self._arm, *(self._arm_of(point) for point in candidates)]
-        left = duration_text(rounds * (len(every) + 1) * base.seconds)
-        self._progress.say(
-            f"the best of {self._count()} candidates against the default: {rounds} rounds, about"
-            f" {left}"
-        )
+        left = duration_text(rounds * (len(every) + 1) * default.seconds)
+        self._progress.say(f"the best of {self._count()} candidates against the default: {rounds} rounds, about {left}")
         case = dataclasses.replace(self._case, timeout_s=limit_s)
         return runner.run_session(
-            [case], every, rounds, self._seed, ["tune", "--goal", self._goal.name, "--",
-            *self._case.command], results=self._folder, findings=findings, shows=True,
-        )  # fmt: skip
-
-
-class _Progress:
-    """The bar of the search on a terminal, else a line now and then."""
-
-    def __init__(self, whole_s: float) -> None:
-        self._whole_s, self._spoke = whole_s, time.monotonic()
-        self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(None), console=_errors, transient=True,
-            disable=not _errors.is_terminal,
+            [case], every, rounds, self._seed, ["tune", "--goal", self._goal.name, "--", *case.command],
+            results=self._folder, findings=findings, shows=True,
         )
-        self._task = self._bar.add_task("", total=whole_s)
-
-    def __enter__(self) -> None:
-        self._bar.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def update(self, spent_s: float, count: int) -> None:
-        left = duration_text(max(self._whole_s - spent_s, 0))
-        text = f"{count} candidates tried, about {left} left with the verdict"
-        self._bar.update(self._task, completed=spent_s, description=text)
-        if not _errors.is_terminal and time.monotonic() - self._spoke >= PLAIN_INTERVAL_S:
-            self.say(text)
-            self._spoke = time.monotonic()
-
-    def say(self, sentence: str) -> None:
-        _errors.print(Text(f"hakmem: {sentence}"), soft_wrap=True)

@@ -17,10 +17,10 @@ from rich.text import Text
 from . import profile_file, statistics, verdict
 from .model import Case, Sample, Session
 from .statistics import CONFIDENCE, Ratio
-from .tables import counted, plain_table
+from .tables import plain_table
 from .tune_search import Figures, Goal
 from .verdict import GO, LESS, MORE, NO_GO, CaseVerdict, Evidence, Rules, Series
-from .wording import percent, signed_percent
+from .wording import counted, interval, one_line, percent, signed_percent
 
 
 @dataclass(frozen=True)
@@ -53,38 +53,29 @@ def answer_of(session: Session, case: Case, goal: Goal, settings: Mapping[str, d
     default = session.arms[0]
     # Each candidate is a chance to be lucky: the risk is shared by all. So are the intervals wider,
     # and hold for the best of the candidates as well.
-    rules = Rules(
-        memory_tolerance=goal.guard, latency_tolerance=goal.guard,
-        alpha=Rules.alpha / len(settings), confidence=1 - (1 - CONFIDENCE) / len(settings),
-    )  # fmt: skip
-    candidates = [
-        _candidate(session, f"{default.name} {words}", chosen, goal, rules)
-        for words, chosen in settings.items()
-    ]
+    rules = Rules(memory_tolerance=goal.guard, latency_tolerance=goal.guard, alpha=Rules.alpha / len(settings),
+                  confidence=1 - (1 - CONFIDENCE) / len(settings))
+    candidates = [_candidate(session, f"{default.name} {words}", chosen, goal, rules)
+                  for words, chosen in settings.items()]
     candidates.sort(key=lambda one: (one.word != GO, one.cost))
     best = candidates[0]
     what = " ".join(f"{name}={value}" for name, value in best.settings.items())
+    sentence = (f"{best.word}: keep the default; nothing is known to be better for {case.name}. The best candidate, {what}: "
+                f"{best.reason}.")
     if best.word == GO:
-        sentence = f"GO: {what} is better than the default for {case.name}: {_figures(best)}."
-    else:
-        sentence = (
-            f"{best.word}: keep the default; nothing is known to be better for {case.name}. The"
-            f" best candidate, {what}: {best.reason}."
-        )
+        figures = ", ".join(f"{name} {signed_percent(ratio.value - 1)}" for name, ratio in best.ratios.items())
+        sentence = f"GO: {what} is better than the default for {case.name}: {figures}."
     weight = f", weight {goal.weight:g}" if goal.name == "both" else ""
+    facts = session.machine
     comments = [
-        f"of {session.created[:10]}, by ./hakmem tune",
-        f"program: {_one_line(case.title)}",
-        *([f"load: {_one_line(shlex.join(case.load))}"] if case.load else []),
-        *([f"metric: {_one_line(case.metric)}{', a rate' if case.is_rate else ''}"]
-          if case.metric else []),
-        f"machine: {session.machine['cpu']}, {session.machine['cores']} CPUs,"
-        f" {session.machine['memory_kib'] / 2**20:.0f} GiB, Linux {session.machine['kernel']}",
-        f"hakmem: {default.version}",
-        f"goal: {goal.name}{weight}, guard {percent(goal.guard)}; {work} of each",
-        _one_line(sentence),
-        *(f"{name}: {_interval(ratio)}" for name, ratio in best.ratios.items()),
+        f"of {session.created[:10]}, by ./hakmem tune", f"program: {case.title}",
+        f"load: {shlex.join(case.load)}" if case.load else "",
+        f"metric: {case.metric}{', a rate' if case.is_rate else ''}" if case.metric else "",
+        f"machine: {facts['cpu']}, {facts['cores']} CPUs, {facts['memory_kib'] / 2**20:.0f} GiB, Linux {facts['kernel']}",
+        f"hakmem: {default.version}", f"goal: {goal.name}{weight}, guard {percent(goal.guard)}; {work} of each", sentence,
+        *(f"{name}: {_change(ratio)} ({interval(ratio)})" for name, ratio in best.ratios.items()),
     ]
+    comments = [one_line(comment) for comment in comments if comment]
     return Answer(session, case, candidates, sentence, comments)
 
 
@@ -111,20 +102,18 @@ def _candidate(session: Session, arm: str, settings: dict[str, str], goal: Goal,
     if one.cost is None or one.memory is None or one.latency is None:
         reason = one.reason
         if evidence.failures_a or evidence.failures_b:
-            reason = (
-                f"it failed {counted(evidence.failures_b, 'time')}, and the default"
-                f" {counted(evidence.failures_a, 'time')}"
-            )
+            reason = (f"it failed {counted(evidence.failures_b, 'time')}, and the default "
+                      f"{counted(evidence.failures_a, 'time')}")
         return Candidate(arm, settings, found.word, reason, 1.0, {})
     ratio = one.latency.ratio
     if case.is_rate:
-        ratio = Ratio(1 / ratio.estimate, 1 / ratio.high, 1 / ratio.low)
+        ratio = ratio.inverse
     ratios = {
         "number of --metric" if case.metric else "time of the load" if case.load else "time": ratio,
         "peak memory": one.memory.ratio,
         "mean memory": statistics.ratio_interval(statistics.paired_ratios(mean.b, mean.a), confidence=rules.confidence),
     }
-    return Candidate(arm, settings, found.word, _reason(one, goal, rules), one.cost.ratio.estimate, ratios)
+    return Candidate(arm, settings, found.word, _reason(one, goal, rules), one.cost.ratio.value, ratios)
 
 
 def _reason(one: CaseVerdict, goal: Goal, rules: Rules) -> str:
@@ -137,30 +126,15 @@ def _reason(one: CaseVerdict, goal: Goal, rules: Rules) -> str:
     if one.word == NO_GO:
         return f"it is worse by {percent(one.cost.change)} (goal {goal.name})"
     if one.cost.word == LESS:
-        doubtful = [n for n, f in rails.items() if not verdict.is_safe(f, goal.guard)]
-        rails_text = " and ".join(doubtful)
-        return (
-            f"{rails_text} may be worse by more than the guard, {percent(goal.guard)}; more"
-            " --minutes may show that it is not, and a larger --guard allows it"
-        )
-    return (
-        f"a gain of {percent(rules.effect_min)} (goal {goal.name}) is not shown; these runs would"
-        f" have found one of {percent(one.cost.detectable)}"
-    )
+        doubtful = " and ".join(name for name, f in rails.items() if not verdict.is_safe(f, goal.guard))
+        return (f"{doubtful} may be worse by more than the guard, {percent(goal.guard)}; more --minutes may show that it is "
+                "not, and a larger --guard allows it")
+    return (f"a gain of {percent(rules.effect_min)} (goal {goal.name}) is not shown; these runs would have found one of "
+            f"{percent(one.cost.detectable)}")
 
 
-def _figures(one: Candidate) -> str:
-    changes = (f"{name} {signed_percent(r.estimate - 1)}" for name, r in one.ratios.items())
-    return ", ".join(changes)
-
-
-def _interval(ratio: Ratio) -> str:
-    ends = (signed_percent(end - 1) for end in (ratio.low, ratio.high))
-    return f"{signed_percent(ratio.estimate - 1)} ({' to '.join(ends)})"
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+def _change(ratio: Ratio) -> str:
+    return signed_percent(ratio.value - 1)
 
 
 # ---- The user's view. ----
@@ -206,6 +180,5 @@ def _table(one: Candidate) -> Table:
     for name in ("change", "95 % interval"):
         table.add_column(name, justify="right", no_wrap=True)
     for name, ratio in one.ratios.items():
-        change, _, rest = _interval(ratio).partition(" (")
-        table.add_row(name, change, rest.rstrip(")"))
+        table.add_row(name, _change(ratio), interval(ratio))
     return table

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: MIT
 """The search of `tune`: optuna proposes settings, short runs judge them. It proves nothing.
 
+For each option there is a ladder of values, and the profiles of hakmem are on these ladders. A point is a rung of each
+ladder: {"bin_bytes": 5}. Values rise by factors, because twice as much means the same everywhere; "never", "0" and the
+like stand where their effect is.
+
 Every run is in optuna's journal before the next starts, so a killed search goes on. Journals are
 JSON lines: a torn last line is cut off, as in store.py, and the writer holds a lock on the file.
 """
@@ -10,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import math
 import os
+import re
 import statistics
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
@@ -20,9 +25,7 @@ import optuna
 from optuna.storages.journal import JournalFileBackend, JournalStorage
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from . import tune_space
-from .problem import Problem
-from .tune_space import Point
+from .base import ROOT, Problem
 
 RUNS = 3
 """Of a candidate, unless it is worse than the middle one after fewer. Twice as many halve the
@@ -46,6 +49,80 @@ LIMIT_FACTOR, LIMIT_S_MIN = 3, 5
 machine can delay any program by one."""
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+
+# ---- The space. ----
+
+Point = dict[str, int]
+
+PAGE = ROOT / "docs" / "options.md"
+"""Generated from the code: the value of each option in each profile."""
+STARTS = ("default", "fast", "small")
+"""The search begins with these profiles. debug is for finding mistakes."""
+NO_LIMIT = str(2**64 - 1)
+
+LADDERS = {  # the values that hold least memory first
+    "purge_delay_ms": "0 1 10 30 100 300 1000 3000 10000 never",
+    "bin_bytes": "16k 32k 64k 128k 256k 512k 1m 2m",
+    "cache_bytes": "512k 1m 2m 4m 8m 16m 32m 64m 128m",
+    "cache_bytes_total": f"4m 8m 16m 32m 128m 0 1g {NO_LIMIT}",  # 0: 1/64 of the RAM
+    "huge_cache_bytes": "0 1m 4m 16m 64m 256m 1g never",
+    "huge_threshold": "never 1g 256m 64m 16m 8m 4m 2m 0",
+    "arenas": "1 2 4 8 16 32 64 128",  # of the machine's CPUs: see ladders
+    "scavenger": "1 0",
+}
+
+
+def ladders() -> dict[str, list[str]]:
+    """Arenas: up to four for each CPU; 0 stands for one for each."""
+    cpus = len(os.sched_getaffinity(0))
+    rungs = {name: ladder.split() for name, ladder in LADDERS.items()}
+    fewer = [count for count in rungs["arenas"] if int(count) < cpus]
+    return rungs | {"arenas": [*fewer, "0", str(2 * cpus), str(4 * cpus)]}
+
+
+def profiles() -> dict[str, Point]:
+    """Where the profiles of hakmem are on the ladders."""
+    rungs = ladders()
+    rows = re.findall(r"^\| `HAKMEM_(\w+)` \|.*\| (.*) \| [a-z ]+ \|$", PAGE.read_text(), re.M)
+    points: dict[str, Point] = {name: {} for name in STARTS}
+    for option, cells in rows:
+        ladder = rungs.get(option.lower(), [])
+        default, *others = cells.replace("no limit", NO_LIMIT).split("; ")
+        differing = dict(other.split(" ", 1) for other in others)
+        for name in STARTS:
+            value = differing.get(name, default)
+            if value in ladder:
+                points[name][option.lower()] = ladder.index(value)
+    if any(len(point) < len(rungs) for point in points.values()):
+        raise Problem(f"{PAGE} does not hold what the profiles of hakmem are; restore it")
+    return points
+
+
+def effective(point: Point) -> Point:
+    """Without a scavenger that has nothing to purge: hakmem then warns, and is no sound arm."""
+    rungs = ladders()
+    if rungs["purge_delay_ms"][point["purge_delay_ms"]] != "never":
+        return point
+    return {**point, "scavenger": rungs["scavenger"].index("0")}
+
+
+def settings_of(point: Point) -> dict[str, str]:
+    """The fewest options that say it, a profile among them; empty is the default."""
+    rungs = ladders()
+    ways = []
+    for name, start in profiles().items():
+        rest = {option: rungs[option][at] for option, at in point.items() if at != start[option]}
+        ways.append({**({"profile": name} if name != STARTS[0] else {}), **rest})
+    return min(ways, key=len)
+
+
+def words_of(point: Point) -> str:
+    """"profile=small arenas=1"."""
+    return " ".join(f"{name}={value}" for name, value in settings_of(point).items()) or "the default"
+
+
+# ---- The search. ----
 
 
 @dataclass(frozen=True)
@@ -155,13 +232,12 @@ class Search:
     """`left` says how many seconds of the search are left; `tell` shows a sentence."""
 
     def __init__(
-        self, journal: Journal, goal: Goal, run: Run, left: Callable[[], float],
-        tell: Callable[[str], None],
+        self, journal: Journal, goal: Goal, run: Run, left: Callable[[], float], tell: Callable[[str], None]
     ) -> None:
         self._journal, self._study = journal, journal.study
         self._goal, self._run, self._left, self._tell = goal, run, left, tell
-        self._default = tune_space.profiles()["default"]
-        self._ladders = tune_space.ladders()
+        self._default = profiles()["default"]
+        self._ladders = ladders()
 
     def measure_default(self) -> Figures:
         """Runs the default without a limit; raises Problem if it does not end well."""
@@ -169,10 +245,8 @@ class Search:
         runs = [list(run) for run in self._journal.facts.get("defaults", [])]
         if isinstance(found, str):
             ended = f" (after {len(runs)} runs that ended well)" if runs else ""
-            raise Problem(
-                f"under hakmem's default settings, the program failed{ended}: {found}. tune needs a"
-                " program whose every run ends well: wrap it, as in -- sh -c 'PROGRAM || true'"
-            )
+            raise Problem(f"under hakmem's default settings, the program failed{ended}: {found}. tune needs a program whose "
+                          "every run ends well: wrap it, as in -- sh -c 'PROGRAM || true'")
         self._journal.note("defaults", [*runs, astuple(found)])
         return found
 
@@ -199,8 +273,8 @@ class Search:
     def _begin(self) -> None:
         """A new search begins with the profiles."""
         if not self._study.get_trials(deepcopy=False):
-            for name, point in tune_space.profiles().items():
-                if name != tune_space.STARTS[0]:
+            for name, point in profiles().items():
+                if name != STARTS[0]:
                     self._study.enqueue_trial(point)
 
     def _is_default_due(self) -> bool:
@@ -219,7 +293,7 @@ class Search:
         """Its mean loss; None if it was dropped."""
         if self._is_default_due():
             self.measure_default()
-        point = tune_space.effective(dict(trial.params))
+        point = effective(dict(trial.params))
         losses = list(trial.user_attrs.get("losses", []))  # of the runs before a kill
         for step in range(len(losses), RUNS):
             if step and not self._fits():
@@ -242,7 +316,7 @@ class Search:
         """The best candidates, by all runs of each; the default is none."""
         losses: dict[tuple[int, ...], list[float]] = {}
         for trial in self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
-            point = tune_space.effective(trial.params)
+            point = effective(trial.params)
             key = tuple(point[name] for name in self._ladders)
             losses.setdefault(key, []).append(float(trial.values[0]))
         losses.pop(tuple(self._default[name] for name in self._ladders), None)
@@ -263,7 +337,7 @@ class Search:
     def _reset(self, point: Point, names: list[str], allowed: float) -> Point:
         """All of them at once, else in halves: most settings of a candidate do not matter."""
         simpler = {**point, **{name: self._default[name] for name in names}}
-        is_shorter = len(tune_space.settings_of(simpler)) < len(tune_space.settings_of(point))
+        is_shorter = len(settings_of(simpler)) < len(settings_of(point))
         if is_shorter and simpler != self._default:
             loss = self._try(simpler)
             if loss is not None and loss <= allowed:
@@ -290,8 +364,3 @@ class Search:
             if trial.params == point:
                 return loss
 
-
-def words_of(point: Point) -> str:
-    """"profile=small arenas=1"."""
-    settings = tune_space.settings_of(point)
-    return " ".join(f"{name}={value}" for name, value in settings.items()) or "the default"

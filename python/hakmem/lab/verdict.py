@@ -11,6 +11,7 @@ is asked of the geometric mean over all cases, whose noise is less than any one'
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,10 +19,10 @@ from typing import Any
 from . import statistics
 from .model import Session
 from .options import ROUNDS_MAX
-from .statistics import Ratio
+from .statistics import LESS, MORE, UNCLEAR, Ratio
+from .wording import interval, percent, signed_percent
 
 GO, NO_GO, INCONCLUSIVE = "GO", "NO-GO", "INCONCLUSIVE"
-LESS, MORE, UNCLEAR = "less", "more", "unclear"
 POWER = 0.95
 PLANNED = 1.5
 """An effect at the threshold itself has an even chance at best; so many times that is planned for,
@@ -86,7 +87,7 @@ class Finding:
     @property
     def change(self) -> float:
         """-0.03: b takes 3 % less."""
-        return self.ratio.estimate - 1
+        return self.ratio.value - 1
 
 
 @dataclass(frozen=True)
@@ -138,34 +139,24 @@ def evidence_of(session: Session, a: str, b: str) -> list[Evidence]:
 
 def decide(evidence: Sequence[Evidence], rules: Rules = Rules(), a: str = "a", b: str = "b") -> Verdict:
     """The verdict over all cases; `a` and `b` are the names used in its sentence."""
-    from . import wording
-
     faults = {one.case: _fault(one, rules) for one in evidence}
     sound = [one for one in evidence if not faults[one.case]]
-    cost_findings = _judge(_with_joint([one.cost for one in sound]), rules, rules.effect_min)
-    memory_findings = _judge([one.memory for one in sound], rules, rules.memory_tolerance)
     timed = [one for one in sound if one.latency is not None]
-    latency_findings = dict(
-        zip(
-            (one.case for one in timed),
-            _judge([one.latency for one in timed if one.latency], rules, rules.latency_tolerance),
-            strict=True,
-        )
-    )
+    costs = _judge(_with_joint([one.cost for one in sound]), rules, rules.effect_min)
+    memories = _judge([one.memory for one in sound], rules, rules.memory_tolerance)
+    latencies = _judge([one.latency for one in timed if one.latency], rules, rules.latency_tolerance)
+    latency_of = dict(zip((one.case for one in timed), latencies, strict=True))
     cases = {
-        one.case: _case_verdict(one.case, cost, memory, latency_findings.get(one.case), rules)
-        for one, cost, memory in zip(sound, cost_findings, memory_findings, strict=False)
+        one.case: _case_verdict(one.case, cost, memory, latency_of.get(one.case), rules)
+        for one, cost, memory in zip(sound, costs, memories, strict=False)
     }
     for one in evidence:
         if faults[one.case]:
             word = NO_GO if one.failures_b and not one.failures_a else INCONCLUSIVE
             cases[one.case] = CaseVerdict(one.case, word, reason=faults[one.case])
-    verdict = Verdict(
-        word="", sentence="", rules=rules, cases=[cases[one.case] for one in evidence],
-        overall=cost_findings[-1] if len(sound) > 1 else None,
-    )
+    verdict = Verdict("", "", rules, [cases[one.case] for one in evidence], costs[-1] if len(sound) > 1 else None)
     verdict = dataclasses.replace(verdict, word=_word(verdict))
-    return dataclasses.replace(verdict, sentence=wording.sentence(verdict, a, b))
+    return dataclasses.replace(verdict, sentence=_sentence(verdict, a, b))
 
 
 def is_safe(finding: Finding | None, tolerance: float) -> bool:
@@ -204,8 +195,10 @@ def _judge(series: Sequence[Series], rules: Rules, threshold: float) -> list[Fin
     """The findings of one quantity; asking of many cases is paid for with Holm's adjustment."""
     findings = [_measure(one, rules, threshold, len(series)) for one in series]
     adjusted = statistics.holm([finding.p for finding in findings])
-    findings = [dataclasses.replace(finding, p_adjusted=p) for finding, p in zip(findings, adjusted, strict=True)]
-    return [dataclasses.replace(f, word=_direction(f, rules, threshold)) for f in findings]
+    return [
+        dataclasses.replace(f, p_adjusted=p, word=f.ratio.direction(p, rules.alpha, max(threshold, f.floor)))
+        for f, p in zip(findings, adjusted, strict=True)
+    ]
 
 
 def _measure(series: Series, rules: Rules, threshold: float, questions: int) -> Finding:
@@ -214,21 +207,11 @@ def _measure(series: Series, rules: Rules, threshold: float, questions: int) -> 
         statistics.ratio_interval(of, resamples=rules.resamples, confidence=rules.confidence)
         for of in (ratios, statistics.paired_ratios(series.again, series.a))
     )
-    floor = statistics.noise_floor(again)
-    p = statistics.either_test(series.b, series.a)
+    floor, p = again.farthest, statistics.either_test(series.b, series.a)
     count, alpha = len(ratios), rules.alpha / (2 * questions)  # either_test asks each twice
     detectable = statistics.detectable_effect(ratio.standard_error, count, alpha, POWER, max(threshold, floor))
     needed = _rounds_for(threshold, ratio, count, rules, questions, ROUNDS_SENSIBLE)
     return Finding(ratio, again, count, p, p, floor, detectable, needed, UNCLEAR)
-
-
-def _direction(finding: Finding, rules: Rules, threshold: float) -> str:
-    """LESS or MORE when every condition holds."""
-    ratio = finding.ratio
-    is_clear = finding.p_adjusted < rules.alpha and not ratio.low <= 1 <= ratio.high
-    if not is_clear or statistics.effect_of(ratio.estimate) <= max(threshold, finding.floor):
-        return UNCLEAR
-    return LESS if ratio.estimate < 1 else MORE
 
 
 def _case_verdict(case: str, cost: Finding, memory: Finding, latency: Finding | None, rules: Rules) -> CaseVerdict:
@@ -245,12 +228,8 @@ def _word(verdict: Verdict) -> str:
     words = [one.word for one in cases]
     if NO_GO in words or (overall is not None and overall.word == MORE):
         return NO_GO
-    safe = all(
-        not one.reason
-        and is_safe(one.memory, rules.memory_tolerance)
-        and is_safe(one.latency, rules.latency_tolerance)
-        for one in cases
-    )
+    safe = all(not one.reason and is_safe(one.memory, rules.memory_tolerance)
+               and is_safe(one.latency, rules.latency_tolerance) for one in cases)
     gains = GO in words or (overall is not None and overall.word == LESS)
     return GO if gains and safe else INCONCLUSIVE
 
@@ -275,3 +254,125 @@ def _rounds_for(threshold: float, noise: Ratio, count: int, rules: Rules, questi
     """The rounds that would surely find PLANNED times the threshold."""
     alpha = rules.alpha / (2 * questions)  # either_test asks each twice
     return statistics.rounds_for(PLANNED * threshold, noise.standard_error, count, alpha, POWER, most)
+
+
+# ---- In words that need no statistics. ----
+
+
+def _sentence(verdict: Verdict, a: str, b: str) -> str:
+    """Why the verdict is what it is."""
+    return {GO: _go, NO_GO: _no_go, INCONCLUSIVE: _inconclusive}[verdict.word](verdict, a, b)
+
+
+def _go(verdict: Verdict, a: str, b: str) -> str:
+    memory = _memory_clause(verdict)
+    if len(verdict.cases) == 1:
+        case = verdict.cases[0]
+        return f"{b} {_time(case.cost)} than {a} on {case.case} ({interval(case.cost.ratio)}){memory}."
+    count, gains = len(verdict.cases), _ranked(verdict.cases, "cost", LESS)
+    over_all = f"over all {count} workloads {b} {_time(verdict.overall)} than {a}"
+    if not gains:
+        return f"{over_all} ({interval(verdict.overall.ratio)}), on none more{memory}."
+    best = gains[0]
+    return (
+        f"{b} takes less time than {a} on {len(gains)} of {count} workloads, on {best.case}"
+        f" {percent(best.cost.change)} less, and on none more{memory}; {over_all}."
+    )
+
+
+def _memory_clause(verdict: Verdict) -> str:
+    changes = [case.memory for case in verdict.cases]
+    if len(changes) == 1 and changes[0].word == LESS:
+        return f", and needs {percent(changes[0].change)} less memory"
+    return ", and needs no more memory"
+
+
+def _no_go(verdict: Verdict, a: str, b: str) -> str:
+    reasons = []
+    failed = [case for case in verdict.cases if case.reason and case.word == NO_GO]
+    if failed:
+        reasons.append(f"fails on {_names(failed)}")
+    slower = _ranked(verdict.cases, "cost", MORE)
+    if slower:
+        worst = slower[0].cost
+        reasons.append(f"{_time(worst)} on {_names(slower)} ({interval(worst.ratio)})")
+    elif verdict.overall is not None and verdict.overall.word == MORE:
+        reasons.append(f"{_time(verdict.overall)} over all workloads")
+    for quantity, noun in (("memory", "memory at its peak"), ("latency", "p99 latency")):
+        losers = _ranked(verdict.cases, quantity, MORE)
+        if losers:
+            more = percent(getattr(losers[0], quantity).change)
+            reasons.append(f"has {more} more {noun} on {_names(losers)}")
+    gains = _ranked(verdict.cases, "cost", LESS)
+    but = f", though it {_time(gains[0].cost)} on {_names(gains)}" if gains else ""
+    return f"compared with {a}, {b} {', and '.join(reasons)}{but}."
+
+
+def _inconclusive(verdict: Verdict, a: str, b: str) -> str:
+    faulty = [case for case in verdict.cases if case.reason]
+    if faulty:
+        more = f" (and {len(faulty) - 1} more)" if len(faulty) > 1 else ""
+        return f"there is no verdict on {faulty[0].case}{more}: {faulty[0].reason}."
+    gains = _ranked(verdict.cases, "cost", LESS)
+    if gains or (verdict.overall is not None and verdict.overall.word == LESS):
+        where = f"on {_names(gains)}" if gains else "over all workloads"
+        gain = _time(gains[0].cost if gains else verdict.overall)
+        return f"{b} {gain} than {a} {where}, but {_doubt(verdict)}."
+    return _no_difference(verdict, a, b)
+
+
+def _doubt(verdict: Verdict) -> str:
+    """The guard rail that forbids a GO though nothing is known to be lost."""
+    rules = verdict.rules
+    rails = (("memory", "peak memory", rules.memory_tolerance), ("latency", "p99 latency", rules.latency_tolerance))
+    worst = max(
+        (
+            (finding.ratio.high - 1 - tolerance, finding, noun, tolerance, case.case)
+            for case in verdict.cases
+            for quantity, noun, tolerance in rails
+            if (finding := getattr(case, quantity)) is not None
+        ),
+        key=lambda doubt: doubt[0],
+    )
+    _, finding, noun, tolerance, case = worst
+    return (
+        f"its {noun} on {case} is not known to stay within {percent(tolerance)}:"
+        f" {signed_percent(finding.change)} ({interval(finding.ratio)})"
+    )
+
+
+def _no_difference(verdict: Verdict, a: str, b: str) -> str:
+    rules = verdict.rules
+    finding = verdict.overall or verdict.cases[0].cost
+    where = "over all workloads" if verdict.overall else f"on {verdict.cases[0].case}"
+    counts = f"a difference of {percent(rules.effect_min)} or more"
+    text = f"{b} {_time(finding)} than {a} {where} ({interval(finding.ratio)})"
+    if finding.ratio.farthest <= rules.effect_min:
+        return f"{text}: {counts} is all but excluded."
+    if not math.isfinite(finding.detectable):
+        return f"{text}; so few runs cannot show {counts}."
+    found = percent(finding.detectable)
+    text += f", which does not prove {counts}; a true one of {found} is found 95 times in 100"
+    target = PLANNED * rules.effect_min
+    if finding.detectable <= target:
+        return f"{text}."
+    if finding.rounds_needed >= ROUNDS_SENSIBLE:
+        return f"{text}. A quieter machine is needed."
+    return f"{text}, one of {percent(target)} with about {finding.rounds_needed} rounds."
+
+
+def _time(finding: Finding) -> str:
+    """"takes 3.2 % less time"."""
+    return f"takes {percent(finding.change)} {LESS if finding.change < 0 else MORE} time"
+
+
+def _ranked(cases: Sequence[CaseVerdict], quantity: str, word: str) -> list[CaseVerdict]:
+    """The cases whose finding is `word`, the largest effect first."""
+    found = [c for c in cases if (f := getattr(c, quantity)) is not None and f.word == word]
+    return sorted(found, key=lambda c: -statistics.effect_of(getattr(c, quantity).ratio.value))
+
+
+def _names(cases: Sequence[CaseVerdict]) -> str:
+    rest = len(cases) - 1
+    others = f" and {rest} other workload{'s' if rest > 1 else ''}" if rest else ""
+    return cases[0].case + others

@@ -20,15 +20,13 @@ import fnmatch
 import hashlib
 import json
 import subprocess
-import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .base import BUILD, ROOT, Problem, Usage, cache_directory, file_hash, read_toml
 from .model import Case
-from .places import BUILD, ROOT, cache_directory
-from .problem import Problem, Usage
 
 SUITES = ("quick", "core", "full")  # each holds those before it
 KINDS = ("programs", "idle", "aging", "secure", "secure-quick", "bugs")
@@ -58,6 +56,7 @@ class Workload:
     inputs: Path | None = None  # where a script prepares what it needs
     idles: bool = False  # its memory after the work is read
     ages: bool = False  # beside the bytes that live then
+    preparing: Callable[[], str] | None = None  # in the place of what is below
 
     @property
     def smoke_command(self) -> list[str]:
@@ -73,36 +72,30 @@ class Workload:
 
     def prepare(self) -> str:
         """Makes the inputs if need be; "" or the sentence why this workload cannot run here."""
+        if self.preparing is not None:
+            return self.preparing()
         if self.script is None or self.inputs is None:
             missing = not Path(self.case.command[0]).exists()
             return f"{self.case.command[0]} is not built" if missing else ""
         self.inputs.mkdir(parents=True, exist_ok=True)
-        command = ["bash", str(self.script), "prepare", str(self.inputs)]
         try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, errors="replace",
-                stdin=subprocess.DEVNULL, timeout=PREPARE_TIMEOUT_S, check=False,
-            )
+            done = _run(["bash", str(self.script), "prepare", str(self.inputs)], PREPARE_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             return f"preparing its inputs took longer than {PREPARE_TIMEOUT_S} s"
         if done.returncode == 0:
             return ""
-        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        reason = said[-1] if said else f"status {done.returncode}"
-        if done.returncode == STATUS_MISSING:
-            return reason
-        return f"preparing its inputs failed: {reason}"
+        said = (done.stderr.strip() or done.stdout.strip()).splitlines() or [f"status {done.returncode}"]
+        return said[-1] if done.returncode == STATUS_MISSING else f"preparing its inputs failed: {said[-1]}"
+
+
+def _run(command: Sequence[str], timeout_s: float | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL,
+                          timeout=timeout_s, check=False)
 
 
 def read_workloads(file: Path = FILE, programs: Path = BUILD / "bench") -> list[Workload]:
     """All entries in the order of the file."""
-    try:
-        entries = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise Problem(f"cannot read {file}: {error.strerror}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise Problem(f"{file} is not valid TOML: {error}") from error
-    return [_workload(name, entry, file, programs) for name, entry in entries.items()]
+    return [_workload(name, entry, file, programs) for name, entry in read_toml(file).items()]
 
 
 def of_trace(file: Path, tracer: Path = BUILD / "hakmem-trace") -> Workload:
@@ -110,24 +103,16 @@ def of_trace(file: Path, tracer: Path = BUILD / "hakmem-trace") -> Workload:
     has to, under a name that tells traces apart."""
     if not file.is_file():
         raise Usage(f"there is no trace {file}")
-    digest = hashlib.sha256(file.read_bytes()).hexdigest()[:8]
-    image = cache_directory() / "traces" / f"{file.stem}-{digest}.image"
+    image = cache_directory() / "traces" / f"{file.stem}-{file_hash(file)[:8]}.image"
     image.parent.mkdir(parents=True, exist_ok=True)
-    command = [str(tracer), "image", str(file), str(image)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL,
-        check=False,
-    )
+    done = _run([str(tracer), "image", str(file), str(image)])
     if done.returncode != 0:
         raise Usage(done.stderr.strip().removeprefix("hakmem: ") or f"{file} cannot be replayed")
     facts = json.loads(done.stdout)
-    return Workload(
-        Case(
-            name=f"trace_{file.stem}", command=[str(tracer), "replay-bench", str(image)],
-            kind="bench", threads=facts["threads"],
-            title=f"{facts['calls']:,} calls of {facts['program']}, replayed",
-        )
-    )
+    return Workload(Case(
+        f"trace_{file.stem}", [str(tracer), "replay-bench", str(image)], threads=facts["threads"],
+        title=f"{facts['calls']:,} calls of {facts['program']}, replayed",
+    ))
 
 
 def select(workloads: Sequence[Workload], suite: str = "full", patterns: str = "") -> list[Workload]:
@@ -139,8 +124,8 @@ def select(workloads: Sequence[Workload], suite: str = "full", patterns: str = "
 
 
 def choose(
-    workloads: Sequence[Workload], patterns: str = "", else_chosen: Sequence[Workload] | None = None,
-) -> list[Workload]:  # fmt: skip
+    workloads: Sequence[Workload], patterns: str = "", else_chosen: Sequence[Workload] | None = None
+) -> list[Workload]:
     """Those that match one of the patterns, else the default, or all."""
     chosen = list(workloads if else_chosen is None else else_chosen)
     words = [word.strip() for word in patterns.split(",") if word.strip()]
@@ -180,11 +165,8 @@ def _workload(name: str, entry: Any, file: Path, programs: Path) -> Workload:
         facts["rest_s"] = list(REST_S)
     if "program" in entry:
         command = [str(programs / entry["program"]), *arguments]
-        case = Case(command=command, kind="bench", **facts)
-        return Workload(
-            case, list(entry.get("smoke", [])), list(entry.get("secure", [])),
-            idles=rests in (True, "itself"), ages=rests == "aging",
-        )  # fmt: skip
+        return Workload(Case(command=command, **facts), list(entry.get("smoke", [])), list(entry.get("secure", [])),
+                        idles=rests in (True, "itself"), ages=rests == "aging")
     script = file.parent / "programs" / entry["script"]
     inputs = inputs_of(script)
     command = ["/bin/bash", str(script), "run", str(inputs), *arguments]

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from hakmem.lab.model import Arm, Case
-from hakmem.lab.problem import Problem
+from hakmem.lab.base import Problem
 from hakmem.lab.runner import run_session
 
 ROUNDS = 4

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 from hakmem.lab.measure import MEASURE
 from hakmem.lab.model import Arm, Case, Failure, Sample, Session
-from hakmem.lab.places import BUILD
+from hakmem.lab.base import BUILD
 from rich.console import Console
 
 NEEDS_BUILD = pytest.mark.skipif(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from hakmem.lab import bench, cli, options
-from hakmem.lab.problem import Problem, Usage
+from hakmem.lab.base import Problem, Usage
 
 
 def lab(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:

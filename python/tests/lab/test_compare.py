@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 import synthetic
 from hakmem.lab import cli, compare
-from hakmem.lab.comparison import (Change, Comparison, _amount, baseline_of, compare_arms)
+from hakmem.lab.comparison import Change, Comparison, _amount, baseline_of, compare_arms
 from hakmem.lab.model import Session
-from hakmem.lab.problem import Problem
+from hakmem.lab.base import Problem
 from hakmem.lab.program import find_program, obstacle, short_name, split_command
+from hakmem.lab.statistics import Ratio
 from hakmem.lab.summary import summarise
 
 
@@ -93,12 +94,12 @@ def test_too_few_good_rounds_are_not_compared():
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        (Change(-0.05, -0.07, -0.03, 0.0001, 0.01, "less"), "5.0 % less time (3.0 to 7.0 %)"),
-        (Change(-0.05, -0.07, -0.03, 0.01, 0.01, "unclear"), "perhaps 5.0 % less time (3.0 to "),
-        (Change(0.01, -0.02, 0.04, 0.5, 0.01, "unclear"), "no measurably different time (-2.0"),
-        (Change(0.001, -0.002, 0.004, 0.5, 0.01, "unclear"), "the same time"),
-        (Change(0.013, 0.008, 0.019, 0.0001, 0.014, "unclear"), "no more time than the noise expl"),
-        (Change(0.006, 0.004, 0.008, 0.0001, 0.002, "unclear"), "hardly more time (+0.4 % to +0.8"),
+        (Change(Ratio(0.95, 0.93, 0.97), 0.0001, 0.01, "less"), "5.0 % less time (3.0 to 7.0 %)"),
+        (Change(Ratio(0.95, 0.93, 0.97), 0.01, 0.01, "unclear"), "perhaps 5.0 % less time (3.0 to "),
+        (Change(Ratio(1.01, 0.98, 1.04), 0.5, 0.01, "unclear"), "no measurably different time (-2.0"),
+        (Change(Ratio(1.001, 0.998, 1.004), 0.5, 0.01, "unclear"), "the same time"),
+        (Change(Ratio(1.013, 1.008, 1.019), 0.0001, 0.014, "unclear"), "no more time than the noise expl"),
+        (Change(Ratio(1.006, 1.004, 1.008), 0.0001, 0.002, "unclear"), "hardly more time (+0.4 % to +0.8"),
     ],
 )
 def test_no_sentence_contradicts_its_interval(change: Change, text: str):

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: MIT
 """cost: the arithmetic of the model, the readers of valgrind's files, and the driver itself."""
 
-import dataclasses
 from pathlib import Path as FilePath
 
 import pytest
 from hakmem.lab import cli, cost, cost_measure, cost_model
 from hakmem.lab.cost_measure import Driver
-from hakmem.lab.cost_model import Machine, Model, Part, Path
-from hakmem.lab.problem import Problem
+from hakmem.lab.cost_model import Model, Part, Path
+from hakmem.lab.base import Problem
 
-MACHINE = Machine(
+MACHINE = dict(
     instructions_per_cycle=4, near_cycles=5, l2_cycles=10, far_cycles=100, atomic_cycles=20,
     bytes_per_cycle=32, syscall_ns=200, map_ns=1000, fault_ns=500,
 )
@@ -19,8 +18,8 @@ TOLERANCE = {
     "cycles": 2, "machine": 1.5,
 }
 PARTS = {
-    "first": Part("r", instructions=40, lines=("a", "b"), atomics=1),
-    "second": Part("r", instructions=10, lines=("b", "c")), "step": Part("r", instructions=2, lines_each=1),
+    "first": Part("r", instructions=40, lines="a b", atomics=1),
+    "second": Part("r", instructions=10, lines="b c"), "step": Part("r", instructions=2, lines_each=1),
     "store": Part("r", stored_each=1, repeated=7), "guarded": Part("r", instructions=10, atomics=1, locked=2),
     "map": Part("r", syscalls=1, maps=1, faults=2),
 }
@@ -76,9 +75,9 @@ def test_what_contradicts_a_belief(quantity, predicted, measured, wrong):
 
 def test_the_measured_machine_replaces_the_believed_one_where_it_is_known():
     here = cost_model.measured_machine(MACHINE, {"atomic_cycles": 31.0, "far_cycles": 0.0, "cycles_per_ns": 2.6})
-    assert here == dataclasses.replace(MACHINE, atomic_cycles=31.0)
+    assert here == {**MACHINE, "atomic_cycles": 31.0}
     beliefs = cost_model.judge_machine(model_of(), here)
-    assert list(beliefs) == ["atomic_cycles"] and beliefs["atomic_cycles"].is_wrong
+    assert list(beliefs) == ["atomic_cycles"] and beliefs["atomic_cycles"].wrong
 
 
 def test_the_beliefs_are_whole():
@@ -92,9 +91,9 @@ def test_the_beliefs_are_whole():
 @pytest.mark.parametrize(
     ("edit", "said"),
     [
-        (lambda text: text + "]", "is not a cost model"),
+        (lambda text: text + "]", "is not valid TOML"),
         (lambda text: text.replace("near_cycles = 4", "neer_cycles = 4"), "is not a cost model"),
-        (lambda text: text.replace("{ malloc_hit = 1 }", "{ no_part = 1 }", 1), "no_part"),
+        (lambda text: text.replace("\n    \"malloc_hit\"]", "\n    \"no_part\"]", 1), "no_part"),
     ],
 )
 def test_a_broken_model_is_one_sentence(tmp_path, edit, said):
@@ -102,7 +101,7 @@ def test_a_broken_model_is_one_sentence(tmp_path, edit, said):
     file.write_text(edit(cost.MODEL.read_text()))
     with pytest.raises(Problem, match=said):
         cost_model.load(file)
-    with pytest.raises(Problem, match="cannot be read"):
+    with pytest.raises(Problem, match="cannot read"):
         cost_model.load(tmp_path / "none.toml")
 
 
@@ -172,12 +171,16 @@ I  7000,3
         cost_measure.touched_lines([], said)
 
 
+def test_ticks_are_a_mean_without_what_an_interrupt_hit():
+    assert cost_measure.typical_ticks([10, 12, 14, 1000]) == 12
+
+
 # ---- The driver and the command. ----
 
 
 @needs_driver
 def test_the_driver_knows_the_paths_of_the_model():
-    assert set(Driver(cost.DRIVER).environments) == set(cost_model.load(cost.MODEL).paths)
+    assert set(Driver(cost.DRIVER).paths) == set(cost_model.load(cost.MODEL).paths)
 
 
 @needs_driver
@@ -186,7 +189,7 @@ def test_every_path_is_taken_as_often_as_claimed():
     for name, path in model.paths.items():
         for tries in range(TRIES):
             try:
-                counts = cost_measure.count(driver, name, ROUNDS, 3, folder=None)
+                counts = cost_measure.count(driver, path, ROUNDS, 3, folder=None)
                 strays = cost_model.stray_counters(path.counters, counts.counters)
             except Problem:
                 if tries == TRIES - 1:

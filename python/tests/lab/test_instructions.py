@@ -8,7 +8,7 @@ import pytest
 from hakmem.lab import instructions, runner, workloads
 from hakmem.lab.instructions import Count, Counting, Uncountable, doubled, quotient
 from hakmem.lab.model import Arm
-from hakmem.lab.places import BUILD
+from hakmem.lab.base import BUILD
 
 
 def test_the_start_cancels_out() -> None:

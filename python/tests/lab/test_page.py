@@ -13,10 +13,10 @@ import synthetic
 from hakmem.lab import compare
 from hakmem.lab.comparison import compare_arms
 from hakmem.lab.model import Session
-from hakmem.lab.page import details_table, write_page
+from hakmem.lab.page import write_page
 from hakmem.lab.plots import write_plots
 from hakmem.lab.summary import summarise
-from hakmem.lab.tables import session_table
+from hakmem.lab.tables import details_table, session_table
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "look"))
 from browser import Balance  # noqa: E402

@@ -12,12 +12,11 @@ import time
 from pathlib import Path
 
 import pytest
-from hakmem.lab import arms, cli, peers, places, proof, recipes, toolbox
+from hakmem.lab import arms, base, cli, peers, proof, recipes
 from hakmem.lab.arms import Entry, find_arms
 from hakmem.lab.model import Arm
-from hakmem.lab.problem import Problem
-from hakmem.lab.recipes import Built, Recipe
-from hakmem.lab.toolbox import Crate, Workshop
+from hakmem.lab.base import Problem
+from hakmem.lab.recipes import Built, Crate, Recipe, Workshop
 from rich.console import Console
 
 TINY = Path(__file__).with_name("tiny_allocator.c")
@@ -56,13 +55,17 @@ def make_library(tmp_path_factory):
     return make
 
 
+def installed() -> list[Arm]:
+    return [entry.arm for entry in arms.usable_entries()]
+
+
 def quiet() -> Console:
     return Console(file=open(os.devnull, "w"))
 
 
 def recipe_of(key: str, library: str, fails: str = "") -> Recipe:
     def build(workshop: Workshop, _: Path) -> Built:
-        with (toolbox.peers_directory() / "built").open("a") as log:
+        with (recipes.peers_directory() / "built").open("a") as log:
             log.write(f"{key}\n")
         if fails:
             raise Problem(fails)
@@ -81,14 +84,14 @@ def builds_of(cache: Path) -> list[str]:
 
 
 def test_glibc_is_served_by_the_c_library():
-    serving = peers.prove(peers.glibc_arm())
+    serving = proof.prove(arms.glibc_arm())
     assert Path(serving["malloc"]).name == "libc.so.6"
     assert Path(serving["operator new"]).name.startswith("libstdc++")
 
 
 def test_whole_library_serves_everything(make_library):
     library = make_library()
-    serving = peers.prove(Arm("whole", library))
+    serving = proof.prove(Arm("whole", library))
     assert {"malloc", "free", "operator new", "operator delete[]"} <= serving.keys()
     assert set(serving.values()) == {os.path.realpath(library)}
 
@@ -105,19 +108,19 @@ def test_whole_library_serves_everything(make_library):
 )
 def test_faulty_library_is_refused(make_library, fault, sentence):
     with pytest.raises(Problem, match=sentence):
-        peers.prove(Arm("x", make_library(fault)))
+        proof.prove(Arm("x", make_library(fault)))
 
 
 def test_per_cpu_mode_is_required_only_where_it_is_asked_for(make_library):
     library = make_library("WITHOUT_PER_CPU")
     assert proof.examine(Arm("x", library)).per_cpu is False
     with pytest.raises(Problem, match="per-CPU caches are off"):
-        peers.prove(Arm("x", library, {"GLIBC_TUNABLES": "glibc.pthread.rseq=0"}))
+        proof.prove(Arm("x", library, {"GLIBC_TUNABLES": "glibc.pthread.rseq=0"}))
 
 
 def test_glibc_arm_with_another_preload_in_the_shell_is_still_glibc(make_library, monkeypatch):
     monkeypatch.setenv("LD_PRELOAD", make_library())
-    assert Path(peers.prove(peers.glibc_arm())["malloc"]).name == "libc.so.6"
+    assert Path(proof.prove(arms.glibc_arm())["malloc"]).name == "libc.so.6"
 
 
 @pytest.mark.parametrize("name", ["with space", "with:colon", "with$dollar"])
@@ -126,7 +129,7 @@ def test_path_that_ld_preload_cannot_hold(tmp_path, make_library, name):
     folder.mkdir()
     shutil.copy(make_library(), folder / "lib.so")
     with pytest.raises(Problem, match="LD_PRELOAD cannot hold"):
-        peers.prove(Arm("x", str(folder / "lib.so")))
+        proof.prove(Arm("x", str(folder / "lib.so")))
 
 
 # ---- Names and settings. ----
@@ -138,12 +141,12 @@ def ours(tmp_path, monkeypatch, make_library):
     (tmp_path / "release").mkdir()
     for name in ("libhakmem.so", "libhakmem-secure.so"):
         shutil.copy(make_library(), tmp_path / "release" / name)
-    monkeypatch.setattr(places, "BUILD", tmp_path / "release")
+    monkeypatch.setattr(base, "BUILD", tmp_path / "release")
 
 
 @pytest.fixture
 def some_peers(cache, make_library):
-    sha = arms.file_sha256(make_library())
+    sha = base.file_hash(make_library())
     common = {"library": make_library(), "sha256": sha, "recipe": "r"}
     arms.write_manifest({
         "snmalloc": Entry(key="snmalloc", name="snmalloc", **common, version="0.7"),
@@ -195,7 +198,7 @@ def test_library_by_its_path(ours, make_library, tmp_path):
     ],
 )
 def test_bad_lists(monkeypatch, tmp_path, spec, sentence):
-    monkeypatch.setattr(places, "BUILD", tmp_path)
+    monkeypatch.setattr(base, "BUILD", tmp_path)
     with pytest.raises(Problem, match=sentence):
         find_arms(spec)
 
@@ -213,7 +216,7 @@ def test_the_secure_form_is_an_arm_of_ours_and_takes_our_options(ours):
 def test_changed_library_of_a_recipe_is_not_used_but_the_users_own_is(some_peers, cache):
     stored = arms.read_manifest()
     arms.write_manifest({k: dataclasses.replace(e, sha256="0" * 64) for k, e in stored.items()})
-    assert [arm.name for arm in peers.installed()] == ["Mine"]
+    assert [arm.name for arm in installed()] == ["Mine"]
     with pytest.raises(Problem, match="is another file than the one proved; type"):
         find_arms("mimalloc3")
 
@@ -230,7 +233,7 @@ def test_one_failure_does_not_stop_the_others_and_nothing_is_made_twice(cache, m
     missing = peers.install_peers(chosen, False, quiet())
     assert missing.keys() == {"bad", "half"} and missing["bad"] == "no compiler"
     assert "operator new is served by" in missing["half"]
-    assert [arm.version for arm in peers.installed()] == ["1.0, a test, cc 1 -O1"]
+    assert [arm.version for arm in installed()] == ["1.0, a test, cc 1 -O1"]
     assert builds_of(cache) == ["bad", "half", "good"]
     peers.install_peers(chosen[2:], False, quiet())
     assert builds_of(cache) == ["bad", "half", "good"]
@@ -238,8 +241,8 @@ def test_one_failure_does_not_stop_the_others_and_nothing_is_made_twice(cache, m
     newer = dataclasses.replace(chosen[2], version="2.0")
     peers.install_peers([newer], False, quiet())
     assert builds_of(cache)[3:] == ["good", "good"]
-    Path(peers.installed()[0].library).write_text("damaged")
-    assert peers.installed() == []
+    Path(installed()[0].library).write_text("damaged")
+    assert installed() == []
     assert peers.install_peers([newer], False, quiet()) == {}
     assert len(builds_of(cache)) == 6 and list((cache / "build").iterdir()) == []
 
@@ -268,12 +271,12 @@ def test_ended_in_the_middle_then_again(cache, make_library, tmp_path, number):
     os.killpg(process.pid, number)
     _, said = process.communicate()
     assert "Traceback" not in said
-    assert [arm.name for arm in peers.installed()] == ["GOOD"]
+    assert [arm.name for arm in installed()] == ["GOOD"]
     if number != signal.SIGKILL:
         assert process.returncode == 130
         assert list((cache / "build").iterdir()) == []
     assert peers.install_peers([recipe_of("slow", make_library())], False, quiet()) == {}
-    assert [arm.name for arm in peers.installed()] == ["GOOD", "SLOW"]
+    assert [arm.name for arm in installed()] == ["GOOD", "SLOW"]
     assert list((cache / "build").iterdir()) == []
 
 
@@ -296,10 +299,10 @@ def test_command_line(cache, make_library, capsys):
         assert len(lines) == 1 and sentence in lines[0]
     assert cli.main(["peers", "remove", "mine"]) == 0
     assert capsys.readouterr().out == "mine: forgotten\n"
-    assert Path(make_library()).exists() and peers.installed() == []
+    assert Path(make_library()).exists() and installed() == []
 
 
-# ---- The toolbox. ----
+# ---- The recipes. ----
 
 
 def workshop_in(folder: Path) -> Workshop:
@@ -322,9 +325,9 @@ def test_missing_package_without_root_says_what_to_type(tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name, **_: name if name == "apt-get" else None)
     workshop = workshop_in(tmp_path)
     with pytest.raises(Problem, match="cargo is missing; type: sudo apt-get install -y cargo$"):
-        toolbox.find_cargo(workshop)
+        recipes.find_cargo(workshop)
     with pytest.raises(Problem, match="g.. is missing; type: sudo apt-get install -y g"):
-        toolbox.need(workshop, "c++")
+        recipes.need(workshop, "c++")
 
 
 @pytest.mark.skipif(shutil.which("cargo") is None, reason="no cargo")
@@ -337,7 +340,7 @@ def test_without_network_a_crate_is_one_sentence(tmp_path, monkeypatch, cache):
     )
     monkeypatch.setenv("CARGO_HOME", str(tmp_path / "home"))  # without crates fetched before
     with pytest.raises(Problem, match="cargo failed: "):
-        toolbox.crate_sources(workshop_in(tmp_path), recipes.MIMALLOC)
+        recipes.crate_sources(workshop_in(tmp_path), recipes.MIMALLOC)
     assert not (cache / "sources").exists()
 
 
@@ -351,7 +354,7 @@ def test_crate_with_another_checksum_is_refused(tmp_path, monkeypatch, cache):
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     cache.mkdir(parents=True)
     with pytest.raises(Problem, match="crate thing 1.0 is not the one .* its checksum is bad"):
-        toolbox.crate_sources(workshop_in(tmp_path), Crate("thing", "1.0", "good"))
+        recipes.crate_sources(workshop_in(tmp_path), Crate("thing", "1.0", "good"))
     assert not (cache / "sources").exists()
 
 

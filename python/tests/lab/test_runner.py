@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from hakmem.lab import runner, store
 from hakmem.lab.model import Arm, Case, Session
-from hakmem.lab.places import BUILD
-from hakmem.lab.problem import Problem
-from hakmem.lab.schedule import make_schedule
+from hakmem.lab.base import BUILD
+from hakmem.lab.base import Problem
+from hakmem.lab.runner import make_schedule
 
 GLIBC = Arm("glibc")
 SCRIPT = Path(__file__).with_name("session_to_kill.py")
@@ -132,7 +132,7 @@ def test_a_session_that_grew_goes_on_with_all_its_rounds(tmp_path: Path) -> None
         sitting(interrupted)
     (path,) = (tmp_path / "results").glob("*.jsonl")
     with store.Store.resume(path) as opened:
-        opened.add_rounds(4)
+        opened.add("rounds", {"rounds": 4})
     session = sitting(lambda session: 4)
     assert session.id == path.stem and session.rounds == 4 and session.is_complete
     assert len(done.read_text().splitlines()) == len(session.samples) == 8

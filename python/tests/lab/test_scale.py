@@ -12,7 +12,7 @@ import subprocess
 import pytest
 
 from hakmem.lab import cli, scale
-from hakmem.lab.places import BUILD, ROOT
+from hakmem.lab.base import BUILD, ROOT
 
 LIBRARY = BUILD / "libhakmem.so"
 needs = pytest.mark.skipif(

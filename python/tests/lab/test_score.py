@@ -9,8 +9,8 @@ import pytest
 import synthetic
 from hakmem.lab import score
 from hakmem.lab.model import Session
-from hakmem.lab.problem import Problem
-from hakmem.lab.scorecard import highest, make_cards
+from hakmem.lab.base import Problem
+from hakmem.lab.score import highest, make_cards
 from hakmem.lab.store import Store
 
 PEERS = {"glibc": (2.0, 1.0), "mimalloc 3": (1.0, 1.5), "jemalloc": (0.8, 2.0)}
@@ -38,7 +38,6 @@ def measured(cost: float, memory: float = 1.0, names=("replace_400",), **changes
 def test_the_highest_milestone(cost: float, memory: float, reached: str):
     (card,) = make_cards([measured(cost, memory)])
     assert highest(card.scores) == reached
-    assert card.scores[0].milestone == reached
     values = {milestone.name: milestone.reached for milestone in card.milestones}
     assert list(values) == ["M1", "M2", "M3", "M4", "M5"]
 
@@ -120,9 +119,7 @@ def programs(cost: float, memory: float) -> Session:
 def test_programs_have_a_mean_of_their_own():
     session = programs(0.97, 1.06)
     (card,) = make_cards([session])
-    assert card.programs.count == 2 and card.programs.cpu.value == pytest.approx(0.97)
-    assert card.programs.memory.value == pytest.approx(1.06, rel=1e-3)
     assert [score.case for score in card.scores if score.cpu is None] == ["redis_idle"]
     text = " ".join(shown(session, 80).split())
     assert "Mean of 2 programs: CPU 97.0 %" in text and "peak 106." in text and "redis_idle" in text
-    assert make_cards([measured(0.7)])[0].programs is None
+    assert "Mean of" not in shown(measured(0.7), 80)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 import synthetic
-from hakmem.lab import bench, bugs, cli, runner, secure, secure_tables, store, workloads
-from hakmem.lab.bugs import BugCell, Trying, bug_rows, bug_total, read_bugs
+from hakmem.lab import bench, cli, runner, secure, secure_tables, store, workloads
+from hakmem.lab.secure import BugCell, Trying, bug_rows, bug_total, read_bugs
 from hakmem.lab.measure import MEASURE
 from hakmem.lab.model import Arm, Case, Session
-from hakmem.lab.problem import Problem, Usage
+from hakmem.lab.base import Problem, Usage
 from hakmem.lab.summary import summarise
 
 FAKE = """#!/bin/sh
@@ -42,8 +42,8 @@ def fake_arm(name: str, what: str = "") -> Arm:
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A program with bugs; its source is where the laboratory looks."""
     source, program = tmp_path / "bugs.cc", tmp_path / "bugs"
-    monkeypatch.setattr(bugs, "SOURCE", source)
-    monkeypatch.setattr(bugs, "PROGRAM", program)
+    monkeypatch.setattr(secure, "SOURCE", source)
+    monkeypatch.setattr(secure, "PROGRAM", program)
     source.write_text(
         "/* A sentence. */\nint i;\n\n/* A block is freed twice in\n * a row. That is bad. */\n"
         'BUG(double_free, "double free")\n{\n}\n'
@@ -61,10 +61,10 @@ def test_bugs_are_the_sources_with_a_bug(programs: Path) -> None:
         ("delete", "An array is deleted"), ("double_free", "A block is freed twice in a row"),
     ]
     assert found[0].command == [str(programs), "--bug", "delete"] and found[0].kind == "bug"
-    bugs.check_built(found)
+    secure.check_built(found)
     programs.unlink()
     with pytest.raises(Problem, match="bugs is not built"):
-        bugs.check_built(found)
+        secure.check_built(found)
 
 
 def test_the_bugs_of_this_checkout_have_titles_and_are_looked_for_where_they_are_built() -> None:
@@ -78,23 +78,23 @@ def test_the_bugs_of_this_checkout_have_titles_and_are_looked_for_where_they_are
 @pytest.mark.parametrize(
     ("what", "verdict", "said"),
     [
-        ("report", bugs.REPORT, "fake: double free of 0x1"),
-        ("report_and_on", bugs.WARNING, "fake: something is odd"),
-        ("ended", bugs.ENDED, ""),
-        ("status", bugs.ENDED, ""),
-        ("nothing", bugs.NOTHING, ""),
-        ("harm", bugs.HARM, ""),
-        ("harm_and_report", bugs.HARM, ""),
-        ("no_memory", bugs.FAILED, "malloc had no memory for it"),
-        ("hangs", bugs.FAILED, "it took longer than 1 s"),
+        ("report", secure.REPORT, "fake: double free of 0x1"),
+        ("report_and_on", secure.WARNING, "fake: something is odd"),
+        ("ended", secure.ENDED, ""),
+        ("status", secure.ENDED, ""),
+        ("nothing", secure.NOTHING, ""),
+        ("harm", secure.HARM, ""),
+        ("harm_and_report", secure.HARM, ""),
+        ("no_memory", secure.FAILED, "malloc had no memory for it"),
+        ("hangs", secure.FAILED, "it took longer than 1 s"),
     ],
 )
 def test_verdicts(programs: Path, what: str, verdict: str, said: str) -> None:
     (bug,) = [bug for bug in read_bugs() if bug.name == "double_free"]
     if what == "hangs":
         bug = Case(bug.name, bug.command, kind="bug", timeout_s=1)
-    with bugs._without_core_files():
-        cell = bugs.try_bug(bug, fake_arm(what), 1)
+    with secure._without_core_files():
+        cell = secure.try_bug(bug, fake_arm(what), 1)
     assert cell == BugCell({verdict: 1}, said)
 
 
@@ -118,11 +118,11 @@ def test_trying_is_a_part_of_a_session_and_goes_on(programs: Path, tmp_path: Pat
     assert resource.getrlimit(resource.RLIMIT_CORE) == limit
     rows = bug_rows(session)
     assert rows[1].title == "A block is freed twice in a row"
-    assert rows[0].cells["report"].counts == {bugs.REPORT: 4}
+    assert rows[0].cells["report"].counts == {secure.REPORT: 4}
     mixed = rows[0].cells["by_turns"]
-    assert mixed.counts == {bugs.REPORT: 2, bugs.NOTHING: 2} and mixed.report == "fake: seen"
+    assert mixed.counts == {secure.REPORT: 2, secure.NOTHING: 2} and mixed.report == "fake: seen"
     totals = [bug_total(rows, arm.name) for arm in some]
-    assert totals == [bugs.BugTotal(2, 2, 2, 0), bugs.BugTotal(2, 0, 0, 0)]
+    assert totals == [secure.BugTotal(2, 2, 2, 0), secure.BugTotal(2, 0, 0, 0)]
     programs.write_text(FAKE + "true\n")
     assert not trying.is_done(session)  # the program is another one
     with pytest.raises(Problem, match="there is no case to measure"):
@@ -137,9 +137,9 @@ def session_with_bugs() -> Session:
     )  # fmt: skip
     session.command = ["bench", "--suite", "secure"]
     cells = {
-        "hakmem-secure": ({bugs.REPORT: 5}, "hakmem: double free of 0x1"),
-        "hakmem": ({bugs.NOTHING: 3, bugs.REPORT: 2}, "hakmem: double free"), "glibc": ({bugs.HARM: 5}, ""),
-        "scudo": ({bugs.ENDED: 5}, ""),
+        "hakmem-secure": ({secure.REPORT: 5}, "hakmem: double free of 0x1"),
+        "hakmem": ({secure.NOTHING: 3, secure.REPORT: 2}, "hakmem: double free"), "glibc": ({secure.HARM: 5}, ""),
+        "scudo": ({secure.ENDED: 5}, ""),
     }
     for name in ("double_free", "underflow"):
         session.bugs += [

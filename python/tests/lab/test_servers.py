@@ -13,10 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hakmem.lab import servers, servers_report
+from hakmem.lab import servers
 from hakmem.lab.model import Arm, Session
-from hakmem.lab.problem import Problem
-from synthetic import arm, sample
+from hakmem.lab.base import Problem
+from hakmem.lab.plots import write_plots
+from hakmem.lab.summary import summarise
+from hakmem.lab.tables import headline, session_table
+from synthetic import arm, sample, shown
 
 built = pytest.mark.skipif(not servers.LOAD.exists(), reason="lab/load is not built")
 has_python = pytest.mark.skipif(not Path("/usr/bin/python3").exists(), reason="no Python that each user may run")
@@ -200,13 +203,15 @@ def fabricated() -> Session:
     )  # fmt: skip
 
 
-def test_ratios_are_to_the_best_other_allocator():
-    report = servers_report.report_of(fabricated())
-    assert [view.key for view in report.views] == ["cpu", "p999", "mean", "after"]
-    for view in report.views:
-        assert {line.best for line in view.lines} == {"glibc"}
-        means = view.means(report.arms)
-        assert means["hakmem"] == pytest.approx(0.8)
-        assert means["glibc"] == pytest.approx(1.0)
-        assert view.worst("jemalloc") == (pytest.approx(1.25), "two")
-    assert "0.80 times the processor time" in servers_report.headline(report)
+def test_ratios_are_to_the_best_other_allocator(tmp_path: Path):
+    session = fabricated()
+    summary = summarise(session)
+    assert list(summary.totals) == ["cpu_request", "p999", "mean", "after"]
+    assert {view.best_peer for row in summary.rows for view in row.views.values()} == {"glibc"}
+    for total in summary.totals.values():
+        assert {name: total[name].mean for name in ("hakmem", "glibc", "jemalloc")} == pytest.approx(
+            {"hakmem": 0.8, "glibc": 1.0, "jemalloc": 1.25})
+    assert "0.80 times the processor time" in headline(summary)[1].plain
+    text = shown([session_table(session, summary)], 100)
+    assert "Latency, p99.9, lower is better: 1.00 is the best peer of the row" in text and "geometric mean" in text
+    assert [path.name for path in write_plots(session, tmp_path, summary)] == ["server-one.png", "server-two.png"]

@@ -6,10 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from hakmem.lab.measure import Outcome
 from hakmem.lab.model import Arm, Case
-from hakmem.lab.places import BUILD
-from hakmem.lab.serving import judge, prove_program, read_bindings
+from hakmem.lab.base import BUILD
+from hakmem.lab.measure import Outcome, judge, prove_program, read_bindings
 
 BINDINGS = """\
      12:\tbinding file prog [0] to /lib/libc.so.6 [0]: normal symbol `printf' [GLIBC_2.2.5]

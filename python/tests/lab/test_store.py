@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hakmem.lab import store
 from hakmem.lab.model import Arm, Case, Failure, Sample, Session
-from hakmem.lab.problem import Problem
+from hakmem.lab.base import Problem
 
 
 def make_session() -> Session:
@@ -32,10 +32,10 @@ def make_sample(arm: str = "a", number: int = 0) -> Sample:
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     with store.Store.create(tmp_path, "bench", "key", make_session()) as opened:
-        opened.add_proof("a", {"malloc": "/a.so"})
+        opened.add("proof", {"arm": "a", "serving": {"malloc": "/a.so"}})
         opened.add_sample(make_sample())
         opened.add_failure(Failure("one", "b", 0, 11, "it crashed", "now"))
-        opened.add_instructions({"case": "one", "arm": "a", "per_operation": 12.5})
+        opened.add("instructions", {"case": "one", "arm": "a", "per_operation": 12.5})
         written = opened.session
     assert store.load(opened.path) == written
     assert written.id == opened.path.stem

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""summary.py: right figures from sessions whose truth is known."""
+"""summary.py and tables.py: right figures from sessions whose truth is known; tables fit their width and lose nothing
+without colour."""
 
+import dataclasses
+import math
 
 import pytest
 import synthetic
 from hakmem.lab.model import Session
 from hakmem.lab.summary import summarise
+from hakmem.lab.tables import session_table
 
 EXACT = {"hakmem": (0.8, 1.2), "glibc": (2.0, 1.0), "mimalloc 3": (1.0, 1.5)}
 
@@ -15,17 +19,13 @@ def exact(**options) -> Session:
     return synthetic.session(["one", "two"], **options)
 
 
-def test_speed_and_memory_are_relative_to_the_best_peer_of_each_row():
-    row = summarise(exact()).rows[0]
-    assert (row.fastest_peer, row.leanest_peer) == ("mimalloc 3", "glibc")
-    speeds = {name: cell.speed.value for name, cell in row.cells.items()}
-    assert speeds["mimalloc 3"] == 1.0
-    assert speeds["hakmem"] == pytest.approx(1.25, rel=1e-6)
-    assert speeds["glibc"] == pytest.approx(0.5, rel=1e-6)
-    memory = {name: cell.peak_ratio.value for name, cell in row.cells.items()}
-    assert memory["glibc"] == 1.0
-    assert memory["hakmem"] == pytest.approx(1.2, rel=1e-3)
-    assert memory["mimalloc 3"] == pytest.approx(1.5, rel=1e-3)
+def test_figures_are_relative_to_the_best_peer_of_each_row():
+    views = summarise(exact()).rows[0].views
+    assert (views["time"].best_peer, views["peak"].best_peer) == ("mimalloc 3", "glibc")
+    for key, expected in (("time", {"mimalloc 3": 1.0, "hakmem": 0.8, "glibc": 2.0}),
+                          ("peak", {"glibc": 1.0, "hakmem": 1.2, "mimalloc 3": 1.5})):
+        values = {name: views[key].ratios[name].value for name in expected}
+        assert values == pytest.approx(expected, rel=1e-3) and values[views[key].best_peer] == 1.0
 
 
 def test_nothing_stands_above_the_best_peer():
@@ -36,30 +36,82 @@ def test_nothing_stands_above_the_best_peer():
     above = 0
     for seed in range(8):
         level = {"hakmem": (1.0, 1.0), **{name: (1.0, 1.0) for name in "abcde"}}
-        session = exact(allocators=level, spread=0.3, rounds=5, seed=seed)
-        for row in summarise(session).rows:
-            above += max(row.cells[name].speed.value for name in "abcde") > 1.0
-            assert min(row.cells[name].peak_ratio.value for name in "abcde") == 1.0
+        for row in summarise(exact(allocators=level, spread=0.3, rounds=5, seed=seed)).rows:
+            above += min(row.views["time"].ratios[name].value for name in "abcde") < 1.0
+            assert min(row.views["peak"].ratios[name].value for name in "abcde") == 1.0
     assert above <= 3
 
 
 def test_geometric_means_and_worst_rows():
     summary = summarise(synthetic.session(synthetic.CASE_NAMES[:8], spread=0.0))
-    total = summary.totals["hakmem"]
-    speeds = [row.cells["hakmem"].speed.value for row in summary.rows]
-    product = 1.0
-    for speed in speeds:
-        product *= speed
-    assert total.speed == pytest.approx(product ** (1 / 8))
-    assert total.worst_speed == min(speeds)
-    assert total.worst_case == summary.rows[speeds.index(min(speeds))].case
+    total = summary.totals["time"]["hakmem"]
+    ratios = [row.views["time"].ratios["hakmem"].value for row in summary.rows]
+    assert total.mean == pytest.approx(math.prod(ratios) ** (1 / 8))
+    assert (total.worst, total.worst_case) == (max(ratios), summary.rows[ratios.index(max(ratios))].case)
     assert total.rows == 8
 
 
 def test_failures_are_counted_and_leave_the_means():
     summary = summarise(exact(failing=[("one", "glibc")]))
-    cell = summary.rows[0].cells["glibc"]
-    assert cell.speed is None and cell.failures == 9 and "SIGSEGV" in cell.sentence
-    assert summary.rows[0].leanest_peer == "mimalloc 3"
-    assert summary.totals["glibc"].rows == 1
+    row = summary.rows[0]
+    assert "glibc" not in row.views["time"].ratios and row.views["peak"].best_peer == "mimalloc 3"
+    assert row.cells["glibc"].failures == 9 and "SIGSEGV" in row.cells["glibc"].sentence
+    assert summary.totals["time"]["glibc"].rows == 1
     assert [(f.case, f.arm, f.count) for f in summary.failures] == [("one", "glibc", 9)]
+
+
+# ---- Tables. ----
+
+
+def shown(session: Session, width: int) -> str:
+    return synthetic.shown([session_table(session)], width)
+
+
+@pytest.mark.parametrize("width", [50, 60, 80, 100, 160])
+def test_fits_and_holds_every_row_and_arm(width):
+    text = shown(synthetic.session(["replace_400", "comprehensive_interleaved_128"]), width)
+    assert all(len(line.rstrip()) <= width for line in text.splitlines())
+    words = text.replace("\n", " ")
+    assert "replace_400" in words and "interleaved_128" in words
+    assert words.count("oneTBB") >= 2 and words.count("glibc") >= 2
+    assert "(again)" not in text
+
+
+def test_winners_are_marked_by_a_symbol():
+    text = shown(synthetic.session(["one"], {"hakmem": (0.5, 2.0), "glibc": (1.0, 1.0)}, spread=0.0, vary=False), 100)
+    line = next(line for line in text.splitlines() if line.startswith("one "))
+    assert line.split()[1:3] == ["2.00*", "1.00"]
+
+
+def test_failures_are_shown():
+    text = shown(synthetic.session(["one", "two"], failing=[("one", "jemalloc")]), 100)
+    assert "failed" in text
+    assert "one, jemalloc: ended by signal 11 (SIGSEGV) (9 times)" in text
+    assert "rows, of 2" in text
+
+
+def test_title_tells_machine_date_meaning_and_findings():
+    text = shown(synthetic.session(["one", "two"]), 160)
+    for part in ("Imaginary 9000, 2 cores", "2026-11-21", "higher is better", "lower is better", "noise", "powersave",
+                 "Worst row of hakmem: "):
+        assert part in text
+
+
+def test_too_few_runs_say_so():
+    text = " ".join(shown(synthetic.session(["one", "two"], rounds=2), 160).split())
+    assert "fewer than 3 runs tell no best from another" in text and "2 rounds," in text
+    assert "1 round," in shown(synthetic.session(["one"], rounds=1), 160)
+
+
+def test_memory_after_the_work_is_shown_in_mib():
+    one = synthetic.session(["redis_idle", "growth"], {"hakmem": (1, 1), "glibc": (1, 1)})
+    assert "Memory after the work" not in shown(one, 100)
+    held = {"hakmem": 15.0, "hakmem (again)": 15.0, "glibc": 81.0}
+    one.samples = [
+        dataclasses.replace(s, rest=[[1, 90 * 1024, 0], [10, held[s.arm] * 1024, 0]])
+        if s.case == "redis_idle" and s.round < 3 else s for s in one.samples
+    ]
+    text = shown(one, 100)
+    assert "Memory after the work" in text and "growth, 1 s" not in text
+    line = next(line for line in text.splitlines() if line.startswith("redis_idle, 10 s"))
+    assert line.split()[-2:] == ["15.0", "81.0"]

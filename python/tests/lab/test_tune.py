@@ -6,15 +6,15 @@ import re
 
 import pytest
 import synthetic
-from hakmem.lab import ab, tune_answer, tune_search, tune_space
+from hakmem.lab import ab, tune_answer, tune_search
 from hakmem.lab.model import Arm
-from hakmem.lab.places import BUILD, ROOT
-from hakmem.lab.problem import Problem
+from hakmem.lab.base import BUILD, ROOT
+from hakmem.lab.base import Problem
 from hakmem.lab.tune_search import RUNS, Figures, Goal, Journal, Search
 
 BOTH = Goal("both", 0.5, 0.02)
 BASE = Figures(1000.0, 500.0, 400.0, 0.1)
-DEFAULT = tune_space.profiles()["default"]
+DEFAULT = tune_search.profiles()["default"]
 TRIALS = 60
 
 
@@ -29,32 +29,32 @@ def test_every_option_is_searched_or_left_alone_on_purpose():
         "observe", "stats", "ignore_filter", "stats_file", "sample_bytes", "profile_file", "profile_signal",
         "profile_dump", "profile_threads", "stats_pid", "stats_signal", "heap_map_file", "announce", "learn", "learn_memory_percent", "guard", "guard_file", "numa",
     }  # fmt: skip
-    assert set(listed) == set(tune_space.LADDERS) | left_alone
-    assert not set(tune_space.LADDERS) & left_alone
+    assert set(listed) == set(tune_search.LADDERS) | left_alone
+    assert not set(tune_search.LADDERS) & left_alone
 
 
 @synthetic.NEEDS_BUILD
 def test_the_library_takes_every_value():
-    rungs = tune_space.ladders()
+    rungs = tune_search.ladders()
     for at in range(max(map(len, rungs.values()))):
         values = {f"HAKMEM_{n.upper()}": of[min(at, len(of) - 1)] for n, of in rungs.items()}
         ab.check_options(Arm("hakmem", str(BUILD / "libhakmem.so"), values))
 
 
 def test_settings_are_as_few_as_possible():
-    for name, point in tune_space.profiles().items():
-        assert tune_space.settings_of(point) == ({} if name == "default" else {"profile": name})
-    small = {**tune_space.profiles()["small"], "scavenger": 0}
-    assert tune_space.settings_of(small) == {"profile": "small", "scavenger": "1"}
-    assert tune_space.settings_of({**DEFAULT, "bin_bytes": 0}) == {"bin_bytes": "16k"}
+    for name, point in tune_search.profiles().items():
+        assert tune_search.settings_of(point) == ({} if name == "default" else {"profile": name})
+    small = {**tune_search.profiles()["small"], "scavenger": 0}
+    assert tune_search.settings_of(small) == {"profile": "small", "scavenger": "1"}
+    assert tune_search.settings_of({**DEFAULT, "bin_bytes": 0}) == {"bin_bytes": "16k"}
 
 
 def test_no_scavenger_without_anything_to_purge(journal):
     """hakmem warns of it, and the laboratory takes no arm that does not do what it says."""
-    never = tune_space.ladders()["purge_delay_ms"].index("never")
+    never = tune_search.ladders()["purge_delay_ms"].index("never")
     point = {**DEFAULT, "purge_delay_ms": never, "scavenger": 0}
-    assert tune_space.settings_of(tune_space.effective(point)) == {"purge_delay_ms": "never"}
-    assert tune_space.effective({**point, "purge_delay_ms": 0})["scavenger"] == 0
+    assert tune_search.settings_of(tune_search.effective(point)) == {"purge_delay_ms": "never"}
+    assert tune_search.effective({**point, "purge_delay_ms": 0})["scavenger"] == 0
     program = Planted()
     search = search_of(journal, program, [])
     for scavenger in (0, 1):
@@ -82,7 +82,7 @@ class Planted:
         self.calls.append((point, limit_s))
         if point["arenas"] in self.failing:
             return "it was killed by signal 11 (SIGSEGV)"
-        bins, delay = len(tune_space.ladders()["bin_bytes"]) - 1, len("0 1 10 30 100 300".split())
+        bins, delay = len(tune_search.ladders()["bin_bytes"]) - 1, len("0 1 10 30 100 300".split())
         gain = 0.3 * max(0, point["bin_bytes"] - DEFAULT["bin_bytes"]) / (
             bins - DEFAULT["bin_bytes"]
         ) + 0.2 * (delay - min(delay, point["purge_delay_ms"])) / delay
@@ -120,7 +120,7 @@ def test_the_planted_optimum_is_found_and_nothing_else_kept(journal, monkeypatch
 def test_a_candidate_that_fails_is_said_and_never_chosen(journal, monkeypatch):
     monkeypatch.setattr(tune_search, "CANDIDATES_MAX", 20)
     program, said = Planted(), []
-    program.failing = set(range(len(tune_space.ladders()["arenas"]))) - {DEFAULT["arenas"]}
+    program.failing = set(range(len(tune_search.ladders()["arenas"]))) - {DEFAULT["arenas"]}
     search = search_of(journal, program, said)
     search.go_on(0)
     assert any("arenas=" in one and "signal 11" in one for one in said)
@@ -173,7 +173,7 @@ def test_a_search_goes_on_after_a_kill(tmp_path, monkeypatch):
     program.calls.clear()
     Search(second, BOTH, program, lambda: 1e9, print).go_on(0)
     points = [point for point, _ in program.calls]
-    assert points.count(tune_space.profiles()["fast"]) == RUNS - 1  # the first run is kept
+    assert points.count(tune_search.profiles()["fast"]) == RUNS - 1  # the first run is kept
     assert len(second.finished()) == 3
     second.close()
     path.write_text("nonsense\n{}\n")
@@ -224,9 +224,9 @@ def test_a_clear_gain_is_a_winner_with_intervals():
     answer = tuned({"bin_bytes=1m": (0.99, 1.0), "profile=small arenas=1": (0.9, 0.8)})
     assert answer.winner and answer.winner.settings == {"profile": "small", "arenas": "1"}
     time_, peak = answer.winner.ratios["time"], answer.winner.ratios["peak memory"]
-    assert time_.low < time_.estimate < time_.high < 0.92 and time_.estimate > 0.88
-    assert peak.estimate == pytest.approx(0.8, abs=0.001)
-    assert answer.winner.ratios["mean memory"].estimate == pytest.approx(0.8, abs=0.001)
+    assert time_.low < time_.value < time_.high < 0.92 and time_.value > 0.88
+    assert peak.value == pytest.approx(0.8, abs=0.001)
+    assert answer.winner.ratios["mean memory"].value == pytest.approx(0.8, abs=0.001)
     assert answer.sentence.startswith("GO: profile=small arenas=1 is better than the default")
     assert any(line.startswith("time: -") and " to " in line for line in answer.comments)
 

@@ -12,17 +12,17 @@ from pathlib import Path
 
 import pytest
 import synthetic
-from hakmem.lab import ab, arms, cli, runner, store, tune, tune_space
+from hakmem.lab import ab, arms, cli, runner, store, tune, tune_search
 from hakmem.lab.measure import Outcome
 from hakmem.lab.model import Arm, Case, Session
-from hakmem.lab.places import BUILD
-from hakmem.lab.problem import Problem, Usage
+from hakmem.lab.base import BUILD
+from hakmem.lab.base import Problem, Usage
 from hakmem.lab.profile_file import read_profile
 from hakmem.lab.tune_search import Figures, Goal, Journal
 
 SCRIPT = Path(__file__).with_name("tune_to_kill.py")
 BOTH = Goal("both", 0.5, 0.02)
-DEFAULT = tune_space.profiles()["default"]
+DEFAULT = tune_search.profiles()["default"]
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_bad_requests_are_one_sentence(alone, capsys, words, status, sentence):
 
 
 def test_too_short_a_budget_says_what_is_needed(alone, capsys, monkeypatch):
-    monkeypatch.setattr(tune.serving, "prove_program", lambda *_: ({}, ""))
+    monkeypatch.setattr(tune, "prove_program", lambda *_: ({}, ""))
     monkeypatch.setattr(tune.Tuning, "_run_once", lambda *_: Figures(1e9, 500.0, 400.0, seconds=20.0))
     assert cli.main(["tune", "--minutes", "10", "--", "sh"]) == 1
     error = capsys.readouterr().err
@@ -137,7 +137,7 @@ def test_a_program_that_never_ends_is_not_waited_for(alone, capsys, monkeypatch)
         limits.append(case.timeout_s)
         return Outcome({"end": "timeout", "status": 0}, "", "")
 
-    monkeypatch.setattr(tune.serving, "prove_program", lambda *_: ({}, ""))
+    monkeypatch.setattr(tune, "prove_program", lambda *_: ({}, ""))
     monkeypatch.setattr(tune, "measure", measured)
     assert cli.main(["tune", "--minutes", "10", "--", "sh"]) == 1
     error = capsys.readouterr().err
@@ -150,7 +150,7 @@ def test_an_interrupt_says_that_nothing_is_lost(alone, capsys, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(tune.serving, "prove_program", stop)
+    monkeypatch.setattr(tune, "prove_program", stop)
     assert cli.main(["tune", "--", "sh"]) == 130
     assert "tune: stopped; saved candidates: 0; the same command goes on" in capsys.readouterr().err
 
@@ -162,10 +162,10 @@ def test_candidates_that_the_verdict_would_refuse_are_left_out(alone, capsys, mo
             raise Problem(f"{arm.name}: warning: HAKMEM_ARENAS does nothing")
         return {}
 
-    profiles = tune_space.profiles()
+    profiles = tune_search.profiles()
     points = [{**DEFAULT, "arenas": 0}, profiles["fast"], profiles["small"]]
     monkeypatch.setattr(tune.proof, "prove", prove)
-    monkeypatch.setattr(tune.serving, "prove_program", lambda *_: ({}, ""))
+    monkeypatch.setattr(tune, "prove_program", lambda *_: ({}, ""))
     monkeypatch.setattr(tune.Search, "go_on", lambda *_: None)
     monkeypatch.setattr(tune.Search, "best", lambda *_: points)
     monkeypatch.setattr(tune.Search, "tidy", lambda *_: points[0])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from hakmem.lab import workloads
-from hakmem.lab.problem import Problem, Usage
+from hakmem.lab.base import Problem, Usage
 
 TOML = """
 [alpha_1]
