@@ -47,23 +47,25 @@ stubs=$(readelf -r -W -- "$library" | awk '$3 ~ /JUMP_SLOT/ {sub(/@.*/, "", $5);
 last=$(readelf -r -W -- "$library" | awk '$3 ~ /^R_/ && $3 !~ /JUMP_SLOT/ {last = $3} END {print last}')
 [[ $last == *IRELATIVE ]] || fail "its last relocation is $last, expected the resolver of src/override/early.c"
 
-# Nothing but the malloc family, operators new and delete, and the hak_ API may be seen from outside.
+# Nothing but the malloc family, operators new and delete, the hak_ API, and at most four names that docs/install.md
+# explains may be seen from outside.
+root=$(dirname -- "${BASH_SOURCE[0]}")/..
 family='malloc|free|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_memalign|valloc|pvalloc|cfree'
 family+='|free_sized|free_aligned_sized|malloc_usable_size|malloc_trim|malloc_stats|malloc_info|mallinfo2?|mallopt'
-family+='|dlopen|dlmopen|_exit|_Exit|prctl'
 family+='|__libc_(malloc|free|calloc|realloc|reallocarray|memalign|valloc|pvalloc|cfree)|__posix_memalign'
 exported=$(readelf --dyn-syms -W -- "$library" | awk '$4 != "SECTION" && $5 != "LOCAL" && $7 != "UND" && $7 ~ /^([0-9]+|ABS)$/ && $8 !~ /^HAKMEM_[0-9.]+$/ {print $8}')
-others=$(grep -Ev "^(($family)|hak_[a-z0-9_]+|_Zn[wa][A-Za-z0-9_]+|_Zd[la][A-Za-z0-9_]+)(@.*)?$" <<<"$exported" | tr '\n' ' ')
-[[ -z $others ]] || fail "exports more than it should: $others"
+others=$(grep -Ev "^(($family)|hak_[a-z0-9_]+|_Zn[wa][A-Za-z0-9_]+|_Zd[la][A-Za-z0-9_]+)(@.*)?$" <<<"$exported" | sort | xargs)
+explained=$(sed -n '/^## Names that the library defines/,/^## [^N]/s/^| `\(\w*\)` |.*/\1/p' "$root/docs/install.md" | sort | xargs)
+[[ $others == "$explained" ]] || fail "exports '$others' besides malloc's names; docs/install.md explains '$explained'"
+(($(wc -w <<<"$others") <= 4)) || fail "exports more than four names besides malloc's: $others"
 for name in malloc free calloc realloc memalign aligned_alloc posix_memalign malloc_usable_size hak_malloc hak_free \
-    _Znwm _ZdlPv _exit _Exit prctl; do
+    _Znwm _ZdlPv; do
     grep -qE "^$name(@@HAKMEM_.*)?$" <<<"$exported" || fail "does not export $name"
 done
 
 # What a program may call is in a header, from which docs/api.md is made.
-headers=$(dirname -- "${BASH_SOURCE[0]}")/../include/hakmem
 while read -r name; do
-    grep -qw -- "$name" "$headers"/*.h || fail "exports $name, which no header declares"
+    grep -qw -- "$name" "$root"/include/hakmem/*.h || fail "exports $name, which no header declares"
 done < <(sed -n 's/^\(hak_[a-z0-9_]*\).*/\1/p' <<<"$exported")
 # hakmem's own names have a version, and no other name has one (src/hakmem.map).
 wrong=$({ grep '^hak_' <<<"$exported" | grep -Ev '@@HAKMEM_[0-9]+\.[0-9]+$'; grep -v '^hak_' <<<"$exported" | grep @; } |
