@@ -268,7 +268,12 @@ static void emergency_free_waiting(void *block)
     uint32_t bucket = emergency_bucket((uintptr_t)block);
     while (emergency_register(bucket)) { /* it may be newer than the look at the list */
     }
-    if (!hak__huge_free(block)) {
+    /* A library's munmap may have freed it, and would allocate the next one (os/bound.h). Only
+     * emergency memory is so small. */
+    bool direct = hak__os_go_direct(hak__huge_bytes(block) <= SPAN_SIZE_MAX);
+    bool freed = hak__huge_free(block);
+    (void)hak__os_go_direct(direct);
+    if (!freed) {
         lock_acquire(&hak__huge_lock);
         bool unregistered = hak__emergency_find((uintptr_t)block).address != 0;
         lock_release(&hak__huge_lock);

@@ -3,7 +3,8 @@
  *
  * Libraries put functions of these names before the C library's, to follow what is mapped. Such a
  * function must not be called before its library is ready (override/direct.c). Until then these
- * functions make the system call. */
+ * functions make the system call. They also do so for what such a function itself allocates: else
+ * it would be called for that, too, and allocate again, without end. */
 #ifndef HAK_OS_BOUND_H
 #define HAK_OS_BOUND_H
 
@@ -17,34 +18,52 @@
 /* relaxed: both ways are right at any time once it is false */
 HAK_HIDDEN extern bool hak__os_shared_unready;
 
+/* This thread's calls are the system's. */
+HAK_HIDDEN extern HAK_TLS bool hak__os_is_direct;
+
 HAK_INLINE bool bound_is_unready(void)
 {
     return HAK_UNLIKELY(atomic_load_relaxed(&hak__os_shared_unready));
 }
 
+HAK_INLINE bool bound_is_direct(void)
+{
+    return HAK_UNLIKELY(bound_is_unready() || hak__os_is_direct);
+}
+
+/* Makes one call of what is bound. */
+#define BOUND_CALL(type, call)                                                                     \
+    ({                                                                                             \
+        hak__os_is_direct = true;                                                                  \
+        type result_ = (call);                                                                     \
+        hak__os_is_direct = false;                                                                 \
+        result_;                                                                                   \
+    })
+
 HAK_INLINE void *bound_mmap(void *address, size_t size, int protection, int flags, int file)
 {
-    return bound_is_unready() ? (void *)syscall(SYS_mmap, address, size, (long)protection,
-                                                (long)flags, (long)file, 0L)
-                              : mmap(address, size, protection, flags, file, 0);
+    return bound_is_direct() ? (void *)syscall(SYS_mmap, address, size, (long)protection,
+                                               (long)flags, (long)file, 0L)
+                             : BOUND_CALL(void *, mmap(address, size, protection, flags, file, 0));
 }
 
 HAK_INLINE int bound_munmap(void *address, size_t size)
 {
-    return bound_is_unready() ? (int)syscall(SYS_munmap, address, size) : munmap(address, size);
+    return bound_is_direct() ? (int)syscall(SYS_munmap, address, size)
+                             : BOUND_CALL(int, munmap(address, size));
 }
 
 HAK_INLINE void *bound_mremap(void *address, size_t old_size, size_t size, int flags, void *place)
 {
-    return bound_is_unready()
+    return bound_is_direct()
                ? (void *)syscall(SYS_mremap, address, old_size, size, (long)flags, place)
-               : mremap(address, old_size, size, flags, place);
+               : BOUND_CALL(void *, mremap(address, old_size, size, flags, place));
 }
 
 HAK_INLINE int bound_madvise(void *address, size_t size, int advice)
 {
-    return bound_is_unready() ? (int)syscall(SYS_madvise, address, size, (long)advice)
-                              : madvise(address, size, advice);
+    return bound_is_direct() ? (int)syscall(SYS_madvise, address, size, (long)advice)
+                             : BOUND_CALL(int, madvise(address, size, advice));
 }
 
 #endif

@@ -128,6 +128,9 @@ HAK_HIDDEN void hak__os_set_limit(uint64_t bytes);
 HAK_HIDDEN int hak__os_map(size_t size, size_t alignment, void **address);
 /* The same, but the place `front` bytes behind the start, whole OS pages, is at the multiple. */
 HAK_HIDDEN int hak__os_map_behind(size_t front, size_t size, size_t alignment, void **address);
+/* True: this thread's calls of the following functions, and of hak__os_map, make the system calls,
+ * not the functions that a library may have put before them (os/bound.h). Returns what was. */
+HAK_HIDDEN bool hak__os_go_direct(bool direct);
 /* Unmaps memory. It fails if the kernel would have to split a mapping and allows no further one. */
 HAK_HIDDEN int hak__os_unmap(void *address, size_t size);
 /* Unmaps memory that is not needed again, and cannot fail. If the kernel refuses, it purges the

@@ -25,6 +25,7 @@
 #endif
 
 bool hak__os_shared_unready;
+HAK_TLS bool hak__os_is_direct;
 uint64_t hak__os_calls[OS_CALL_COUNT];
 const char *const hak__os_call_names[OS_CALL_COUNT] = {"mmap",
                                                        "munmap",
@@ -193,6 +194,13 @@ int hak__os_map_behind(size_t front, size_t size, size_t alignment, void **addre
     }
     *address = (char *)result + before;
     return 0;
+}
+
+bool hak__os_go_direct(bool direct)
+{
+    bool was = hak__os_is_direct;
+    hak__os_is_direct = direct;
+    return was;
 }
 
 int hak__os_unmap(void *address, size_t size)

@@ -52,6 +52,45 @@ EXPORT int madvise(void *address, size_t size, int advice)
     return ((int (*)(void *, size_t, int))called("madvise"))(address, size, advice);
 }
 
+/* What notes mappings, and allocates for that: not for its own calls. */
+static void note_mapping(void)
+{
+    static void *noted[64];
+    static size_t next;
+    static bool notes;
+    if (plugin_interposed_allocates && !notes) {
+        notes = true;
+        for (int i = 0; i < 4; i++) {
+            free(noted[next]);
+            noted[next] = malloc(next * 100);
+            next = (next + 1) % (sizeof noted / sizeof noted[0]);
+        }
+        notes = false;
+    }
+}
+
+static void *(*next_mmap)(void *, size_t, int, int, int, off_t);
+static int (*next_munmap)(void *, size_t);
+
+/* dlsym frees, and cannot be called by what free calls. */
+__attribute__((constructor)) static void find_next(void)
+{
+    *(void **)&next_mmap = dlsym(RTLD_NEXT, "mmap");
+    *(void **)&next_munmap = dlsym(RTLD_NEXT, "munmap");
+}
+
+EXPORT void *mmap(void *address, size_t size, int protection, int flags, int file, off_t offset)
+{
+    note_mapping();
+    return next_mmap(address, size, protection, flags, file, offset);
+}
+
+EXPORT int munmap(void *address, size_t size)
+{
+    note_mapping();
+    return next_munmap(address, size);
+}
+
 EXPORT int prctl(int option, ...)
 {
     va_list rest;

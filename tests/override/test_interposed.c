@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* test_interposed.c: a library that puts its own functions before the C library's gets each call of
  * the program once, whether the loader finds it before hakmem or after it. Functions that hakmem
- * has, too, call the next one of their name. Its madvise, which hakmem calls, may allocate.
+ * has, too, call the next one of their name. Its madvise, mmap and munmap, which hakmem calls, may
+ * allocate.
  *
  * ctest: secure-too no-qemu
  */
