@@ -17,6 +17,14 @@ def cell(text, value=None, style=""):
     return "<td" + (f' class="{style}"' if style else "") + (f' data-value="{value}"' if value is not None else "") + f">{text}</td>"
 
 
+def pick_cell(label, name="", place="", full=""):
+    """A site that a click searches for by its name, which is its label if none is given."""
+    label, name = escape(label), escape(name or label)
+    below = f'<small title="{escape(full)}">{escape(place)}</small>' if place else ""
+    return (f'<td class="name" data-value="{label}"><button type="button" class="pick" data-name="{name}" title="{label}">{label}</button>'
+            f"{below}</td>")
+
+
 def change_cell(change, text, style=""):
     return cell(text, change, f"{style} {'dim' if change == 0 else 'more' if change > 0 else 'less'}".strip())
 

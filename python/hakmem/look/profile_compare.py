@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass, replace
 
 from .figures import change_in_words, in_words
-from .page import cell, change_cell, escape, fill, number_change_cell, table
+from .page import cell, change_cell, escape, fill, number_change_cell, pick_cell, table
 from .sites import own_frame
 from .text import plain
 
@@ -116,9 +116,8 @@ def changes_table(rows):
     most = max([1, *(abs(row.bytes) for row in rows)])
     cells = []
     for row in rows[:ROWS_MAX]:
-        name = escape(row.label)
         bar = f'<small><span class="bar"><i style="width:{100 * abs(row.bytes) / most:.1f}%"></i></span></small>'
-        cells.append(f'<tr><td class="name" data-value="{name}"><button type="button" class="pick" data-name="{name}" title="{name}">{name}</button></td>'
+        cells.append(f"<tr>{pick_cell(row.label)}"
                      + change_cell(row.bytes, change_in_words(row.bytes) + bar) + cell(in_words(row.old_bytes), row.old_bytes)
                      + cell(in_words(row.new_bytes), row.new_bytes) + number_change_cell(row.new_count - row.old_count)
                      + cell(f"{row.new_count:,}", row.new_count) + "</tr>")

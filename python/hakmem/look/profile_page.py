@@ -4,7 +4,7 @@ import os
 import re
 
 from .figures import change_in_words, duration, in_words
-from .page import cell, change_cell, escape, fill, script_json, table
+from .page import cell, change_cell, escape, fill, pick_cell, script_json, table
 from .profile import ThreadSites, sites_of, threads_of
 from .profile_data import NO_STACK
 from .text import plain
@@ -131,24 +131,17 @@ def place_text(frame):
     return short, full
 
 
-def site_name(site):
-    """The cell of the site: the program's own name for it stands above the function."""
+def site_cell(site):
+    """The program's own name for a site stands above the function."""
     if isinstance(site, ThreadSites):
-        name = plain(site.name)
-        return (f'<td class="name" data-value="{escape(name)}"><button type="button" class="pick" data-name="{escape(name)}" '
-                f'title="{escape(name)}">{escape(site.label())}</button></td>')
+        return pick_cell(site.label(), plain(site.name))
     if site.name:
-        name = plain(f"[{site.name}]")
-        place = plain(f"{site.frame.label()} ({place_text(site.frame)[0]})" if site.frame else NO_STACK)
-        return (f'<td class="name" data-value="{escape(name)}"><button type="button" class="pick" data-name="{escape(name)}" '
-                f'title="{escape(name)}">{escape(name)}</button><small title="{escape(place)}">{escape(place)}</small></td>')
+        place = f"{site.frame.label()} ({place_text(site.frame)[0]})" if site.frame else NO_STACK
+        return pick_cell(f"[{site.name}]", place=place, full=place)
     if site.frame is None:
         return f'<td class="name">{NO_STACK}</td>'
-    short, full = place_text(site.frame)
     label = site.frame.label()
-    name = re.sub(r"\+0x[0-9a-f]+$", "", label) if site.frame.function else label
-    return (f'<td class="name" data-value="{escape(label)}"><button type="button" class="pick" data-name="{escape(name)}" '
-            f'title="{escape(label)}">{escape(label)}</button><small title="{escape(full)}">{escape(short)}</small></td>')
+    return pick_cell(label, re.sub(r"\+0x[0-9a-f]+$", "", label) if site.frame.function else label, *place_text(site.frame))
 
 
 def site_row(profile, site, totals):
@@ -156,7 +149,7 @@ def site_row(profile, site, totals):
     live, count = sum_of["live_bytes"], sum_of["live_count"]
     share = 100 * live / totals["live_bytes"] if totals["live_bytes"] else 0
     bar = f'<span class="bar"><i style="width:{share:.1f}%"></i></span>'
-    cells = [site_name(site),
+    cells = [site_cell(site),
              cell(f'{in_words(live)}<small>{bar}<span class="share">{percent(live, totals["live_bytes"])}</span></small>', live),
              cell(f"{count:,}", count), mean_cell(live, count, in_words), mean_cell(sum_of["live_age_ms"], count, duration)]
     if profile.history_ago_ms:

@@ -13,7 +13,7 @@ STARTS = 3
 """A browser sometimes hangs or crashes by itself: it is started again. What a page does is looked at once."""
 
 
-def browse(directory, page, *words, fragment=""):
+def browse(directory, page, *words):
     """What chromium prints for the page, after 8 seconds of the page's own time. `words` are more of its arguments."""
     path = Path(directory, "page.html")
     path.write_text(page)
@@ -22,7 +22,7 @@ def browse(directory, page, *words, fragment=""):
         try:
             done = subprocess.run(
                 [os.environ["BROWSER"], "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}",
-                 "--window-size=1200,1500", "--hide-scrollbars", "--virtual-time-budget=8000", *words, f"file://{path}{fragment}"],
+                 "--window-size=1200,1500", "--hide-scrollbars", "--virtual-time-budget=8000", *words, f"file://{path}"],
                 capture_output=True, timeout=240, check=True)
             return done.stdout.decode()
         except subprocess.SubprocessError:
@@ -54,10 +54,10 @@ class BrowserTest(PlaceTest):
             self.skipTest("BROWSER names no chromium")
         super().setUp()
 
-    def run_page(self, page, fragment="", script=""):
+    def run_page(self, page, script=""):
         """The page after its script, and then `script`, which may note() what it sees in self.noted."""
         script = f"<script>{{ const note = (name, value) => {{ document.documentElement.dataset[name] = value; }};{script} }}</script></body>"
-        dom = browse(self.place, page.replace("</body>", script), "--dump-dom", fragment=fragment)
+        dom = browse(self.place, page.replace("</body>", script), "--dump-dom")
         root = re.search("<html[^>]*>", dom).group(0)
         self.assertNotIn("data-errors", root)
         self.assertIn('data-ready="yes"', root)

@@ -284,15 +284,16 @@ class Browser(BrowserTest):
 
     def test_modes_and_a_slice(self):
         said = read(small_map())
-        dom = self.dom([said], "#mode=fill&slice=2&theme=dark&zoom=2", """const modes = [mode];
+        dom = self.dom([said], """setTheme(true); setMode("fill"); zoomAt(2, 0, 0); select(2);
+            const modes = [mode];
             for (const button of document.querySelectorAll("#modes button:not([hidden])")) { button.click(); drawNow(); modes.push(mode); }
             note("modes", modes.join(" "));""")
         self.assertEqual(self.noted["modes"], "fill size fill resident arena")
-        self.assertIn('html lang="en" class="dark"', dom)
+        self.assertRegex(dom, '^[^>]*>\\s*<html[^>]* class="dark"')
         self.assertIn("Slab of 64 B objects. objects: 512; in use, or in a thread's cache: 100 (20 %); free in the slab: 200; "
                       "never used: 212;", dom)
         self.assertIn("address: 0x200000010000", dom)
-        dom = self.dom([said], "#class=78")
+        dom = self.dom([said], "pick(78);")
         self.assertIn("Only slabs of 3.3 KiB objects: 2.", dom)
 
     def test_keys_pointer_and_buttons(self):

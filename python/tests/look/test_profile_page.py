@@ -206,7 +206,7 @@ class Browser(BrowserTest):
         self.assertIn("1 load 1572864 0; 1 std::map<…>::insert 262144 0", self.noted["sites"])
 
     def test_details(self):
-        self.dom([small_profile()], "#box=4", 'note("said", said.textContent); note("tip", tip.textContent);')
+        self.dom([small_profile()], 'select(boxes[4]); showTip(boxes[4], 0, 0); note("said", said.textContent); note("tip", tip.textContent);')
         self.maxDiff = None
         for text in ["load, src/load.c:7, 9, /usr/bin/program. in all: 1.5 MiB, 85.", "by itself: 1.5 MiB", "in use: 1.5 MiB in 15 blocks",
                      "their mean size: 102.4 KiB", "their mean age: 1.0 min", "mean life of freed blocks: 2.0 s",
@@ -216,7 +216,8 @@ class Browser(BrowserTest):
 
     def test_search(self):
         found = {"load": (1 << 20) + (1 << 19) + (1 << 18), "LIBSERVE": 1 << 18, "serve.cc": 1 << 18, "main": 1835008, "zzz": 0}
-        self.dom([small_profile()], "#search=main", script=f"""const found = [Number($("found").dataset.sum)];
+        self.dom([small_profile()], script=f"""searchFor("main");
+            const found = [Number($("found").dataset.sum)];
             for (const text of {json.dumps(list(found))}) {{
               searchFor(text); found.push(Number($("found").dataset.sum));
               if ($("found").textContent.startsWith("no box has this") !== (text === "zzz")) found.push(text);

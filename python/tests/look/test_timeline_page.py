@@ -8,5 +8,5 @@ from browser import BrowserTest
 
 class Browser(BrowserTest):
     def test_a_range(self):
-        page = self.run_page(Path(os.environ["PAGE"]).read_text(), "#from=0&to=63")
+        page = self.run_page(Path(os.environ["PAGE"]).read_text(), "choose(0, 63);")
         self.assertIn("195.3 KiB of them were still in use", page)
