@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* acts.c: a program for tests of tools: each of its arguments is one act; `obey` does those on the lines of its standard
- * input, and answers each. FUNCTION:COUNT:SIZE lets one of the functions below allocate blocks and keep them. */
+/* acts.c: a program for tests of tools: each of its arguments is one act; `obey` does those on the
+ * lines of its standard input, and answers each. FUNCTION:COUNT:SIZE lets one of the functions
+ * below allocate blocks and keep them; NAME=ACT is done by a thread of that name. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,6 +47,14 @@ NOINLINE void brief(long count, long size)
     }
 }
 
+NOINLINE void slowly(long count, long size)
+{
+    for (; count > 0; count--) {
+        blocks[last++ % BLOCKS] = malloc((size_t)size);
+        usleep(1000);
+    }
+}
+
 static void note(int number)
 {
     (void)number;
@@ -60,6 +70,17 @@ static void write_pid(void)
 }
 
 static long act(const char *word);
+
+static void *act_as(void *word)
+{
+    char name[16] = "";
+    brief(1, 1); /* a sample before it has its name */
+    if (sscanf(word, "%15[a-z]", name) == 1) {
+        pthread_setname_np(pthread_self(), name);
+    }
+    act(strchr(word, '=') + 1);
+    return NULL;
+}
 
 static void obey(void)
 {
@@ -77,10 +98,16 @@ static long act(const char *word)
     static const struct {
         const char *name;
         void (*allocate)(long count, long size);
-    } functions[] = {{"alpha", alpha}, {"beta", beta},   {"gamma", gamma},
-                     {"load", load},   {"parse", parse}, {"brief", brief}};
+    } functions[] = {{"alpha", alpha}, {"beta", beta},   {"gamma", gamma},  {"load", load},
+                     {"parse", parse}, {"brief", brief}, {"slowly", slowly}};
     char name[32] = "";
     long number = 0, size = 0;
+    pthread_t thread;
+    if (strchr(word, '=') != NULL) {
+        pthread_create(&thread, NULL, act_as, (void *)word);
+        pthread_join(thread, NULL);
+        return 0;
+    }
     sscanf(word, "%31[a-z_]:%ld:%ld", name, &number, &size);
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
         if (strcmp(name, functions[i].name) == 0) {
@@ -125,6 +152,16 @@ static long act(const char *word)
         }
         usleep(300000); /* a second signal would come now */
         printf("caught %d\n", (int)caught);
+    } else if (strcmp(name, "threads") == 0) {
+        for (; number > 0; number--) {
+            act("=alpha:1:100");
+        }
+    } else if (strcmp(name, "stay") == 0) {
+        puts("ready");
+        fflush(stdout);
+        for (;;) {
+            act("churner=brief:2000:1000");
+        }
     } else if (strcmp(name, "obey") == 0) {
         obey();
     }

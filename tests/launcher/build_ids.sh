@@ -13,7 +13,7 @@ keeps=alpha:100:20000
 
 # build FUNCTION OUTPUT FLAG...: acts with this name for alpha: the same code at the same addresses.
 build() {
-    cc -O1 -fno-builtin "${@:3}" "-Dalpha=$1" acts.c -o "$2" -ldl || fail "acts.c does not compile"
+    cc -O1 -fno-builtin "${@:3}" "-Dalpha=$1" acts.c -o "$2" -pthread -ldl || fail "acts.c does not compile"
 }
 
 # shows PATTERN COMMAND...: the command succeeds and says this, and nothing of the stranger.

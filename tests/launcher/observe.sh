@@ -52,7 +52,7 @@ for process in "$observed" "$pid"; do
     "$launcher" stat "$process" --json | python3 -m json.tool >"$scratch/json" || fail "stat --json is not JSON"
     grep -q "\"process\": $process" "$scratch/json" || fail "stat --json is of another process"
     try "$launcher" stat "$process"
-    [[ $status == 0 && $output == *"process $process (sleep)"*'resident memory (RSS)'* ]] || fail "stat: $output $errors"
+    [[ $status == 0 && $output == *"process $process (sleep)"*'resident memory (RSS)'*"not hakmem's"*'program and libraries'* ]] || fail "stat: $output $errors"
     try "$launcher" stat "$process" --full
     [[ $status == 0 && $output == *'resident memory (RSS)'*malloc_slow* ]] || fail "stat --full: $output $errors"
     try "$launcher" top "$process" --once
@@ -167,7 +167,8 @@ start NOTHING=1
 import json, sys
 report = json.load(sys.stdin)
 small = report["tiers"]["huge_small_count"]
-sys.exit(not 1 <= small == report["totals"]["huge_count"])' || fail "the small mapping of an attached observer is not counted as one"
+sys.exit(not 1 <= small == report["totals"]["huge_count"] or sum(report["mapped"].values()) != report["summary"]["not_hakmem_bytes"])' ||
+    fail "the small mapping of an attached observer is not counted as one, or what is not hakmem's does not add up"
 try "$launcher" top --once "$pid"
 [[ $output == *"huge blocks 0   small mappings "[1-9]* ]] || fail "top of an attached process: $output"
 try "$launcher" heap -o "$scratch/page" "$pid"
@@ -194,5 +195,5 @@ done
 kill -CONT "$pid" "$plain"
 end "$pid" "$plain" "$observed"
 
-python_tests observer strangers generated
+python_tests observer mapped strangers generated
 finish

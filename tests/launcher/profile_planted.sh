@@ -75,7 +75,7 @@ check() {
 
 # check_c WHAT OUTPUT COMMAND...: of acts.c, compiled by that command.
 check_c() {
-    build "${@:3}" -fno-builtin acts.c -ldl -o "$2"
+    build "${@:3}" -fno-builtin acts.c -pthread -ldl -o "$2"
     check "$1" alpha acts.c '^KEEPS(alpha)' "./$2" alpha:1:77777
 }
 

@@ -19,7 +19,7 @@ form() {
     [[ $status == 0 ]] || fail "$name: status $status: $errors"
     [[ $output =~ $'\n'"largest sites: buffer with 2.00 MiB, index with 0."[0-9]+" MiB, index.text with 0."[0-9]+" MiB ("estimated ]] ||
         fail "$name: $output"
-    cc -O2 -fno-builtin "$TEST_ROOT/tests/launcher/acts.c" -o "plain-$name" "$@" "${unwinder[@]}" -ldl 2>errors ||
+    cc -O2 -fno-builtin "$TEST_ROOT/tests/launcher/acts.c" -o "plain-$name" "$@" "${unwinder[@]}" -pthread -ldl 2>errors ||
         { fail "$name: acts.c does not compile: $(<errors)"; return; }
     try env LD_LIBRARY_PATH="$TEST_BUILD" HAKMEM_STATS=summary HAKMEM_SAMPLE_BYTES=1 timeout 240 \
         "./plain-$name" brief:1000:100 alpha:1:5242880 beta:1:4194304 gamma:1:3145728

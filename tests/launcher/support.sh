@@ -83,7 +83,7 @@ compile() {
 
 # act [FLAG...]: the program ./acts, which does what its words say (acts.c).
 act() {
-    compile acts.c acts -O1 -g -fno-builtin -fno-optimize-sibling-calls "$@" -ldl <"$TEST_ROOT/tests/launcher/acts.c"
+    compile acts.c acts -O1 -g -fno-builtin -fno-optimize-sibling-calls -pthread "$@" -ldl <"$TEST_ROOT/tests/launcher/acts.c"
 }
 
 # await COMMAND...: until it succeeds. The bound is a guard against hangs only.
