@@ -3,6 +3,7 @@
 
 import dataclasses
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -27,26 +28,19 @@ def answer(allocators, **options) -> str:
     return compare_arms(one, summarise(one)).answer
 
 
-def test_a_clear_difference_in_both():
-    text = answer({"glibc": (1.0, 1.0), "hakmem": (0.9, 0.8), "jemalloc": (1.1, 1.1)})
-    assert text.startswith("Compared with glibc, g++ big.cc under hakmem took 9.9 ")
-    assert "% less time (" in text and "needed 20.0 % less memory at its peak;" in text
-    assert text.endswith("; hakmem was the fastest of 3 allocators.")
-
-
-def test_a_loss_is_said_as_plainly():
-    text = answer({"glibc": (1.0, 1.0), "hakmem": (1.2, 1.5), "jemalloc": (0.8, 1.0)})
-    assert "% more time (" in text and "50.0 % more memory at its peak" in text
-    assert "the fastest of 3 allocators was jemalloc (" in text
-    assert "% less time (" in text.split("jemalloc")[1]
-
-
-def test_what_cannot_be_told_is_not_told():
-    level = {"glibc": (1.0, 1.0), "hakmem": (1.001, 1.0), "jemalloc": (1.0, 1.0)}
-    text = answer(level, spread=0.02)
-    assert "took no measurably different time (" in text
-    assert "needed the same memory at its peak" in text
-    assert "none of the 3 allocators can be told from another in time" in text
+@pytest.mark.parametrize(
+    ("ours", "other", "spread", "words"),
+    [
+        ((0.9, 0.8), (1.1, 1.1), 0.005, r"^Compared with glibc, g\+\+ big.cc under hakmem took 9\.9 % less time \(.*needed 20\.0 % "
+         r"less memory at its peak; hakmem was the fastest of 3 allocators\.$"),
+        ((1.2, 1.5), (0.8, 1.0), 0.005, r"% more time \(.*50\.0 % more memory at its peak.*the fastest of 3 allocators was "
+         r"jemalloc \(.*% less time \("),
+        ((1.001, 1.0), (1.0, 1.0), 0.02, r"took no measurably different time \(.*needed the same memory at its peak.*"
+         "none of the 3 allocators can be told from another in time"),
+    ],
+)
+def test_a_gain_a_loss_and_what_cannot_be_told(ours, other, spread, words):
+    assert re.search(words, answer({"glibc": (1.0, 1.0), "hakmem": ours, "jemalloc": other}, spread=spread))
 
 
 def test_equal_allocators_are_hardly_ever_told_apart():

@@ -147,6 +147,9 @@ def test_the_entries_of_this_checkout() -> None:
         else:
             source = workloads.ROOT / "bench" / f"{os.path.basename(one.case.command[0])}.c"
             assert source.is_file() and one.smoke, one.case.name
+    programs = workloads.select(known, "programs")
+    assert len({one.script for one in programs}) >= 20
+    assert all(one.case.kind == "program" and one.case.title for one in programs)
 
 
 def test_programs_and_idle_workloads_are_suites(known: list[workloads.Workload]) -> None:
@@ -158,13 +161,6 @@ def test_programs_and_idle_workloads_are_suites(known: list[workloads.Workload])
     assert served.load[2:] == ["load", str(by_name["served"].inputs), "idle"]
     assert served.rest_s == by_name["rested"].case.rest_s == list(workloads.REST_S)
     assert by_name["alone"].case.rest_s == [] == served.without_rest.rest_s
-
-
-def test_the_suite_of_programs_is_large_enough() -> None:
-    """Each has a script and a name of its own."""
-    programs = workloads.select(workloads.read_workloads(), "programs")
-    assert len({one.script for one in programs}) >= 20
-    assert all(one.case.kind == "program" and one.case.title for one in programs)
 
 
 def test_scripts_are_sound_and_name_their_packages() -> None:
