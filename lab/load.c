@@ -78,8 +78,8 @@ static in_port_t port;
 static struct recipe steady = {.keys = 20000};
 static struct recipe burst = {.keys = 20000, .is_burst = true};
 static uint64_t seed = 1;
-static unsigned connections_steady = 16;
-static unsigned connections_burst = 64;
+static uint64_t connections_steady = 16;
+static uint64_t connections_burst = 64;
 static uint64_t ready_s = 30;
 static bool is_plan;
 static struct phase phases[PHASES_MAX];
@@ -343,7 +343,8 @@ static void phase_run(size_t index, struct draw *draw)
 {
     struct phase *phase = &phases[index];
     struct draw moments = moments_of(index);
-    unsigned count = strcmp(phase->name, "burst") == 0 ? connections_burst : connections_steady;
+    unsigned count =
+        (unsigned)(strcmp(phase->name, "burst") == 0 ? connections_burst : connections_steady);
     phase->start_ns = now_ns();
     uint64_t end_ns = phase->start_ns + (uint64_t)(phase->seconds * (double)SECOND);
     uint64_t next_ns = phase->start_ns;
@@ -387,7 +388,7 @@ static void phase_run(size_t index, struct draw *draw)
         }
     }
     phase->end_ns = now_ns();
-    for (unsigned i = connections_steady; i < count; i++) {
+    for (unsigned i = (unsigned)connections_steady; i < count; i++) {
         connection_close(i);
     }
 }
@@ -477,23 +478,31 @@ static void target_add(struct recipe *recipe, const char *text)
 
 static void option_read(const char *name, char *value)
 {
-    if (strcmp(name, "--seed") == 0) {
-        seed = (uint64_t)number_read(value, 0, 1e15);
-    } else if (strcmp(name, "--connections") == 0) {
-        connections_steady = (unsigned)number_read(value, 1, CONNECTIONS_MAX);
-    } else if (strcmp(name, "--burst-connections") == 0) {
-        connections_burst = (unsigned)number_read(value, 1, CONNECTIONS_MAX);
-    } else if (strcmp(name, "--keys") == 0) {
-        steady.keys = burst.keys = (uint32_t)number_read(value, 1, 1e9);
-    } else if (strcmp(name, "--ready-s") == 0) {
-        ready_s = (uint64_t)number_read(value, 1, 1e6);
-    } else if (strcmp(name, "--target") == 0) {
-        target_add(&steady, value);
-    } else if (strcmp(name, "--burst-target") == 0) {
-        target_add(&burst, value);
-    } else {
-        usage("there is an unknown option");
+    static const struct {
+        const char *name;
+        uint64_t *number;
+        double most;
+        struct recipe *targets;
+    } options[] = {
+        {"--seed", &seed, 1e15, NULL},
+        {"--connections", &connections_steady, CONNECTIONS_MAX, NULL},
+        {"--burst-connections", &connections_burst, CONNECTIONS_MAX, NULL},
+        {"--keys", &steady.keys, 1e9, NULL},
+        {"--ready-s", &ready_s, 1e6, NULL},
+        {"--target", NULL, 0, &steady},
+        {"--burst-target", NULL, 0, &burst},
+    };
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+        if (strcmp(name, options[i].name) == 0 && options[i].number != NULL) {
+            *options[i].number = (uint64_t)number_read(value, i == 0 ? 0 : 1, options[i].most);
+            return;
+        }
+        if (strcmp(name, options[i].name) == 0) {
+            target_add(options[i].targets, value);
+            return;
+        }
     }
+    usage("there is an unknown option");
 }
 
 int main(int argc, char **argv)
@@ -521,6 +530,7 @@ int main(int argc, char **argv)
     if (steady.target_count == 0) {
         target_add(&steady, "/");
     }
+    burst.keys = steady.keys;
     if (burst.target_count == 0) {
         memcpy(burst.targets, steady.targets, sizeof burst.targets);
         burst.target_count = steady.target_count;

@@ -35,7 +35,7 @@ uint32_t draw_below(struct draw *draw, uint32_t count);
 struct recipe {
     const char *targets[LOAD_TARGETS_MAX]; /* paths or queries; {n} becomes a number below `keys` */
     uint32_t target_count;
-    uint32_t keys;
+    uint64_t keys;
     bool is_burst; /* larger values, that are soon of no use */
 };
 

@@ -33,7 +33,8 @@ static unsigned value_size(const struct recipe *recipe, struct draw *draw)
 /* Keys of a burst are others, so that they are what goes away afterwards. */
 static unsigned key_of(const struct recipe *recipe, struct draw *draw)
 {
-    return draw_below(draw, recipe->keys) + (recipe->is_burst ? recipe->keys : 0);
+    uint32_t keys = (uint32_t)recipe->keys;
+    return draw_below(draw, keys) + (recipe->is_burst ? keys : 0);
 }
 
 static size_t length_of(int printed)
@@ -225,7 +226,7 @@ static size_t mqtt_ask(char *text, const struct recipe *recipe, struct draw *dra
 {
     char topic[32];
     size_t topic_length =
-        (size_t)snprintf(topic, sizeof topic, "room/%u", draw_below(draw, recipe->keys));
+        (size_t)snprintf(topic, sizeof topic, "room/%u", draw_below(draw, (uint32_t)recipe->keys));
     size_t size = draw_below(draw, 3) == 0 ? 0 : value_size(recipe, draw);
     size_t rest = 2 + topic_length + 2 + size;
     size_t at = 0;

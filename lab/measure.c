@@ -7,7 +7,7 @@
  *   --timeout-s N       then everything it started is killed (120)
  *   --directory D       where the program runs
  *   --env NAME=VALUE    for the program alone, not for the load; may be repeated
- *   --stdin FILE, --stdout FILE, --stderr FILE     of the program (/dev/null)
+ *   --stdout FILE, --stderr FILE   of the program (/dev/null)
  *   --load WORD         a word of the command that loads the program; may be repeated
  *   --load-stdout FILE  what the load prints (/dev/null)
  *   --ready-ms N        how long the program may take until it is ready: the load waits so long for
@@ -25,7 +25,7 @@
  *
  * The line: "end" is "exit", "signal", "timeout", "load" (the load failed) or "stopped" (the load
  * went well and the program was stopped); "status" the exit status or signal number of the program,
- * of the load for "load"; then what docs/design/laboratory.md lists of a run.
+ * of the load for "load"; then the figures of a run (python/hakmem/lab/model.py).
  *
  * Exit status: 0 the line was printed, 1 it cannot measure, 2 usage, 126 and 127 the program cannot
  * be started, 128 + N ended by signal N.
@@ -100,7 +100,7 @@ static _Noreturn void child_become(char **command, bool is_load, int go, int err
     }
     int output = open(is_load ? options.load_output : options.output,
                       O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    int input = open(is_load ? "/dev/null" : options.input, O_RDONLY | O_CLOEXEC);
+    int input = open("/dev/null", O_RDONLY | O_CLOEXEC);
     int said = open(options.errors, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     bool is_ready = input >= 0 && output >= 0 && said >= 0 && dup2(input, STDIN_FILENO) >= 0 &&
                     dup2(output, STDOUT_FILENO) >= 0 && dup2(said, STDERR_FILENO) >= 0 &&
@@ -133,9 +133,6 @@ static int child_start(char **command, bool is_load, pid_t *pid, uint64_t *start
     }
     (void)close(go[0]);
     (void)close(errors[1]);
-    if (!is_load) {
-        perf_open(*pid);
-    }
     *start_ns = measure_now_ns();
     (void)!write(go[1], "", 1);
     (void)close(go[1]);
@@ -206,19 +203,19 @@ static void usage_add(const struct rusage *part)
 /* When the memory of the resting program is to be read next. */
 static uint64_t rest_next_ns(void)
 {
-    if (!run.is_loaded || run.rest_index == options.rest_count) {
+    if (!run.is_loaded || options.rest_s[run.rest_index] == NULL) {
         return UINT64_MAX;
     }
-    return run.load_end_ns + options.rest_s[run.rest_index] * MEASURE_SECOND;
+    return run.load_end_ns + number_read(options.rest_s[run.rest_index]) * MEASURE_SECOND;
 }
 
 /* Reads what is due; stops the program after the last reading. */
 static void rest_continue(uint64_t now_ns)
 {
     while (now_ns >= rest_next_ns()) {
-        memory_rest(options.rest_s[run.rest_index++]);
+        memory_rest(number_read(options.rest_s[run.rest_index++]));
     }
-    if (run.is_loaded && !run.is_stopping && run.rest_index == options.rest_count) {
+    if (run.is_loaded && !run.is_stopping && options.rest_s[run.rest_index] == NULL) {
         run.is_stopping = true;
         run.deadline_ns = now_ns + options.stop_ms * MEASURE_MS;
         (void)kill(run.program, SIGTERM);
@@ -315,17 +312,15 @@ static void wait_until(uint64_t time_ns)
     }
 }
 
-static uint64_t earliest(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 static void run_to_its_end(void)
 {
     while (run.end == NULL) {
-        uint64_t next_ns = earliest(memory_next_ns(), run.load_next_ns);
-        next_ns = earliest(next_ns, rest_next_ns());
-        wait_until(earliest(next_ns, run.deadline_ns));
+        uint64_t times_ns[] = {memory_next_ns(), run.load_next_ns, rest_next_ns()};
+        uint64_t next_ns = run.deadline_ns;
+        for (size_t i = 0; i < sizeof times_ns / sizeof times_ns[0]; i++) {
+            next_ns = times_ns[i] < next_ns ? times_ns[i] : next_ns;
+        }
+        wait_until(next_ns);
         reap();
         if (run.end != NULL) {
             break;
@@ -354,16 +349,14 @@ static unsigned long long nanoseconds(const struct timeval *time)
 static void run_print(FILE *out)
 {
     const struct rusage *usage = &run.usage;
-    (void)fprintf(out, "{\"end\":\"%s\",\"status\":%d,\"wall_ns\":%llu", run.end, run.status,
-                  (unsigned long long)run.wall_ns);
-    (void)fprintf(out, ",\"user_ns\":%llu,\"system_ns\":%llu", nanoseconds(&usage->ru_utime),
-                  nanoseconds(&usage->ru_stime));
-    (void)fprintf(out, ",\"minor_faults\":%ld,\"major_faults\":%ld", usage->ru_minflt,
-                  usage->ru_majflt);
-    (void)fprintf(out, ",\"voluntary_switches\":%ld,\"involuntary_switches\":%ld", usage->ru_nvcsw,
-                  usage->ru_nivcsw);
+    (void)fprintf(out,
+                  "{\"end\":\"%s\",\"status\":%d,\"wall_ns\":%llu,\"user_ns\":%llu,"
+                  "\"system_ns\":%llu,\"minor_faults\":%ld,\"major_faults\":%ld,"
+                  "\"voluntary_switches\":%ld,\"involuntary_switches\":%ld",
+                  run.end, run.status, (unsigned long long)run.wall_ns,
+                  nanoseconds(&usage->ru_utime), nanoseconds(&usage->ru_stime), usage->ru_minflt,
+                  usage->ru_majflt, usage->ru_nvcsw, usage->ru_nivcsw);
     memory_print(out, (uint64_t)usage->ru_maxrss);
-    perf_print(out);
     (void)fputs("}\n", out);
     if (fflush(out) != 0) {
         measure_fail(1, "cannot write the result: %s.", strerror(errno));
@@ -376,11 +369,11 @@ int main(int argc, char **argv)
 {
     char **command = options_read(argc, argv);
     own_id = getpid();
+    static const int signals[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP};
     (void)sigemptyset(&awaited);
-    (void)sigaddset(&awaited, SIGCHLD);
-    (void)sigaddset(&awaited, SIGTERM);
-    (void)sigaddset(&awaited, SIGINT);
-    (void)sigaddset(&awaited, SIGHUP);
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        (void)sigaddset(&awaited, signals[i]);
+    }
     (void)sigprocmask(SIG_BLOCK, &awaited, NULL);
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* measure.h: what the parts of the measuring process share: measure.c (processes, the JSON line),
  * measure_options.c (the command line), measure_memory.c (resident memory of the process tree),
- * measure_perf.c (hardware counters),
  * measure_server.c (when a server is ready). All of it is the one thread's.
  */
 #ifndef LAB_MEASURE_H
@@ -20,6 +19,7 @@
 
 #define MEASURE_MS UINT64_C(1000000) /* nanoseconds */
 #define MEASURE_SECOND UINT64_C(1000000000)
+#define MEASURE_RESTS_MAX 16
 
 /* Prints one sentence and ends with the status. */
 _Noreturn void measure_fail(int status, const char *format, ...)
@@ -40,17 +40,18 @@ struct options {
     uint64_t ready_ms;
     uint64_t stop_ms;
     const char *directory; /* NULL: where we are */
-    const char *input;
     const char *output;
     const char *errors;
     const char *load_output;
-    char **environment; /* NAME=VALUE, NULL at the end */
-    char **load;        /* NULL at the end; empty: the program is no server */
-    uint64_t *rest_s;   /* rising: when to read the memory after the load's end */
-    size_t rest_count;
+    char **environment; /* NAME=VALUE; this and what follows: NULL at the end */
+    char **load;        /* empty: the program is no server */
+    char **rest_s;      /* rising: when to read the memory after the load's end */
 };
 
 extern struct options options;
+
+/* Of an option: from 1 to 1,000,000. */
+uint64_t number_read(const char *text);
 
 /* Fills them and returns the words of the program. */
 char **options_read(int count, char **words);
@@ -74,8 +75,7 @@ void memory_sample(pid_t except);
 /* Reads everything now, for the last time: later samples are not taken. */
 void memory_close(pid_t except);
 
-/* Reads what all processes hold `rest_s` seconds after the load; at most options.rest_count times.
- */
+/* Reads what all processes hold `rest_s` seconds after the load; at most MEASURE_RESTS_MAX times. */
 void memory_rest(uint64_t rest_s);
 
 /* When the next sample is due. */
@@ -88,11 +88,5 @@ void memory_print(FILE *out, uint64_t maxrss_kib);
 
 /* Whether the program, or anything it started, has a socket that accepts connections. */
 bool server_listens(pid_t program);
-
-/* ---- Hardware counters: user space, of the program and all it starts. ---- */
-
-/* Before the program's exec; they begin to count with it. */
-void perf_open(pid_t program);
-void perf_print(FILE *out);
 
 #endif

@@ -51,7 +51,6 @@ static struct memory_state {
     uint64_t rss_kib; /* the last sample */
     uint64_t peak_kib;
     uint64_t lazyfree_kib;
-    uint64_t process_count_max;
     size_t merge_count;  /* samples in one point of the series */
     size_t merged_count; /* samples in its last point so far */
     size_t series_count;
@@ -60,14 +59,13 @@ static struct memory_state {
     struct point series[SERIES_COUNT];
 } memory;
 
-/* What is held some time after the load: one for each of options.rest_s. */
-struct rest {
+/* What is held some time after the load. */
+static struct rest {
     uint64_t rest_s;
     uint64_t rss_kib;
     uint64_t lazyfree_kib;
-};
+} rests[MEASURE_RESTS_MAX];
 
-static struct rest *rests;
 static size_t rest_count;
 
 static struct process *tree;
@@ -199,16 +197,8 @@ static bool process_borrows(const struct process *process)
 static uint64_t tree_rss_kib(void)
 {
     uint64_t sum_kib = 0;
-    uint64_t process_count = 0;
     for (size_t i = 0; i < tree_count; i++) {
-        uint64_t rss_kib = process_rss_kib(tree[i].pid);
-        if (rss_kib != 0 && !process_borrows(&tree[i])) {
-            sum_kib += rss_kib;
-            process_count++;
-        }
-    }
-    if (process_count > memory.process_count_max) {
-        memory.process_count_max = process_count;
+        sum_kib += process_borrows(&tree[i]) ? 0 : process_rss_kib(tree[i].pid);
     }
     return sum_kib;
 }
@@ -348,11 +338,8 @@ void memory_close(pid_t except)
 
 void memory_rest(uint64_t rest_s)
 {
-    if (rests == NULL) {
-        rests = calloc(options.rest_count, sizeof *rests);
-    }
-    if (rests == NULL) {
-        measure_fail(1, "no memory for %zu readings.", options.rest_count);
+    if (rest_count == MEASURE_RESTS_MAX) {
+        measure_fail(2, "--rest-s may be given %d times.", MEASURE_RESTS_MAX);
     }
     struct rest *rest = &rests[rest_count++];
     (void)memory_tree_list(memory.program, 0);
@@ -361,43 +348,38 @@ void memory_rest(uint64_t rest_s)
     (void)tree_lazyfree_read(&rest->lazyfree_kib);
 }
 
-static void rests_print(FILE *out)
+/* A field that may be unknown. */
+static void field_print(FILE *out, const char *name, bool is_known, uint64_t value)
 {
-    (void)fputs(",\"rest\":[", out);
-    for (size_t i = 0; i < rest_count; i++) {
-        (void)fprintf(out, "%s[%llu,%llu,%llu]", i == 0 ? "" : ",",
-                      (unsigned long long)rests[i].rest_s, (unsigned long long)rests[i].rss_kib,
-                      (unsigned long long)rests[i].lazyfree_kib);
+    if (is_known) {
+        (void)fprintf(out, ",\"%s\":%llu", name, (unsigned long long)value);
+    } else {
+        (void)fprintf(out, ",\"%s\":null", name);
     }
-    (void)fputs("]", out);
 }
 
 void memory_print(FILE *out, uint64_t maxrss_kib)
 {
     uint64_t peak_kib = memory.peak_kib > maxrss_kib ? memory.peak_kib : maxrss_kib;
     /* A few samples are of the program's start only. */
-    double mean_kib = memory.sample_count < SAMPLE_COUNT_MIN
-                          ? (double)peak_kib
-                          : memory.area / (double)(memory.last_ns - memory.start_ns);
+    bool is_sampled = memory.sample_count >= SAMPLE_COUNT_MIN;
+    double mean_kib =
+        is_sampled ? memory.area / (double)(memory.last_ns - memory.start_ns) : (double)peak_kib;
     (void)fprintf(out, ",\"rss_peak_kib\":%llu,\"rss_mean_kib\":%.1f", (unsigned long long)peak_kib,
                   mean_kib);
-    if (memory.sample_count < SAMPLE_COUNT_MIN) {
-        (void)fputs(",\"rss_end_kib\":null", out);
-    } else {
-        (void)fprintf(out, ",\"rss_end_kib\":%llu", (unsigned long long)memory.rss_kib);
-    }
-    if (memory.has_rollup) {
-        (void)fprintf(out, ",\"lazyfree_end_kib\":%llu", (unsigned long long)memory.lazyfree_kib);
-    } else {
-        (void)fputs(",\"lazyfree_end_kib\":null", out);
-    }
-    (void)fprintf(out, ",\"processes\":%llu,\"rss_series\":[",
-                  (unsigned long long)memory.process_count_max);
+    field_print(out, "rss_end_kib", is_sampled, memory.rss_kib);
+    field_print(out, "lazyfree_end_kib", memory.has_rollup, memory.lazyfree_kib);
+    (void)fputs(",\"rss_series\":[", out);
     for (size_t i = 0; i < memory.series_count; i++) {
         (void)fprintf(out, "%s[%.1f,%llu]", i == 0 ? "" : ",",
                       (double)memory.series[i].elapsed_ns / (double)MEASURE_MS,
                       (unsigned long long)memory.series[i].rss_kib);
     }
+    (void)fputs("],\"rest\":[", out);
+    for (size_t i = 0; i < rest_count; i++) {
+        (void)fprintf(out, "%s[%llu,%llu,%llu]", i == 0 ? "" : ",",
+                      (unsigned long long)rests[i].rest_s, (unsigned long long)rests[i].rss_kib,
+                      (unsigned long long)rests[i].lazyfree_kib);
+    }
     (void)fputs("]", out);
-    rests_print(out);
 }

@@ -3,10 +3,10 @@
  * that they work together.
  *
  * Rule 1 of the laboratory: no timing before this is known. The program is run the way the arm will
- * be (same LD_PRELOAD, same environment) and prints one line of JSON:
+ * be (same LD_PRELOAD, same environment) and prints lines with a tab:
  *
- *   serving   function name -> file that defines the address a program gets; null: nobody does
- *   per_cpu   google tcmalloc only: whether its per-CPU caches are active; else null
+ *   FUNCTION  FILE        the file that defines the address a program gets; empty: nobody does
+ *   per_cpu   true|false  google tcmalloc only: whether its per-CPU caches are active
  *
  * Before that, threads allocate in every way there is and hand blocks to each other, each block
  * filled with a pattern that its last owner checks. Exit status: 0 all well, 1 a check failed (one
@@ -22,6 +22,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
+#include <initializer_list>
 #include <malloc.h>
 #include <new>
 #include <pthread.h>
@@ -222,67 +223,39 @@ void exercise_all(void)
     }
 }
 
-void print_quoted(const char *text)
-{
-    putchar('"');
-    for (; *text != '\0'; text++) {
-        if (*text == '"' || *text == '\\') {
-            putchar('\\');
-        }
-        putchar(*text);
-    }
-    putchar('"');
-}
-
-void print_owner(const char *symbol)
+void print_owner(const char *name, const char *symbol)
 {
     Dl_info info;
     char path[PATH_MAX];
     void *address = dlsym(RTLD_DEFAULT, symbol);
-    if (address == nullptr || dladdr(address, &info) == 0 || info.dli_fname == nullptr) {
-        static_cast<void>(fputs("null", stdout));
-    } else {
+    const char *file = "";
+    if (address != nullptr && dladdr(address, &info) != 0 && info.dli_fname != nullptr) {
         const char *real = realpath(info.dli_fname, path);
-        print_quoted(real != nullptr ? real : info.dli_fname);
+        file = real != nullptr ? real : info.dli_fname;
     }
+    printf("%s\t%s\n", name, file);
 }
 
 void print_serving(void)
 {
-    static const char *const names[][2] = {
-        {"malloc", "malloc"},
-        {"free", "free"},
-        {"calloc", "calloc"},
-        {"realloc", "realloc"},
-        {"memalign", "memalign"},
-        {"aligned_alloc", "aligned_alloc"},
-        {"posix_memalign", "posix_memalign"},
-        {"malloc_usable_size", "malloc_usable_size"},
-        {"operator new", "_Znwm"},
-        {"operator new[]", "_Znam"},
-        {"operator delete", "_ZdlPv"},
-        {"operator delete[]", "_ZdaPv"},
-    };
-    const char *separator = "{\"serving\": {";
-    for (const auto &name : names) {
-        static_cast<void>(fputs(separator, stdout));
-        print_quoted(name[0]);
-        static_cast<void>(fputs(": ", stdout));
-        print_owner(name[1]);
-        separator = ", ";
+    for (const char *name : {"malloc", "free", "calloc", "realloc", "memalign", "aligned_alloc",
+                             "posix_memalign", "malloc_usable_size"}) {
+        print_owner(name, name);
     }
-    putchar('}');
+    print_owner("operator new", "_Znwm");
+    print_owner("operator new[]", "_Znam");
+    print_owner("operator delete", "_ZdlPv");
+    print_owner("operator delete[]", "_ZdaPv");
 }
 
 /* google tcmalloc falls back to per-thread caches, silently, when glibc registered the thread's
  * restartable sequences before it; this function of its own tells. */
-const char *per_cpu_state(void)
+void print_per_cpu(void)
 {
     void *address = dlsym(RTLD_DEFAULT, "MallocExtension_Internal_GetPerCpuCachesActive");
-    if (address == nullptr) {
-        return "null";
+    if (address != nullptr) {
+        printf("per_cpu\t%s\n", reinterpret_cast<bool (*)()>(address)() ? "true" : "false");
     }
-    return reinterpret_cast<bool (*)()>(address)() ? "true" : "false";
 }
 
 } // namespace
@@ -292,6 +265,6 @@ int main()
     alarm(seconds_max);
     exercise_all();
     print_serving();
-    printf(", \"per_cpu\": %s}\n", per_cpu_state());
+    print_per_cpu();
     return 0;
 }

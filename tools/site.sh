@@ -26,7 +26,7 @@ trap 'rm -rf "$work"' EXIT
 mkdir -p -- "$work/pages"
 cd -- "$root"
 cp -R -- README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE docs "$work/pages/"
-cp --parents -- src/README.md tests/README.md "$work/pages/"
+cp --parents -- src/README.md tests/README.md lab/README.md trace/README.md "$work/pages/"
 while IFS= read -r file; do
     [[ -f $file ]] && mkdir -p -- "$work/pages/${file%/*}" && cp -- "$file" "$work/pages/$file"
 done < <(grep -rhoE '\]\((\.\./)+[a-z][a-zA-Z_/.]*\)' docs --include='*.md' | sed -E 's/^\]\((\.\.\/)+//; s/\)$//' |

@@ -30,7 +30,7 @@
  * returned, an event of a block's end one taken before the allocator was called. So if two threads
  * get the same address one after the other, the stamp of the end is smaller than the stamp of the
  * next birth, and sorting by stamps gives an order in which every address is born and ends in
- * turn. docs/design/trace.md has the argument. Events without a stamp come before all others: they
+ * turn. trace/README.md has the argument. Events without a stamp come before all others: they
  * were made while the process had one thread.
  *
  * Frame MODULES: lines "START-END ADDRESS PATH" (hexadecimal) of executable mappings. ADDRESS is

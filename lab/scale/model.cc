@@ -26,31 +26,29 @@ namespace
 constexpr unsigned processors_max = 512;
 constexpr unsigned none = ~0u;
 
-struct costs {
-    uint64_t instructions = 0, atomics = 0, atomics_shared = 0, invalidated = 0, within = 0,
-             between = 0;
-    costs operator-(const costs &other) const
-    {
-        return {instructions - other.instructions,
-                atomics - other.atomics,
-                atomics_shared - other.atomics_shared,
-                invalidated - other.invalidated,
-                within - other.within,
-                between - other.between};
+enum cost { INSTRUCTIONS, ATOMICS, ATOMICS_SHARED, INVALIDATED, WITHIN, BETWEEN, COST_COUNT };
+constexpr const char *cost_names[COST_COUNT] = {"instructions", "atomics", "atomics_shared",
+                                                "invalidated",  "within",  "between"};
+using costs = std::array<uint64_t, COST_COUNT>;
+
+// sum += later - earlier
+void add(costs &sum, const costs &later, const costs &earlier = {})
+{
+    for (unsigned i = 0; i < COST_COUNT; i++) {
+        sum[i] += later[i] - earlier[i];
     }
-    void operator+=(const costs &other)
-    {
-        instructions += other.instructions, atomics += other.atomics;
-        atomics_shared += other.atomics_shared, invalidated += other.invalidated;
-        within += other.within, between += other.between;
+}
+
+void print(const char *name, const costs &each)
+{
+    const char *separator = "";
+    std::printf("\"%s\": {", name);
+    for (unsigned i = 0; i < COST_COUNT; i++) {
+        std::printf("%s\"%s\": %lu", separator, cost_names[i], each[i]);
+        separator = ", ";
     }
-    void print(const char *name) const
-    {
-        std::printf("\"%s\": {\"instructions\": %lu, \"atomics\": %lu, \"atomics_shared\": %lu, "
-                    "\"invalidated\": %lu, \"within\": %lu, \"between\": %lu}",
-                    name, instructions, atomics, atomics_shared, invalidated, within, between);
-    }
-};
+    std::printf("}");
+}
 
 struct line {
     std::array<uint64_t, processors_max / 64> sharers{};
@@ -71,7 +69,7 @@ struct map {
 struct lock {
     std::string name;
     uint64_t offset, address = 0, taken = 0;
-    costs held, at_start;
+    costs held{}, at_start{};
     unsigned holder = none;
 };
 
@@ -121,8 +119,8 @@ void instruction(uint64_t address)
     }
     counted_code = (found->second & 1) != 0;
     locked_code = (found->second & 2) != 0;
-    of_thread[current].instructions += counted_code;
-    of_thread[current].atomics += counted_code && locked_code;
+    of_thread[current][INSTRUCTIONS] += counted_code;
+    of_thread[current][ATOMICS] += counted_code && locked_code;
 }
 
 // What the allocator touches, and what the program touches of blocks.
@@ -155,11 +153,11 @@ void access_line(uint64_t number, bool writes)
         unsigned from = here.owner != none && here.owner != current ? here.owner : nearest;
         bool near = socket_of(from) == socket_of(current);
         if (!has) {
-            (near ? mine.within : mine.between)++;
+            mine[near ? WITHIN : BETWEEN]++;
             (near ? here.within : here.between)++;
         }
-        mine.invalidated += writes ? others : 0;
-        mine.atomics_shared += writes && locked_code && counted_code;
+        mine[INVALIDATED] += writes ? others : 0;
+        mine[ATOMICS_SHARED] += writes && locked_code && counted_code;
     }
     if (writes) {
         here.sharers = {};
@@ -181,7 +179,7 @@ void lock_word(uint64_t address, bool writes)
             one.at_start = of_thread[current];
             one.taken++;
         } else if (one.holder == current) {
-            one.held += of_thread[current] - one.at_start;
+            add(one.held, of_thread[current], one.at_start);
             one.holder = none;
         }
     }
@@ -247,9 +245,9 @@ void read_map(const char *text)
 
 void print(uint64_t operations)
 {
-    costs all;
+    costs all{};
     for (const costs &one : of_thread) {
-        all += one;
+        add(all, one);
     }
     std::vector<std::pair<uint64_t, uint64_t>> moved; // moves and number, the most first
     for (const auto &[number, one] : lines) {
@@ -264,12 +262,12 @@ void print(uint64_t operations)
                     lines[number].within, lines[number].between);
     }
     std::printf("],\n");
-    all.print("all");
+    print("all", all);
     std::printf(",\n\"locks\": {");
     for (size_t i = 0; i < locks.size(); i++) {
         std::printf("%s\n \"%s\": {\"taken\": %lu, ", i == 0 ? "" : ",", locks[i].name.c_str(),
                     locks[i].taken);
-        locks[i].held.print("held");
+        print("held", locks[i].held);
         std::printf("}");
     }
     std::printf("}}\n");

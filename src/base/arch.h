@@ -12,7 +12,7 @@
 
 /* A word that many threads write, in a line of its own: all slow paths read variables that would
  * be its neighbours, and each write would take that line from all processors
- * (docs/design/scale.md). */
+ * (lab/README.md). */
 struct arch_own_line {
     uint64_t word;
 } __attribute__((aligned(64)));

@@ -240,7 +240,7 @@
 /* 2 to this power, less one: the most refills of a growing arena that do not ask after one that
  * asked in vain. One more: an arena takes up to 7 slabs for each LENDERS_MAX arenas before it finds
  * the one that could have spared it. One less: it asks in vain twice as often while many arenas
- * grow, and the lines that it reads move (docs/design/scale.md). */
+ * grow, and the lines that it reads move (lab/README.md). */
 #define BORROW_VAIN_MAX (HAK_TINY_LIMITS ? 1u : 2u)
 
 /* The heartbeat (arena/heartbeat.c). Slow operations from one look at the clock to the next; a look

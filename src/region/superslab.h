@@ -222,7 +222,7 @@ struct superslab_part {
 };
 
 /* Arenas that share a part. Half: twice the parts, each of which has part of a superslab to spare.
- * Twice: their lock is saturated by half as many processors (docs/design/scale.md). */
+ * Twice: their lock is saturated by half as many processors (lab/README.md). */
 #define PART_ARENAS (HAK_TINY_LIMITS || HAK_TSAN ? 1u : 4u)
 /* Arenas of part 0. Twice: 16 processors share a lock. Half: a machine of 8 processors has part of
  * a second superslab to spare. */

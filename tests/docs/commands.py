@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Runs the commands that stand in README.md, CONTRIBUTING.md, tests/README.md and docs, but for docs/decisions.
+"""Runs the commands that stand in README.md, lab/README.md, CONTRIBUTING.md, tests/README.md and docs, but for docs/decisions.
 
 Usage: commands.py [PART]     only those that have PART in them
 
@@ -49,6 +49,7 @@ class Command:
 def documents():
     skipped = ROOT / "docs/decisions"
     yield ROOT / "README.md"
+    yield ROOT / "lab/README.md"
     yield ROOT / "CONTRIBUTING.md"
     yield ROOT / "tests/README.md"
     yield from sorted(path for path in (ROOT / "docs").rglob("*.md") if skipped not in path.parents)

@@ -2,7 +2,7 @@
 /* test_many_alive.c: with very many heaps, huge allocations, untouched blocks or threads alive, a
  * malloc and a free take about the instructions that they take with few, and the tables that find
  * them stay small. A traced child makes single steps between two marks, so the counts are the same
- * on a busy machine. MANY_ALIVE=full takes the numbers of docs/design/scale.md, which need 4 GiB
+ * on a busy machine. MANY_ALIVE=full takes the numbers of lab/README.md, which need 4 GiB
  * and some minutes, and allows half as many instructions more. Without it, twice as many are
  * allowed, because single pairs may meet a full slab or periodic work: what grows would take ten
  * times.

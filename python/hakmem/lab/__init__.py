@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT
-"""The laboratory of hakmem: see docs/design/laboratory.md."""
+"""The laboratory of hakmem: see lab/README.md."""

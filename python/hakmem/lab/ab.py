@@ -18,11 +18,11 @@ from . import arms as arm_list
 from . import base, decision_record, doctor, runner, store, workloads
 from .base import Problem, Usage, results_directory
 from .bench import only_session, prepared
-from .compare import make_case, rehearse
 from .decision_record import Plan
 from .measure import arm_environment, clean_environment
 from .model import Arm, Case, Session
 from .options import AUTO, DEFAULT, ROUNDS, ROUNDS_MAX, TIMEOUT_S
+from .program import make_case, rehearse
 from .progress import say
 from .runner import with_again
 from .tables import plain_table
@@ -76,7 +76,7 @@ def _measure(
 ) -> Session:
     """The record's first part goes to disk before anything is measured."""
     if plan.cases[0].kind == "program":
-        rehearse(plan.cases[0], plan.a)
+        rehearse(plan.cases[0], [plan.a])
     decision_record.begin(path, plan)
     what = f"{len(plan.cases)} workloads" if len(plan.cases) > 1 else plan.cases[0].name
     rounds = f"{plan.rounds}" if plan.rounds else f"{ROUNDS} to {ROUNDS_MAX}"

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import os
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,17 +13,15 @@ from rich.text import Text
 from . import doctor, runner, store
 from .bench import advise_peers, check_output, only_session, write_results
 from .arms import find_arms
-from .base import Problem, Usage
+from .base import Usage
 from .comparison import Change, Comparison, baseline_of, compare_arms
-from .measure import measure
-from .model import Arm, Case, Session
+from .model import Arm, Session
 from .options import RUNS
-from .program import find_program, obstacle, short_name, split_command
+from .program import make_case, rehearse
 from .progress import duration_text, say
 from .summary import summarise
 from .tables import Fitting, details_table, machine_line, plain_table, session_table
 from .wording import counted, duration, mebibytes, p_text, signed_percent
-from .workloads import REST_S
 
 
 def run(
@@ -46,7 +42,7 @@ def run(
     with only_session(force):
         findings = doctor.warn()
         say(f"one run under {arms[0].name} first, which does not count")
-        seconds = rehearse(case, arms[0])
+        seconds = rehearse(case, arms)
         rested = min(runs, runner.REST_ROUNDS) * max(case.rest_s, default=0)
         left = duration_text((seconds * runs + rested) * (len(arms) + 1))
         again = f"under each of {len(arms)} allocators and {arms[0].name} again"
@@ -60,37 +56,12 @@ def run(
     return 0 if comparison.is_possible else 1
 
 
-def make_case(command: Sequence[str], load: str, timeout_s: float, rest: bool = True) -> Case:
-    """The program as a case; raises Problem when no library can be put under it."""
-    if not command or not command[0]:
-        raise Usage("which program?")
-    path = find_program(command[0])
-    reason = obstacle(path)
-    if reason:
-        raise Problem(reason, 126)
-    words = [str(path), *command[1:]]
-    return Case(
-        name=short_name(words), command=words, kind="program", title=shlex.join(command),
-        load=split_command(load) if load else [], directory=os.getcwd(), timeout_s=timeout_s,
-        rest_s=list(REST_S) if load and rest else [],
-    )
-
-
 def ordered(arms: Sequence[Arm]) -> list[Arm]:
     """The baseline first: it is the one that runs twice."""
     if len(arms) < 2:
         raise Usage("compare needs at least two allocators; ./hakmem peers install gets some")
     baseline = baseline_of(arms)
     return [baseline, *(arm for arm in arms if arm is not baseline)]
-
-
-def rehearse(case: Case, arm: Arm) -> float:
-    """Runs it once as it is, which also fills the file cache; the seconds it took."""
-    outcome = measure(case, arm)
-    sentence = outcome.sentence(case)
-    if sentence:
-        raise Problem(f"{case.name} does not run well under {arm.name} itself: {sentence}")
-    return outcome.report["wall_ns"] / 1e9
 
 
 def show(session: Session, output: Path | None, as_json: bool) -> Comparison:

@@ -61,44 +61,26 @@ def whole(text: str) -> int:
 # ---- Options that several commands have, so that they mean the same in each. ----
 
 
-def add_alloc(parser: Parser) -> None:
-    parser.add_argument("--alloc", metavar="LIST", default="",
-                        help="allocators with commas between: names of ./hakmem peers list, or paths of libraries; "
-                        "all that are installed when not given")
+SHARED = {
+    "--alloc": {"metavar": "LIST", "default": "",
+                "help": "allocators with commas between: names of ./hakmem peers list, or paths of libraries; all that are "
+                        "installed when not given"},
+    "--workload": {"metavar": "LIST", "default": "",
+                   "help": "workloads of any suite by name or pattern, with commas between"},
+    "--seed": {"metavar": "N", "type": whole, "help": "seed of the order; drawn when not given"},
+    "--results": {"metavar": "FOLDER", "type": Path, "help": "folder where sessions are saved"},
+    "--output": {"metavar": "FOLDER", "type": Path, "help": "folder where pictures and page go"},
+    "--new": {"action": "store_true", "help": "begin a new session though one is unfinished"},
+    "--force": {"action": "store_true", "help": "measure even while another session is being measured"},
+    "--rest": {"action": argparse.BooleanOptionalAction, "default": True},
+    "--json": {"dest": "as_json", "action": "store_true"},
+}
 
 
-def add_workload(parser: Parser) -> None:
-    parser.add_argument("--workload", metavar="LIST", default="",
-                        help="workloads of any suite by name or pattern, with commas between")
-
-
-def add_seed(parser: Parser) -> None:
-    parser.add_argument("--seed", metavar="N", type=whole, help="seed of the order; drawn when not given")
-
-
-def add_results(parser: Parser, about: str = "folder where sessions are saved") -> None:
-    parser.add_argument("--results", metavar="FOLDER", type=Path, help=about)
-
-
-def add_output(parser: Parser) -> None:
-    parser.add_argument("--output", metavar="FOLDER", type=Path, help="folder where pictures and page go")
-
-
-def add_new(parser: Parser, about: str = "begin a new session though one is unfinished") -> None:
-    parser.add_argument("--new", action="store_true", help=about)
-
-
-def add_force(parser: Parser, about: str = "measure even while another session is being measured") -> None:
-    parser.add_argument("--force", action="store_true", help=about)
-
-
-def add_rest(parser: Parser, about: str) -> None:
-    # Some versions of argparse add words of their own to the help.
-    parser.add_argument("--rest", action=argparse.BooleanOptionalAction, default=True).help = about
-
-
-def add_json(parser: Parser, about: str) -> None:
-    parser.add_argument("--json", dest="as_json", action="store_true", help=about)
+def share(parser: Parser, name: str, about: str = "") -> None:
+    """Adds one of them; `about` is its help if that is another."""
+    option = parser.add_argument(name, **SHARED[name])
+    option.help = about or option.help  # some versions of argparse add words of their own
 
 
 def add_program(parser: Parser, name: str = "command") -> None:
@@ -114,24 +96,24 @@ def bench(parser: Parser) -> None:
     add = parser.add_argument
     add("--suite", metavar="NAME", default="",
         help="quick, core, full, programs, idle, aging, servers, secure, secure-quick or bugs; quick when not given")
-    add_alloc(parser)
-    add_workload(parser)
+    share(parser, "--alloc")
+    share(parser, "--workload")
     add("--trace", metavar="FILE", type=Path, action="append",
         help="replay a trace of ./hakmem record; may be repeated")
     add("--runs", metavar="N", type=at_least(1),
         help="runs of each workload under each allocator; when not given, 5 of quick and bugs, 3 of secure, "
         "secure-quick, idle and aging, 2 of servers, 9 of others")
-    add_seed(parser)
+    share(parser, "--seed")
     add("--seconds", metavar="N", type=at_least(5, float), default=SERVER_S,
         help="with --suite servers: how long each run is loaded, 5 or more; %(default)g when not given, 600 shows more")
-    add_rest(parser, "read the memory again after the work, or not; --rest when not given")
+    share(parser, "--rest", "read the memory again after the work, or not; --rest when not given")
     add("--instructions", action="store_true", help="also count instructions with callgrind")
-    add_results(parser)
-    add_output(parser)
-    add_json(parser, "print the summary as JSON")
-    add_new(parser)
+    share(parser, "--results")
+    share(parser, "--output")
+    share(parser, "--json", "print the summary as JSON")
+    share(parser, "--new")
     add("--list", dest="listing", action="store_true", help="list workloads, run nothing")
-    add_force(parser)
+    share(parser, "--force")
 
 
 def compare(parser: Parser) -> None:
@@ -140,19 +122,19 @@ def compare(parser: Parser) -> None:
         "Measures your own program under several allocators: time, CPU, memory, faults.\n\n"
         "The program runs where you are, without input, and must end with status 0. A server is loaded by the command "
         "of --load and then stopped.")
-    add_alloc(parser)
+    share(parser, "--alloc")
     parser.add_argument("--runs", metavar="N", type=at_least(1), default=RUNS,
                         help="runs under each allocator; %(default)s when not given")
     parser.add_argument("--load", metavar="COMMAND",
                         help="the program is a server, and this command loads it; the time of the load counts")
-    add_rest(parser, "of a server: read its memory again after the load, or not; --rest when not given")
+    share(parser, "--rest", "of a server: read its memory again after the load, or not; --rest when not given")
     parser.add_argument("--timeout", metavar="SECONDS", type=at_least(1, float), default=TIMEOUT_S,
                         help="time that one run may take; %(default)g when not given")
-    add_results(parser)
-    add_output(parser)
-    add_json(parser, "print the answer as JSON")
-    add_new(parser)
-    add_force(parser)
+    share(parser, "--results")
+    share(parser, "--output")
+    share(parser, "--json", "print the answer as JSON")
+    share(parser, "--new")
+    share(parser, "--force")
     add_program(parser)
     parser.epilog = "Exit status: 0, or 1 when no two allocators could be compared."
 
@@ -167,7 +149,7 @@ def ab(parser: Parser) -> None:
         help=f"what there is: option=value, with commas between; lib=FILE; {DEFAULT}, which it is when not given")
     add("--b", metavar="WHAT", default=DEFAULT, help="what may be better, in the same form")
     add("--suite", metavar="NAME", default="", help="quick, core or full; quick when nothing else is given")
-    add_workload(parser)
+    share(parser, "--workload")
     add("--min-effect", metavar="PERCENT", default="1%",
         help="the smallest change of time that counts; 1%% when not given")
     add("--rounds", metavar="N", type=whole,
@@ -176,11 +158,11 @@ def ab(parser: Parser) -> None:
     add("--why", metavar="TEXT", default="", help="why b should be better, with a figure")
     add("--record", metavar="FILE", default="",
         help=f"a file for the record, or {AUTO}: the next number in docs/decisions")
-    add_seed(parser)
-    add_results(parser)
-    add_new(parser)
-    add_force(parser, "measure though the machine is unfit, or measured by others")
-    add_json(parser, "print the verdict as JSON")
+    share(parser, "--seed")
+    share(parser, "--results")
+    share(parser, "--new")
+    share(parser, "--force", "measure though the machine is unfit, or measured by others")
+    share(parser, "--json", "print the verdict as JSON")
     add_program(parser, "program")
 
 
@@ -208,20 +190,20 @@ def tune(parser: Parser) -> None:
     add("--rate", action="store_true", help="more is better for the number of --metric")
     add("--output", metavar="FILE", type=Path,
         help="the profile file; without it, a winner is written to PROGRAM.profile in this directory")
-    add_seed(parser)
-    add_results(parser, "folder where all runs are saved")
-    add_new(parser, "start again although a search is unfinished")
-    add_force(parser, "measure although the machine is busy")
-    add_json(parser, "print the answer as JSON")
+    share(parser, "--seed")
+    share(parser, "--results", "folder where all runs are saved")
+    share(parser, "--new", "start again although a search is unfinished")
+    share(parser, "--force", "measure although the machine is busy")
+    share(parser, "--json", "print the answer as JSON")
     add_program(parser)
     parser.epilog = "Example: ./hakmem tune --minutes 30 --goal memory -- python3 script.py"
 
 
 def score(parser: Parser) -> None:
     parser.description = "Says where hakmem stands: real programs first, then milestones. Measures nothing."
-    add_results(parser)
+    share(parser, "--results")
     parser.add_argument("--session", metavar="FILE", type=Path, help="only this session's file")
-    add_json(parser, "print everything as JSON")
+    share(parser, "--json", "print everything as JSON")
 
 
 def peers(parser: Parser) -> None:
@@ -237,13 +219,13 @@ def peers(parser: Parser) -> None:
                    "stay"),
     })
     parser.add_argument("names", metavar="NAME", nargs="*", help=argparse.SUPPRESS)
-    add_force(parser, "with install: make again what is there already")
-    add_json(parser, "with list: print the list as JSON")
+    share(parser, "--force", "with install: make again what is there already")
+    share(parser, "--json", "with list: print the list as JSON")
 
 
 def doctor(parser: Parser) -> None:
     parser.description = "Says what on this machine makes measurements unreliable."
-    add_json(parser, "print the findings as JSON")
+    share(parser, "--json", "print the findings as JSON")
     parser.epilog = "Exit status: 0, or 1 when the machine is not fit for measuring now."
 
 
@@ -251,7 +233,7 @@ def cost(parser: Parser) -> None:
     parser.description = (
         "Compares the predicted cost of each path of hakmem with the measured one: instructions, cache lines, atomics, "
         "calls, faults, cycles.")
-    add_json(parser, "print everything measured as JSON")
+    share(parser, "--json", "print everything measured as JSON")
     parser.add_argument("--paths", metavar="GLOB", default="*", help="only the paths of that name: 'span_*'")
 
 
@@ -261,7 +243,7 @@ def scale(parser: Parser) -> None:
     add = parser.add_argument
     add("workloads", nargs="*", metavar="WORKLOAD",
         help=f"{', '.join(SCALE_WORKLOADS)}; larson and server when not given")
-    add_json(parser, "print all counts as JSON")
+    share(parser, "--json", "print all counts as JSON")
     add("--threads", default="2,8,32", metavar="N,...", help="numbers of processors; %(default)s when not given")
     add("--turns", metavar="N", type=int, default=100, help="turns of a thread that count; %(default)s when not given")
     add("--warm-up", metavar="N", type=int, help="turns before these; as many when not given")

@@ -1,25 +1,21 @@
 # SPDX-License-Identifier: MIT
-"""The user's own program: finding it, and saying plainly when no library can be put under it."""
+"""The user's own program: finding it, running it once, and asking the loader whether a library can be put under it."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import shutil
-import stat
-import struct
 from collections.abc import Sequence
 from pathlib import Path
 
-from .base import Problem
+from .base import Problem, Usage
+from .measure import measure, prove_program
+from .model import Arm, Case
+from .workloads import REST_S
 
 STATUS_CANNOT_RUN, STATUS_NOT_FOUND = 126, 127
-SCRIPT_DEPTH_MAX = 5
-"""Interpreters of interpreters; the kernel follows a few as well."""
 NAME_MAX = 48
-
-_ELF64_LITTLE = b"\x7fELF\x02\x01"
-_PT_INTERP = 3
 
 
 def find_program(word: str) -> Path:
@@ -57,51 +53,27 @@ def short_name(words: Sequence[str]) -> str:
     return text if len(text) <= NAME_MAX else f"{text[: NAME_MAX - 3].rstrip()}..."
 
 
-def obstacle(path: Path, depth: int = 0) -> str:
-    """Why the loader would put no library under this program; "" when it would."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(64)
-            if head.startswith(b"#!"):
-                return _script_obstacle(path, depth)
-            if not head.startswith(b"\x7fELF"):
-                return ""  # the shell runs it
-            if not head.startswith(_ELF64_LITTLE):
-                return f"{path} is not a 64-bit program"
-            offset, size, count = struct.unpack_from("<Q14xHH", head, 32)
-            file.seek(offset)
-            entries = file.read(size * count)
-    except OSError:
-        return ""  # whoever may run but not read it will see
-    kinds = {struct.unpack_from("<I", entries, at)[0] for at in range(0, len(entries) - 3, size)}
-    if _PT_INTERP not in kinds:
-        return f"{path} is statically linked, so no other malloc can be put under it"
-    return _rights_obstacle(path)
-
-
-def _rights_obstacle(path: Path) -> str:
-    status = path.stat()
-    is_foreign = (status.st_mode & stat.S_ISUID and status.st_uid != os.geteuid()) or (
-        status.st_mode & stat.S_ISGID and status.st_gid not in (os.getegid(), *os.getgroups())
+def make_case(command: Sequence[str], load: str, timeout_s: float, rest: bool = True) -> Case:
+    """The program as a case."""
+    if not command or not command[0]:
+        raise Usage("which program?")
+    words = [str(find_program(command[0])), *command[1:]]
+    return Case(
+        name=short_name(words), command=words, kind="program", title=shlex.join(command),
+        load=split_command(load) if load else [], directory=os.getcwd(), timeout_s=timeout_s,
+        rest_s=list(REST_S) if load and rest else [],
     )
-    if is_foreign:
-        return (
-            f"{path} runs with another user's rights (setuid or setgid), so no other malloc can be "
-            "put under it"
-        )
-    return ""
 
 
-def _script_obstacle(path: Path, depth: int) -> str:
-    """That of the interpreter: of `#!/usr/bin/env NAME` the one env would find."""
-    with path.open("rb") as file:
-        words = file.readline().decode(errors="replace")[2:].split()
-    if not words or depth >= SCRIPT_DEPTH_MAX:
-        return ""
-    interpreter: str | None = words[0]
-    if Path(words[0]).name == "env":
-        names = [w for w in words[1:] if not w.startswith("-") and "=" not in w]
-        interpreter = shutil.which(names[0]) if names else None
-    if interpreter is None or not Path(interpreter).exists():
-        return f"{path} needs {' '.join(words)}, which is not there"
-    return obstacle(Path(interpreter), depth + 1)
+def rehearse(case: Case, arms: Sequence[Arm]) -> float:
+    """Runs it once under the first arm, which also fills the file cache; the seconds it took."""
+    served = next((arm for arm in arms if arm.library), None)
+    reason = prove_program(case, served)[1] if served else ""
+    if reason:
+        raise Problem(f"{case.name}: {reason}", STATUS_CANNOT_RUN)
+    arm = arms[0]
+    outcome = measure(case, arm)
+    sentence = outcome.sentence(case)
+    if sentence:
+        raise Problem(f"{case.name} does not run well under {arm.name} itself: {sentence}")
+    return outcome.report["wall_ns"] / 1e9

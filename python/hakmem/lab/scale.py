@@ -4,7 +4,7 @@
     python -m hakmem.lab scale [WORKLOAD...] [--threads 2,8,64] [--library FILE...] [--picture FILE] [--time]
 
 lab/scale allocates with N threads that take turns; valgrind's lackey prints what they touch;
-lab/scale_model plays the caches of N processors (docs/design/scale.md). Nothing is timed, but with --time, which
+lab/scale_model plays the caches of N processors (lab/README.md). Nothing is timed, but with --time, which
 runs the same calls on this machine's processors.
 """
 
@@ -26,7 +26,7 @@ THREADS_MAX = 512
 TIME_RUNS = 5
 TIME_FACTOR = 200  # turns when timed, for one when traced
 PRICES = {"instructions": 0.25, "atomics": 8, "within": 100, "between": 300}
-"""Cycles; those of docs/design/cost_model.md, and a line from the other socket three times one from
+"""Cycles; those of lab/README.md, and a line from the other socket three times one from
 this one."""
 
 

@@ -23,11 +23,11 @@ from . import arms, base, profile_file, proof, runner, store
 from .ab import check_fitness
 from .base import Problem, Usage, results_directory
 from .bench import only_session
-from .compare import make_case
 from .comparison import SHORT_NS
 from .measure import measure, prove_program
 from .model import Arm, Case, Session
 from .options import ROUNDS, ROUNDS_MAX
+from .program import make_case
 from .progress import Bar, duration_text, say
 from .runner import PADDING_LIMIT, Run
 from .tune_answer import Answer, answer_of, show

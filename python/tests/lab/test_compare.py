@@ -4,16 +4,15 @@
 import dataclasses
 import os
 import re
-import stat
 from pathlib import Path
 
 import pytest
 import synthetic
-from hakmem.lab import cli, compare
+from hakmem.lab import cli, compare, program
 from hakmem.lab.comparison import Change, Comparison, _amount, baseline_of, compare_arms
 from hakmem.lab.model import Session
 from hakmem.lab.base import Problem
-from hakmem.lab.program import find_program, obstacle, short_name, split_command
+from hakmem.lab.program import find_program, short_name, split_command
 from hakmem.lab.statistics import Ratio
 from hakmem.lab.summary import summarise
 
@@ -139,12 +138,6 @@ def test_the_baseline():
 # ---- The program itself. ----
 
 
-def executable(path: Path, content: bytes) -> Path:
-    path.write_bytes(content)
-    path.chmod(0o755)
-    return path
-
-
 def test_programs_are_found_or_the_reason_said(tmp_path: Path):
     assert find_program("sh").is_absolute()
     with pytest.raises(Problem, match="no program 'no-such-thing' in PATH") as caught:
@@ -157,25 +150,12 @@ def test_programs_are_found_or_the_reason_said(tmp_path: Path):
         find_program(str(tmp_path / "data"))
 
 
-def test_static_foreign_and_other_programs(tmp_path: Path, monkeypatch):
-    shell = Path("/bin/sh").resolve()
-    assert obstacle(shell) == ""
-    content = bytearray(shell.read_bytes())
-    offset, size, count = 64, 56, int.from_bytes(content[56:58], "little")
-    for at in range(offset, offset + size * count, size):
-        if content[at] == 3:
-            content[at] = 0  # no PT_INTERP: what a static program looks like
-    static = executable(tmp_path / "static", bytes(content))
-    assert "statically linked" in obstacle(static)
-    script = executable(tmp_path / "script", f"#!{static}\n".encode())
-    assert "statically linked" in obstacle(script)
-    env_script = executable(tmp_path / "env", b"#!/usr/bin/env -S no-such-interpreter\n")
-    assert "which is not there" in obstacle(env_script)
-    copy = executable(tmp_path / "setuid", shell.read_bytes())
-    copy.chmod(0o755 | stat.S_ISUID)
-    monkeypatch.setattr(os, "geteuid", lambda: copy.stat().st_uid + 1)
-    assert "another user's rights" in obstacle(copy)
-    assert "not a 64-bit program" in obstacle(executable(tmp_path / "old", b"\x7fELF\x01\x01" * 20))
+def test_a_program_that_no_library_can_serve_is_refused(monkeypatch):
+    said = "no library can serve it: it is statically linked, has special rights, or never allocates"
+    monkeypatch.setattr(program, "prove_program", lambda case, arm: ({}, said))
+    with pytest.raises(Problem, match="sh: no library can serve it") as caught:
+        program.rehearse(program.make_case(["sh"], "", 9), [synthetic.arm("glibc"), synthetic.arm("hakmem")])
+    assert caught.value.status == 126
 
 
 def test_names_and_load_commands():

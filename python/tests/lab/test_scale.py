@@ -35,7 +35,7 @@ def test_lines_of_two_threads_are_those_counted_by_hand(path, by_hand):
 
 @needs
 def test_the_table_of_locks_says_what_is_counted():
-    text = (ROOT / "docs" / "design" / "scale.md").read_text()
+    text = (ROOT / "lab" / "README.md").read_text()
     rows = re.findall(r"^\| (\w+) \| (\d+) \| (\w+) \| ([\d.]+) \| (\d+) \| (\d+) \|", text, re.M)
     assert rows
     for workload, threads, name, rate, instructions, processors in rows:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""scorecard.py and score.py: milestones from sessions whose truth is known."""
+"""score.py: milestones from sessions whose truth is known."""
 
 import dataclasses
 import json
