@@ -6,8 +6,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 from rich.console import Console
@@ -15,11 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from . import arms as arm_list
-from . import base, decision_record, doctor, runner, store, workloads
+from . import base, decision_record, doctor, proof, runner, store, workloads
 from .base import Problem, Usage, results_directory
 from .bench import only_session, prepared
 from .decision_record import Plan
-from .measure import arm_environment, clean_environment
 from .model import Arm, Case, Session
 from .options import AUTO, DEFAULT, ROUNDS, ROUNDS_MAX, TIMEOUT_S
 from .program import make_case, rehearse
@@ -29,7 +26,6 @@ from .tables import plain_table
 from .verdict import Finding, Rules, Verdict, decide, evidence_of, rounds_wanted
 from .wording import interval, p_text, parse_percent, percent, signed_percent
 
-_IGNORED = re.compile(r"hakmem: HAKMEM_(\w+)=(.*) ignored: (.*)")
 SHORT_WORDS = {"INCONCLUSIVE": "unclear"}
 _COLOURS = {"GO": "bold green", "NO-GO": "bold red", "INCONCLUSIVE": "bold yellow"}
 
@@ -45,21 +41,17 @@ def run(
     if rounds is not None and rounds < rules.samples_min:
         raise Usage(f"a verdict needs --rounds {rules.samples_min} or more")
     both = parse_arms(a, b)
-    for arm in both:
-        check_options(arm)
     cases = _cases(program, suite, workload)
+    for arm in both:
+        proof.prove(arm)  # before the record begins: hakmem refuses options that it does not know
     words = ["ab", "--a", a, "--b", b]
     options = {"--suite": suite, "--workload": workload, "--min-effect": min_effect}
     words += [word for name, value in options.items() if value for word in (name, value)]
     words += ["--rounds", str(rounds)] if rounds else []
     words += ["--", *program] if program else []
-    session_key = store.session_key(
-        "ab", cases, with_again(both), rounds or store.ROUNDS_GROW, seed, base.machine_id()
-    )
-    plan = Plan(
-        title or f"{both[1].name} against {both[0].name}", why or "Nothing was stated beforehand.",
-        words, *both, cases, rounds, rules, store.key_of([session_key, dataclasses.asdict(rules)]),
-    )
+    session_key = store.session_key("ab", cases, with_again(both), rounds or store.ROUNDS_GROW, seed, base.machine_id())
+    plan = Plan(title or f"{both[1].name} against {both[0].name}", why or "Nothing was stated beforehand.", words,
+                *both, cases, rounds, rules, store.key_of([session_key, dataclasses.asdict(rules)]))
     path = _record_path(record, plan, results or results_directory())
     with only_session(force):
         findings = check_fitness(force)
@@ -85,10 +77,8 @@ def _measure(
     def grow(session: Session) -> int:
         return rounds_wanted(evidence_of(session, *plan.names), plan.rules)
 
-    return runner.run_session(
-        plan.cases, [plan.a, plan.b], plan.rounds or ROUNDS, seed, plan.words, results=results,
-        new=new, findings=findings, grow=None if plan.rounds else grow,
-    )
+    return runner.run_session(plan.cases, [plan.a, plan.b], plan.rounds or ROUNDS, seed, plan.words, results=results,
+                              new=new, findings=findings, grow=None if plan.rounds else grow)
 
 
 def parse_arms(a: str, b: str) -> tuple[Arm, Arm]:
@@ -114,23 +104,6 @@ def _arm_word(spec: str, option: str) -> str:
         else:
             settings.append(f"{name}={value}")
     return ":".join([library, *settings])
-
-
-def check_options(arm: Arm) -> None:
-    """Starts a process on hakmem and listens to what it says of the options it is given."""
-    if not arm.is_ours or not arm.environment:
-        return
-    program = shutil.which("true")
-    if program is None:
-        raise Problem("there is no program 'true' to try the options on")
-    done = subprocess.run([program], env={**clean_environment(), **arm_environment(arm)}, capture_output=True, text=True,
-                          errors="replace", timeout=60, check=False)
-    refused = _IGNORED.search(done.stderr)
-    if refused:
-        name, value, reason = refused.groups()
-        raise Usage(f"{name.lower()}={value}: {reason}; docs/options.md lists the options")
-    if done.returncode != 0:
-        raise Problem(f"{arm.name} cannot be started: {done.stderr.strip() or done.returncode}")
 
 
 def check_fitness(force: bool) -> list[dict[str, str]]:

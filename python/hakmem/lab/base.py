@@ -128,15 +128,13 @@ def machine_id() -> str:
 
 def describe_machine() -> dict[str, Any]:
     """What is stored at the head of each session."""
-    return {
-        "id": machine_id(), "cpu": cpu_name(), "cores": len(os.sched_getaffinity(0)),
-        "memory_kib": psutil.virtual_memory().total // 1024, "kernel": platform.release(),
-        "libc": " ".join(platform.libc_ver()), "architecture": platform.machine(),
-        "page_bytes": os.sysconf("SC_PAGESIZE"), "huge_pages": chosen(HUGE_PAGES / "enabled"),
-        "huge_pages_defrag": chosen(HUGE_PAGES / "defrag"),
-        "governor": read_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-        "load_1min": os.getloadavg()[0],
-    }
+    return {"id": machine_id(), "cpu": cpu_name(), "cores": len(os.sched_getaffinity(0)),
+            "memory_kib": psutil.virtual_memory().total // 1024, "kernel": platform.release(),
+            "libc": " ".join(platform.libc_ver()), "architecture": platform.machine(),
+            "page_bytes": os.sysconf("SC_PAGESIZE"), "huge_pages": chosen(HUGE_PAGES / "enabled"),
+            "huge_pages_defrag": chosen(HUGE_PAGES / "defrag"),
+            "governor": read_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            "load_1min": os.getloadavg()[0]}
 
 
 def commit() -> str:

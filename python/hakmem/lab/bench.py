@@ -48,11 +48,10 @@ def run(
     check_output(output)
     secure.check_built(bugs)
     words = ["bench"]
-    for name, value in (
-        ("--suite", suite or ("" if workload or trace else "quick")), ("--alloc", alloc), ("--workload", workload),
-        ("--runs", str(runs or "")), *(("--trace", str(file)) for file in trace or ()),
-        ("--seconds", f"{seconds:g}" if seconds != SERVER_S else ""),
-    ):  # fmt: skip
+    for name, value in (("--suite", suite or ("" if workload or trace else "quick")), ("--alloc", alloc),
+                        ("--workload", workload), ("--runs", str(runs or "")),
+                        *(("--trace", str(file)) for file in trace or ()),
+                        ("--seconds", f"{seconds:g}" if seconds != SERVER_S else "")):
         words += [name, value] if value else []
     words += [] if rest else ["--no-rest"]
     parts: list[runner.Part] = [secure.Trying(bugs, runs or secure.TRIES)] if is_secure else []
@@ -61,11 +60,10 @@ def run(
         ready = prepared(chosen) if chosen else []
         parts += [Counting(ready)] if instructions else []
         of_servers = stack.enter_context(servers.Runner(servers.read_servers(), seconds, seed or 1)) if is_served else None
-        session = runner.run_session(
-            [w.case if rest and not is_secure else w.case.without_rest for w in ready], arms,
-            runs or ROUNDS.get(suite or "quick", ROUNDS_ELSE), seed, words, results=results, new=new,
-            again=bool(ready), findings=findings, parts=parts, shows=True, server_runner=of_servers,
-        )
+        session = runner.run_session([w.case if rest and not is_secure else w.case.without_rest for w in ready], arms,
+                                     runs or ROUNDS.get(suite or "quick", ROUNDS_ELSE), seed, words, results=results,
+                                     new=new, again=bool(ready), findings=findings, parts=parts, shows=True,
+                                     server_runner=of_servers)
     show_session(session, output, as_json, is_secure)
     store.mark_shown(session, results)
     if not session.samples and not session.bugs:

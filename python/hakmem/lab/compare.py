@@ -47,10 +47,8 @@ def run(
         left = duration_text((seconds * runs + rested) * (len(arms) + 1))
         again = f"under each of {len(arms)} allocators and {arms[0].name} again"
         say(f"{counted(runs, 'run')} {again}: about {left}")
-        session = runner.run_session(
-            [case], arms, runs, None, [*words, "--", *command], results=results, new=new,
-            findings=findings, shows=True,
-        )
+        session = runner.run_session([case], arms, runs, None, [*words, "--", *command], results=results, new=new,
+                                     findings=findings, shows=True)
     comparison = show(session, output, as_json)
     store.mark_shown(session, results)
     return 0 if comparison.is_possible else 1

@@ -74,11 +74,10 @@ def run(as_json: bool, paths: str) -> int:
     constants = cost_model.judge_machine(model, here)
     verdicts = [verdict_of(model, here, name, counts[name], nanoseconds[name], rate) for name in names]
     if as_json:
-        print(json.dumps({
-            "machine": base.describe_machine(), "commit": base.commit(), "created": base.now(), "cycles_per_ns": rate,
-            "constants": {name: dataclasses.asdict(belief) for name, belief in constants.items()},
-            "paths": [dataclasses.asdict(verdict) for verdict in verdicts],
-        }, indent=1))
+        print(json.dumps({"machine": base.describe_machine(), "commit": base.commit(), "created": base.now(),
+                          "cycles_per_ns": rate,
+                          "constants": {name: dataclasses.asdict(belief) for name, belief in constants.items()},
+                          "paths": [dataclasses.asdict(verdict) for verdict in verdicts]}, indent=1))
     else:
         show(verdicts, constants, Console())
     strayed = [verdict.path for verdict in verdicts if verdict.stray_counters]
@@ -128,10 +127,9 @@ def verdict_of(
     path, typical = model.paths[name], statistics.median(nanoseconds)
     quarters = statistics.quantiles(nanoseconds, n=4)
     measured = {**dataclasses.asdict(counts), "cycles": typical * rate}
-    return Verdict(
-        name, path.title, cost_model.judge(model, cost_model.predict(model, here, path, rate), measured), typical,
-        (quarters[2] - quarters[0]) / 2, counts.functions, cost_model.stray_counters(path.counters, counts.counters),
-    )
+    return Verdict(name, path.title, cost_model.judge(model, cost_model.predict(model, here, path, rate), measured),
+                   typical, (quarters[2] - quarters[0]) / 2, counts.functions,
+                   cost_model.stray_counters(path.counters, counts.counters))
 
 
 def cycles_per_ns(constants: dict[str, float]) -> float:

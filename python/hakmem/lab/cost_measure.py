@@ -143,20 +143,15 @@ def count(driver: Driver, path: ModelPath, rounds: int, rounds_traced: int, fold
     """All but time. Without a folder for valgrind's files: what the driver can say alone."""
     checked = driver.check(path, rounds)
     operations = checked["operations"]
-    counts = Counts(
-        counters={name: value / operations for name, value in checked["counters"].items()},
-        syscalls=sum(checked["os_calls"].values()) / operations, faults=checked["faults"] / operations,
-    )
+    counts = Counts(counters={name: value / operations for name, value in checked["counters"].items()},
+                    syscalls=sum(checked["os_calls"].values()) / operations, faults=checked["faults"] / operations)
     if folder is None:
         return counts
     functions = driver.callgrind(path, rounds, folder)
-    return dataclasses.replace(
-        counts,
-        instructions=sum(costs.get("Ir", 0.0) for costs in functions.values()),
-        atomics=sum(costs.get("Ge", 0.0) for costs in functions.values()),
-        lines=lines_traced(driver, path, rounds_traced, folder),
-        functions={name: costs["Ir"] for name, costs in functions.items() if costs.get("Ir")},
-    )
+    return dataclasses.replace(counts, instructions=sum(costs.get("Ir", 0.0) for costs in functions.values()),
+                               atomics=sum(costs.get("Ge", 0.0) for costs in functions.values()),
+                               lines=lines_traced(driver, path, rounds_traced, folder),
+                               functions={name: costs["Ir"] for name, costs in functions.items() if costs.get("Ir")})
 
 
 def lines_traced(driver: Driver, path: ModelPath, rounds: int, folder: Path) -> float | None:

@@ -108,12 +108,10 @@ def predict(model: Model, machine: Machine, path: Path, cycles_per_ns: float) ->
         return found + (total("locked") if quantity == "atomics" and path.threads > 1 else 0.0)
 
     named = len({line for part, _ in uses for line in part.lines.split()})
-    return {
-        "instructions": total("instructions") + total("repeated"),
-        "lines": named + total("lines_each") + total("stored_each"), "atomics": total("atomics"),
-        "syscalls": total("syscalls"), "faults": total("faults"),
-        "cycles": cycles_of(machine, path, total, cycles_per_ns),
-    }
+    return {"instructions": total("instructions") + total("repeated"),
+            "lines": named + total("lines_each") + total("stored_each"), "atomics": total("atomics"),
+            "syscalls": total("syscalls"), "faults": total("faults"),
+            "cycles": cycles_of(machine, path, total, cycles_per_ns)}
 
 
 def cycles_of(machine: Machine, path: Path, total: Callable[[str], float], cycles_per_ns: float) -> float:

@@ -233,15 +233,13 @@ def observe(seconds: float = WATCH_S) -> System:
     after = _counters()
     battery = psutil.sensors_battery() if hasattr(psutil, "sensors_battery") else None
     total = after["cpu"] - before["cpu"]
-    return System(
-        cores=len(os.sched_getaffinity(0)), available_gib=psutil.virtual_memory().available / 2**30,
-        load_1min=os.getloadavg()[0], busy=_busy(before_times, elapsed),
-        steal=(after["steal"] - before["steal"]) / total if total > 0 else 0.0,
-        swapped_pages=int(after["swap"] - before["swap"]),
-        throttle_count=int(after["throttle"] - before["throttle"]),
-        on_battery=battery is not None and battery.power_plugged is False,
-        address_limit=resource.getrlimit(resource.RLIMIT_AS)[0],
-    )
+    return System(cores=len(os.sched_getaffinity(0)), available_gib=psutil.virtual_memory().available / 2**30,
+                  load_1min=os.getloadavg()[0], busy=_busy(before_times, elapsed),
+                  steal=(after["steal"] - before["steal"]) / total if total > 0 else 0.0,
+                  swapped_pages=int(after["swap"] - before["swap"]),
+                  throttle_count=int(after["throttle"] - before["throttle"]),
+                  on_battery=battery is not None and battery.power_plugged is False,
+                  address_limit=resource.getrlimit(resource.RLIMIT_AS)[0])
 
 
 def measure_noise() -> list[Finding]:
@@ -290,12 +288,9 @@ def _counters() -> dict[str, float]:
     times = psutil.cpu_times()
     pages = dict(line.split(" ", 1) for line in base.read_text("/proc/vmstat").splitlines() if " " in line)
     throttled = Path("/sys/devices/system/cpu").glob("cpu*/thermal_throttle/*_throttle_count")
-    return {
-        "cpu": sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0),
-        "steal": getattr(times, "steal", 0.0),
-        "swap": int(pages.get("pswpin", 0)) + int(pages.get("pswpout", 0)),
-        "throttle": sum(int(base.read_text(file) or 0) for file in throttled),
-    }
+    return {"cpu": sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0),
+            "steal": getattr(times, "steal", 0.0), "swap": int(pages.get("pswpin", 0)) + int(pages.get("pswpout", 0)),
+            "throttle": sum(int(base.read_text(file) or 0) for file in throttled)}
 
 
 def _process_times() -> dict[tuple[int, float], float]:

@@ -28,10 +28,8 @@ from .workloads import Workload
 
 TIMEOUT_S = 300.0
 # What says how much a workload does, by the names of its arguments; the first that it has.
-COUNT_ARGUMENTS = (
-    "SLEEP", "ITER", "ROUNDS", "STEPS", "COUNT", "PHASES", "DOCUMENTS", "MESSAGES", "TOKENS",
-    "BYTES", "BLOCKS",
-)
+COUNT_ARGUMENTS = ("SLEEP", "ITER", "ROUNDS", "STEPS", "COUNT", "PHASES", "DOCUMENTS", "MESSAGES", "TOKENS", "BYTES",
+                   "BLOCKS")
 
 
 @dataclass(frozen=True)

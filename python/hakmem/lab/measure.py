@@ -143,10 +143,8 @@ def run_measure(
     command: list[str], timeout_s: float, look: Callable[[int], None] | None = None, every_s: float = 0
 ) -> tuple[int, str, str]:
     """Calls `look` with the process's number again and again. Never leaves the process behind, whatever interrupts us."""
-    process = subprocess.Popen(
-        command, env=clean_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True, errors="replace",
-    )
+    process = subprocess.Popen(command, env=clean_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True, errors="replace")
     deadline = time.monotonic() + timeout_s + GRACE_S
     try:
         while True:

@@ -21,7 +21,7 @@ from rich.text import Text
 from ..look.page import escape, fill
 from .model import Session
 from .servers import BURST, KIND, SHARE
-from .tables import Blocks, Fitting, plain_table
+from .tables import Fitting, plain_table
 from .wording import counted
 
 NAME = "index.html"
@@ -61,7 +61,7 @@ def flat(parts: Sequence[Any]) -> Iterator[Text | Table]:
     for part in parts:
         if isinstance(part, Group):
             yield from flat(part.renderables)
-        elif isinstance(part, (Fitting, Blocks)):
+        elif isinstance(part, Fitting):
             yield part.widest()
         elif isinstance(part, Table) or part.plain.strip():
             yield part

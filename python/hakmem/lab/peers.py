@@ -92,10 +92,8 @@ def add(name: str, library: Path) -> None:
     if not path.is_file():
         raise Usage(f"there is no file {library}")
     proof = examine(Arm(name, str(path)))
-    entry = Entry(
-        key=name, name=name, library=str(path), sha256=file_hash(path), origin="your own",
-        installed=now(), serving=proof.serving, per_cpu=proof.per_cpu,
-    )
+    entry = Entry(key=name, name=name, library=str(path), sha256=file_hash(path), origin="your own", installed=now(),
+                  serving=proof.serving, per_cpu=proof.per_cpu)
     with _alone(Console(stderr=True)):
         write_manifest(read_manifest() | {name: entry})
     print(f"{name}: {path} serves malloc, free and operator new; --alloc {name} uses it")
@@ -162,11 +160,9 @@ def _install_one(recipe: Recipe, bar: Bar) -> None:
     log = folder / "logs" / f"{recipe.key}.log"
     log.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(prefix=f"{recipe.key}-", dir=folder / "build") as scratch:
-        workshop = Workshop(
-            log, Path(scratch), len(os.sched_getaffinity(0)),
-            tell=lambda step: bar.show(f"{recipe.name}: {step}"),
-            advance=lambda part: bar.advance(part * recipe.seconds),
-        )
+        workshop = Workshop(log, Path(scratch), len(os.sched_getaffinity(0)),
+                            tell=lambda step: bar.show(f"{recipe.name}: {step}"),
+                            advance=lambda part: bar.advance(part * recipe.seconds))
         built, commit = recipe.make(workshop)
         built = dataclasses.replace(built, library=_settle(recipe, built, workshop.folder))
     entry = _entry_of(recipe, built, commit)
@@ -189,13 +185,11 @@ def _settle(recipe: Recipe, built: Built, scratch: Path) -> Path:
 
 def _entry_of(recipe: Recipe, built: Built, commit: str) -> Entry:
     origin = recipe.origin
-    return Entry(
-        key=recipe.key, name=recipe.name, library=str(built.library), sha256=file_hash(built.library),
-        version=recipe.version or built.version, origin=str(origin),
-        checksum=origin.checksum if isinstance(origin, Crate) else "", commit=commit, compiler=built.compiler,
-        flags=built.flags, environment=dict(recipe.environment), is_default=recipe.is_default,
-        recipe=recipe.fingerprint, installed=now(),
-    )
+    return Entry(key=recipe.key, name=recipe.name, library=str(built.library), sha256=file_hash(built.library),
+                 version=recipe.version or built.version, origin=str(origin),
+                 checksum=origin.checksum if isinstance(origin, Crate) else "", commit=commit, compiler=built.compiler,
+                 flags=built.flags, environment=dict(recipe.environment), is_default=recipe.is_default,
+                 recipe=recipe.fingerprint, installed=now())
 
 
 def _home(key: str) -> Path:

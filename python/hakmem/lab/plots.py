@@ -30,21 +30,10 @@ from .tables import case_name, machine_line, shown_arms, star_note
 from .wording import counted, number
 
 COLOURS = {
-    "hakmem": "#D55E00",
-    "glibc": "#6E6E6E",
-    "mimalloc 3": "#0072B2",
-    "mimalloc 2": "#56B4E9",
-    "jemalloc": "#009E73",
-    "google tcmalloc": "#CC79A7",
-    "snmalloc": "#E0A000",
-    "gperftools": "#882255",
-    "oneTBB": "#999933",
-    "scudo": "#332288",
-    "rpmalloc": "#44AA99",
-    "snmalloc-checks": "#B8860B",
-    "hakmem-secure": "#8F3B00",
-    "hardened_malloc": "#117733",
-    "mimalloc-secure": "#1F4E79",
+    "hakmem": "#D55E00", "glibc": "#6E6E6E", "mimalloc 3": "#0072B2", "mimalloc 2": "#56B4E9", "jemalloc": "#009E73",
+    "google tcmalloc": "#CC79A7", "snmalloc": "#E0A000", "gperftools": "#882255", "oneTBB": "#999933",
+    "scudo": "#332288", "rpmalloc": "#44AA99", "snmalloc-checks": "#B8860B", "hakmem-secure": "#8F3B00",
+    "hardened_malloc": "#117733", "mimalloc-secure": "#1F4E79",
 }
 FURTHER_COLOURS = ["#AA4499", "#661100", "#88CCEE", "#DDCC77", "#4B6B2F", "#A0522D"]
 MARKERS = "osD^vP<>Xphd"
@@ -113,9 +102,8 @@ def _panels(rows: list[Row], height: float, title: str) -> tuple[Figure, list[Ax
     """A panel for each case, under a title; the last line is as full as can be."""
     lines = math.ceil(len(rows) / COLUMNS)
     columns = math.ceil(len(rows) / lines)
-    figure, grid = pyplot.subplots(
-        lines, columns, squeeze=False, figsize=(max(3.2 * columns + 1.2, 8), height * lines + 0.9)
-    )
+    figure, grid = pyplot.subplots(lines, columns, squeeze=False,
+                                   figsize=(max(3.2 * columns + 1.2, 8), height * lines + 0.9))
     figure.suptitle(title, x=0.01, ha="left", fontsize=10)
     flat = list(grid.flat)
     for spare in flat[len(rows) :]:
@@ -161,10 +149,8 @@ def _speed_panel(axes: Axes, row: Row, arms: list[Arm]) -> None:
         speed = speeds[arm.name]
         axes.barh(place, speed.value, 0.74, color=colours[arm.name])
         axes.plot([speed.ends[0], min(speed.ends[-1], highest)], [place, place], color="black", linewidth=1.2)
-        axes.text(
-            0.86, place, number(speed.value) + ("*" if arm.name in view.best else ""), fontsize=8, va="center",
-            transform=axes.get_yaxis_transform(), weight="bold" if arm.is_ours else "normal",
-        )  # fmt: skip
+        axes.text(0.86, place, number(speed.value) + ("*" if arm.name in view.best else ""), fontsize=8, va="center",
+                  transform=axes.get_yaxis_transform(), weight="bold" if arm.is_ours else "normal")
     axes.axvline(1, color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
     axes.set_xlim(0, highest * 1.25)
     axes.set_ylim(len(arms) - 0.4, -0.6)
@@ -193,10 +179,8 @@ def _memory_page(
     for axes, row in zip(panels, rows, strict=True):
         for arm in reversed(shown):  # ours above the others
             points = series[row.case].get(arm.name, [])
-            axes.plot(
-                [at / 1e3 for at, *_ in points], [kib / 1024 for _, kib, *_ in points], color=colours[arm.name],
-                linewidth=2.2 if arm.is_ours else 1.2, label=_arm_name(arm),
-            )  # fmt: skip
+            axes.plot([at / 1e3 for at, *_ in points], [kib / 1024 for _, kib, *_ in points], color=colours[arm.name],
+                      linewidth=2.2 if arm.is_ours else 1.2, label=_arm_name(arm))
         axes.set_ylim(bottom=0)
         axes.set_xlim(left=0)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} s" if value else "0"))
@@ -216,10 +200,9 @@ def _time_memory(session: Session, summary: Summary, arms: list[Arm]) -> Figure:
     for place, arm in enumerate(arms):
         time, peak = (summary.totals[key][arm.name].mean for key in ("time", "peak"))
         if time and peak:
-            axes.scatter(
-                time, peak, s=230 if arm.is_ours else 95, color=colours[arm.name],
-                marker="*" if arm.name == "hakmem" else MARKERS[place % len(MARKERS)], zorder=3, label=_arm_name(arm),
-            )  # fmt: skip
+            axes.scatter(time, peak, s=230 if arm.is_ours else 95, color=colours[arm.name],
+                         marker="*" if arm.name == "hakmem" else MARKERS[place % len(MARKERS)], zorder=3,
+                         label=_arm_name(arm))
     axes.margins(0.12)
     axes.set_xlabel("time, geometric mean, 1 = the fastest peer of each case (left is better)")
     axes.set_ylabel("peak memory, 1 = the leanest peer of each case (down is better)")

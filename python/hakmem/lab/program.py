@@ -58,11 +58,9 @@ def make_case(command: Sequence[str], load: str, timeout_s: float, rest: bool = 
     if not command or not command[0]:
         raise Usage("which program?")
     words = [str(find_program(command[0])), *command[1:]]
-    return Case(
-        name=short_name(words), command=words, kind="program", title=shlex.join(command),
-        load=split_command(load) if load else [], directory=os.getcwd(), timeout_s=timeout_s,
-        rest_s=list(REST_S) if load and rest else [],
-    )
+    return Case(name=short_name(words), command=words, kind="program", title=shlex.join(command),
+                load=split_command(load) if load else [], directory=os.getcwd(), timeout_s=timeout_s,
+                rest_s=list(REST_S) if load and rest else [])
 
 
 def rehearse(case: Case, arms: Sequence[Arm]) -> float:

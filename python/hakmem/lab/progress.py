@@ -40,11 +40,10 @@ class Bar:
     def __init__(self, total: float, done: float = 0, console: Console | None = None) -> None:
         self.console = console or Console(stderr=True)
         self._spoke = time.monotonic()
-        self._bar = Progress(
-            TextColumn("{task.description}", markup=False), BarColumn(None, table_column=Column(min_width=BAR_WIDTH_MIN)),
-            TextColumn("{task.fields[left]}", markup=False),
-            console=self.console, transient=True, disable=not self.console.is_terminal,
-        )
+        self._bar = Progress(TextColumn("{task.description}", markup=False),
+                             BarColumn(None, table_column=Column(min_width=BAR_WIDTH_MIN)),
+                             TextColumn("{task.fields[left]}", markup=False), console=self.console, transient=True,
+                             disable=not self.console.is_terminal)
         self._task = self._bar.add_task("", total=total, completed=done, left="")
 
     def __enter__(self):

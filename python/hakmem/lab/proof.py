@@ -89,10 +89,8 @@ def _run_program(arm: Arm) -> tuple[str, str]:
     if arm.library is not None:
         environment["LD_PRELOAD"] = arm.library
     try:
-        done = subprocess.run(
-            [str(program)], env=environment, capture_output=True, text=True, errors="replace",
-            stdin=subprocess.DEVNULL, timeout=LIMIT_S, check=False,
-        )
+        done = subprocess.run([str(program)], env=environment, capture_output=True, text=True, errors="replace",
+                              stdin=subprocess.DEVNULL, timeout=LIMIT_S, check=False)
     except subprocess.TimeoutExpired as error:
         raise Problem(f"{arm.name} hangs in the proof program") from error
     if done.returncode != 0:

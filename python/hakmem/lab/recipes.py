@@ -94,10 +94,9 @@ def _run_in_group(
 ) -> tuple[str, int | None]:
     """A group of its own, so that what make or cargo started ends with them."""
     try:
-        process = subprocess.Popen(
-            words, cwd=directory, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
-        )
+        process = subprocess.Popen(words, cwd=directory, env=environment, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                                   start_new_session=True)
     except OSError as error:
         raise Problem(f"{words[0]} cannot be run: {error.strerror}") from error
     try:

@@ -157,10 +157,8 @@ def make_sample(run: Run, outcome: Outcome, started: str, load: float, case: Cas
         for name in ("rss_end_kib", "lazyfree_end_kib"):
             report[name] = workload.get(name, report.get(name))
         report["rest"] = _rest_of(workload)
-    return Sample.from_json({
-        **report, **dataclasses.asdict(run), "started": started, "status": 0, "load_1min": load, "workload": workload,
-        "metric": outcome.metric(case),
-    })
+    return Sample.from_json({**report, **dataclasses.asdict(run), "started": started, "status": 0, "load_1min": load,
+                             "workload": workload, "metric": outcome.metric(case)})
 
 
 def _rest_of(workload: dict[str, Any]) -> list[list[float]]:

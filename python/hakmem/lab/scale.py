@@ -105,10 +105,8 @@ def counted(
         ["valgrind", "-q", "--tool=lackey", "--trace-mem=yes", "--log-fd=1", "--max-threads=600", *command],
         env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
-    done = subprocess.run(
-        [str(BUILD / "lab" / "scale_model"), str(threads), *locks, library.resolve().name],
-        stdin=tracer.stdout, capture_output=True, text=True, check=False,
-    )
+    done = subprocess.run([str(BUILD / "lab" / "scale_model"), str(threads), *locks, library.resolve().name],
+                          stdin=tracer.stdout, capture_output=True, text=True, check=False)
     said = (tracer.communicate()[1].decode(errors="replace") + done.stderr).strip()
     if done.returncode != 0 or tracer.returncode != 0:
         raise Problem(f"{workload} with {threads} threads failed: {(said.splitlines() or ['it said nothing'])[-1]}")

@@ -152,15 +152,13 @@ def _score(session: Session, case: Case) -> Score:
     row = summarise_case(session, case)
     time, peak = row.views["time"], row.views["peak"]
     cpu = None if case.load else row.views.get("cpu")
-    return Score(
-        case.name, session.id, session.created[:10], session.commit,
-        library=next(arm.sha256 for arm in session.arms if arm.name == OURS),
-        peers=sum(is_peer(arm) and row.cells[arm.name].runs > 0 for arm in session.arms),
-        versus_rival=ratio_between(session, case.name, "time", OURS, RIVAL).inverse,
-        speed=time.ratios[OURS].inverse, fastest_peer=time.best_peer,
-        memory=peak.ratios[OURS], leanest_peer=peak.best_peer,
-        cpu=cpu and cpu.ratios[OURS], thriftiest_peer=cpu.best_peer if cpu else "",
-    )
+    return Score(case.name, session.id, session.created[:10], session.commit,
+                 library=next(arm.sha256 for arm in session.arms if arm.name == OURS),
+                 peers=sum(is_peer(arm) and row.cells[arm.name].runs > 0 for arm in session.arms),
+                 versus_rival=ratio_between(session, case.name, "time", OURS, RIVAL).inverse,
+                 speed=time.ratios[OURS].inverse, fastest_peer=time.best_peer, memory=peak.ratios[OURS],
+                 leanest_peer=peak.best_peer, cpu=cpu and cpu.ratios[OURS],
+                 thriftiest_peer=cpu.best_peer if cpu else "")
 
 
 def mean_ratio(ratios: Sequence[Ratio]) -> Ratio:

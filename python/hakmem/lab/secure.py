@@ -44,14 +44,12 @@ STATUS_HARMED, STATUS_NO_MEMORY = 3, 4
 
 REPORT, WARNING, ENDED = "report", "warning", "ended"
 NOTHING, HARM, FAILED = "nothing", "harm", "failed"
-VERDICTS = {
-    REPORT: "the allocator wrote a message, and the program ended",
-    WARNING: "the allocator wrote a message, and the program went on unharmed",
-    ENDED: "a signal or another status ended the program without a word",
-    NOTHING: "the program went on and nothing happened",
-    HARM: "the program went on and was harmed, such as by a block with two owners",
-    FAILED: "the run says nothing: it hung, could not start or had no memory",
-}
+VERDICTS = {REPORT: "the allocator wrote a message, and the program ended",
+            WARNING: "the allocator wrote a message, and the program went on unharmed",
+            ENDED: "a signal or another status ended the program without a word",
+            NOTHING: "the program went on and nothing happened",
+            HARM: "the program went on and was harmed, such as by a block with two owners",
+            FAILED: "the run says nothing: it hung, could not start or had no memory"}
 
 
 @dataclass(frozen=True)
@@ -127,10 +125,8 @@ class Trying:
             for number, (bug, arm) in enumerate(missing, 1):
                 reporter.note(f"bug {number} of {len(missing)}: {bug.name}, {arm.name}")
                 cell = try_bug(bug, arm, self.tries)
-                store.add("bug", {
-                    "case": bug.name, "title": bug.title, "arm": arm.name, "sha256": file_hash(bug.command[0]),
-                    "counts": cell.counts, "report": cell.report,
-                })
+                store.add("bug", {"case": bug.name, "title": bug.title, "arm": arm.name,
+                                  "sha256": file_hash(bug.command[0]), "counts": cell.counts, "report": cell.report})
 
     def _missing(self, session: Session) -> list[tuple[Case, Arm]]:
         done = {(line["case"], line["arm"], line["sha256"]) for line in session.bugs}
@@ -184,11 +180,9 @@ def bug_rows(session: Session) -> list[BugRow]:
 
 def bug_total(rows: Sequence[BugRow], arm: str) -> BugTotal:
     cells = [row.cells[arm] for row in rows if arm in row.cells]
-    return BugTotal(
-        bugs=len(cells), noticed=sum(cell.is_always(REPORT, WARNING) for cell in cells),
-        stopped=sum(cell.is_always(REPORT, ENDED) for cell in cells),
-        harmed=sum(HARM in cell.counts for cell in cells),
-    )
+    return BugTotal(bugs=len(cells), noticed=sum(cell.is_always(REPORT, WARNING) for cell in cells),
+                    stopped=sum(cell.is_always(REPORT, ENDED) for cell in cells),
+                    harmed=sum(HARM in cell.counts for cell in cells))
 
 
 # ---- The suites. ----

@@ -66,11 +66,9 @@ class Server:
 
     def case(self, seconds: float) -> Case:
         """What a session stores of it; all that a run depends on is part of its key."""
-        return Case(
-            name=self.name, command=["/bin/bash", "-c", f"{_shared()}\n{self.make}\n{self.start}"],
-            kind=KIND, suite=SUITE, threads=2 if self.threaded else 1, title=self.title,
-            load=self.load, timeout_s=seconds + TIMEOUT_S, rest_s=[after_s(seconds)],
-        )
+        return Case(name=self.name, command=["/bin/bash", "-c", f"{_shared()}\n{self.make}\n{self.start}"], kind=KIND,
+                    suite=SUITE, threads=2 if self.threaded else 1, title=self.title, load=self.load,
+                    timeout_s=seconds + TIMEOUT_S, rest_s=[after_s(seconds)])
 
     def absent(self) -> str:
         """What it needs and is not here; "" if nothing."""
@@ -80,16 +78,14 @@ class Server:
         """Installs what it may; "" or the sentence why this server cannot run here."""
         if self.absent() and os.geteuid() == 0 and os.environ.get("LABORATORY_INSTALL") == "yes":
             # Debian's scripts start no server in runlevel 1.
-            subprocess.run(
-                [str(ROOT / "tools" / "install_packages.sh"), *self.packages], env={**os.environ, "RUNLEVEL": "1"},
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False,
-            )
+            subprocess.run([str(ROOT / "tools" / "install_packages.sh"), *self.packages],
+                           env={**os.environ, "RUNLEVEL": "1"}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                           stderr=subprocess.DEVNULL, check=False)
         if self.absent():
             return f"{self.absent()} is not installed; on Debian: apt-get install {' '.join(self.packages)}"
         if self.built:
-            return workloads.Workload(
-                self.case(1), script=_script(self.built), inputs=_built(self.built).parent
-            ).prepare()
+            return workloads.Workload(self.case(1), script=_script(self.built),
+                                      inputs=_built(self.built).parent).prepare()
         return ""
 
 
@@ -357,10 +353,8 @@ def _nobody() -> pwd.struct_passwd:
 
 def _renamed(bindings: dict[str, list[str]], old: str, new: str) -> dict[str, list[str]]:
     """The copy of a library is the library."""
-    return {
-        symbol: [new if os.path.realpath(file) == os.path.realpath(old) else file for file in files]
-        for symbol, files in bindings.items()
-    }
+    return {symbol: [new if os.path.realpath(file) == os.path.realpath(old) else file for file in files] for symbol,
+            files in bindings.items()}
 
 
 def _libc() -> str:

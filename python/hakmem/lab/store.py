@@ -31,11 +31,9 @@ def session_key(
     command: str, cases: Sequence[Case], arms: Sequence[Arm], rounds: int, seed: int | None, machine: str
 ) -> str:
     """A hash of all that must be equal for runs to belong to one session."""
-    facts = {
-        "command": command, "cases": [[case.to_json(), file_hash(case.command[0])] for case in cases],
-        "arms": [[arm.name, arm.library, arm.sha256, arm.environment] for arm in arms], "rounds": rounds,
-        "seed": seed, "machine": machine,
-    }
+    facts = {"command": command, "cases": [[case.to_json(), file_hash(case.command[0])] for case in cases],
+             "arms": [[arm.name, arm.library, arm.sha256, arm.environment] for arm in arms], "rounds": rounds,
+             "seed": seed, "machine": machine}
     return key_of(facts)
 
 

@@ -182,12 +182,11 @@ def summarise(session: Session) -> Summary:
     noises = [view.noise for view in firsts if view.noise is not None]
     failures = Counter((f.case, f.arm, f.sentence) for f in session.failures)
     keys = dict.fromkeys(key for row in rows for key in row.views)
-    return Summary(
-        list(session.arms), rows, {key: {arm.name: _total(key, arm.name, rows) for arm in session.arms} for key in keys},
-        [FailureGroup(*key, count) for key, count in failures.items()],
-        float(numpy.median(noises)) if noises else None, any(is_peer(arm) for arm in session.arms),
-        any(view.best for view in firsts),
-    )  # fmt: skip
+    return Summary(list(session.arms), rows,
+                   {key: {arm.name: _total(key, arm.name, rows) for arm in session.arms} for key in keys},
+                   [FailureGroup(*key, count) for key, count in failures.items()],
+                   float(numpy.median(noises)) if noises else None, any(is_peer(arm) for arm in session.arms),
+                   any(view.best for view in firsts))
 
 
 def summarise_case(session: Session, case: Case) -> Row:
@@ -230,12 +229,10 @@ def _cell(session: Session, case: Case, arm: str, samples: list[Sample]) -> Cell
     held: dict[float, list[float]] = {}
     for second, rss_kib, *_ in (rest for sample in samples for rest in sample.rest):
         held.setdefault(second, []).append(rss_kib)
-    return Cell(
-        arm, len(samples), len(failures), failures[0] if failures else "",
-        {key: value for key, value in medians.items() if value is not None},
-        [(second, float(numpy.median(held[second]))) for second in sorted(held)],
-        _median((s.workload or {}).get("live_kib") for s in samples),
-    )  # fmt: skip
+    return Cell(arm, len(samples), len(failures), failures[0] if failures else "",
+                {key: value for key, value in medians.items() if value is not None},
+                [(second, float(numpy.median(held[second]))) for second in sorted(held)],
+                _median((s.workload or {}).get("live_kib") for s in samples))
 
 
 def _median(values: Iterable[float | None]) -> float | None:

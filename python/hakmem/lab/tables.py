@@ -7,6 +7,7 @@ A table wider than the terminal is printed in blocks of columns, each with the c
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
 from collections.abc import Callable, Sequence
@@ -68,11 +69,9 @@ def title_text(session: Session, summary: Summary) -> Text:
 
 def machine_line(machine: dict[str, Any]) -> str:
     """The facts of the machine that matter to a reader, whichever of them are known."""
-    parts = [
-        machine.get("cpu"), counted(machine["cores"], "core") if machine.get("cores") else None,
-        f"Linux {machine['kernel']}" if machine.get("kernel") else None,
-        f"huge pages {machine['huge_pages']}" if machine.get("huge_pages") else None,
-    ]
+    parts = [machine.get("cpu"), counted(machine["cores"], "core") if machine.get("cores") else None,
+             f"Linux {machine['kernel']}" if machine.get("kernel") else None,
+             f"huge pages {machine['huge_pages']}" if machine.get("huge_pages") else None]
     return ", ".join(str(part) for part in parts if part) or "unknown machine"
 
 
@@ -107,36 +106,28 @@ class Fitting:
         return self.makes[0]()
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for make in self.makes[:-1]:
-            table = make()
-            if fits(table, console, options):
-                yield table
-                return
+        tables = (make() for make in self.makes)
+        table = next((table for table in tables if fits(table, console, options)), None)
+        yield from self.without_fit(console, options) if table is None else [table]
+
+    def without_fit(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield self.makes[-1]()
 
 
-class Blocks:
+class Blocks(Fitting):
     """One table; where it is too wide, with broken names, then in blocks of columns."""
 
     def __init__(self, make: Callable[[Sequence[Any], Layout], Table], columns: Sequence[Any]) -> None:
-        self.make = make
-        self.columns = list(columns)
+        super().__init__(*(functools.partial(make, columns, layout) for layout in _LAYOUTS))
+        self.make, self.columns = make, list(columns)
 
-    def widest(self) -> Table:
-        return self.make(self.columns, _LAYOUTS[0])
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for layout in _LAYOUTS:
-            table = self.make(self.columns, layout)
-            if fits(table, console, options):
-                yield table
-                return
+    def without_fit(self, console: Console, options: ConsoleOptions) -> RenderResult:
         left = self.columns
         while left:
             size = len(left)
-            while size > 1 and not fits(self.make(left[:size], layout), console, options):
+            while size > 1 and not fits(self.make(left[:size], _LAYOUTS[-1]), console, options):
                 size -= 1
-            yield self.make(left[:size], layout)
+            yield self.make(left[:size], _LAYOUTS[-1])
             left = left[size:]
             if left:
                 yield Text()

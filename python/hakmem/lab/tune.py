@@ -31,10 +31,8 @@ from .program import make_case
 from .progress import Bar, duration_text, say
 from .runner import PADDING_LIMIT, Run
 from .tune_answer import Answer, answer_of, show
-from .tune_search import (
-    CANDIDATES_MAX, DEFAULT_FIRST, LIMIT_FACTOR, LIMIT_S_MIN, STARTS, Figures, Goal, Journal, Point, Search, ladders,
-    settings_of, words_of,
-)
+from .tune_search import (CANDIDATES_MAX, DEFAULT_FIRST, LIMIT_FACTOR, LIMIT_S_MIN, STARTS, Figures, Goal, Journal,
+                          Point, Search, ladders, settings_of, words_of)
 from .verdict import Rules
 from .wording import parse_percent
 
@@ -108,19 +106,15 @@ class Tuning:
         self._whole_s, self._folder, self._seed = whole_s, folder, seed
         self._run_s_max = whole_s * VERDICT_SHARE / (Rules().samples_min * ARMS_MIN * OVERHEAD)
         # Tells the question: what must be equal for a search to go on.
-        key = store.key_of([
-            dataclasses.replace(case, timeout_s=0).to_json(), base.file_hash(case.command[0]), dataclasses.astuple(goal),
-            arm.sha256, base.machine_id(), ladders(),
-        ])
+        key = store.key_of([dataclasses.replace(case, timeout_s=0).to_json(), base.file_hash(case.command[0]),
+                            dataclasses.astuple(goal), arm.sha256, base.machine_id(), ladders()])
         self.journal = Journal(folder / f"tune-{key}.journal", seed, new)
         self._padding = random.Random(seed)
         self._spent_s = float(self.journal.facts.get("spent_s", 0))
         self._started = time.monotonic()
         self._progress = Bar(whole_s)
-        self._search = Search(
-            self.journal, goal, self._run_once,
-            lambda: (1 - VERDICT_SHARE) * whole_s - self._spent(), self._progress.say,
-        )
+        self._search = Search(self.journal, goal, self._run_once, lambda: (1 - VERDICT_SHARE) * whole_s - self._spent(),
+                              self._progress.say)
 
     def run(self, findings: list[dict[str, str]]) -> Answer:
         """The whole of it."""
@@ -245,7 +239,6 @@ class Tuning:
         left = duration_text(rounds * (len(every) + 1) * default.seconds)
         self._progress.say(f"the best of {self._count()} candidates against the default: {rounds} rounds, about {left}")
         case = dataclasses.replace(self._case, timeout_s=limit_s)
-        return runner.run_session(
-            [case], every, rounds, self._seed, ["tune", "--goal", self._goal.name, "--", *case.command],
-            results=self._folder, findings=findings, shows=True,
-        )
+        return runner.run_session([case], every, rounds, self._seed,
+                                  ["tune", "--goal", self._goal.name, "--", *case.command], results=self._folder,
+                                  findings=findings, shows=True)

@@ -92,11 +92,9 @@ def _candidate(session: Session, arm: str, settings: dict[str, str], goal: Goal,
         return goal.aim(Figures(sample.cost_ns, sample.peak_kib, sample.rss_mean_kib, 0))
 
     time, mean = series(lambda s: s.cost_ns), series(lambda s: s.rss_mean_kib)
-    evidence = Evidence(
-        case.name, cost=series(aim), memory=series(lambda s: float(s.peak_kib)), latency=time,
-        failures_a=sum(f.arm in (default, again) for f in session.failures),
-        failures_b=sum(f.arm == arm for f in session.failures),
-    )
+    evidence = Evidence(case.name, cost=series(aim), memory=series(lambda s: float(s.peak_kib)), latency=time,
+                        failures_a=sum(f.arm in (default, again) for f in session.failures),
+                        failures_b=sum(f.arm == arm for f in session.failures))
     found = verdict.decide([evidence], rules)
     one = found.cases[0]
     if one.cost is None or one.memory is None or one.latency is None:
@@ -144,12 +142,10 @@ def show(answer: Answer, written: Path | None, as_json: bool) -> None:
     """The sentence first, then the figures, then what to type."""
     lines = _lines(answer, written)
     if as_json:
-        text = {
-            "session": answer.session.id, "sentence": answer.sentence, "use": lines,
-            "winner": dataclasses.asdict(answer.winner) if answer.winner else None,
-            "candidates": [dataclasses.asdict(one) for one in answer.candidates],
-            "profile": str(written) if written else None,
-        }  # fmt: skip
+        text = {"session": answer.session.id, "sentence": answer.sentence, "use": lines,
+                "winner": dataclasses.asdict(answer.winner) if answer.winner else None,
+                "candidates": [dataclasses.asdict(one) for one in answer.candidates],
+                "profile": str(written) if written else None}
         print(json.dumps(text, indent=1))
         return
     console = Console()

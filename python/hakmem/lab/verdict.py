@@ -128,11 +128,9 @@ def evidence_of(session: Session, a: str, b: str) -> list[Evidence]:
         latency = series(case, "p99_ns")
         failures = [(f.arm in (a, again), f.arm == b) for f in session.failures if f.case == case]
         found.append(
-            Evidence(
-                case, cost=series(case, "cost_ns"), memory=series(case, "peak_kib"),
-                latency=latency if latency.a and latency.b else None,
-                failures_a=sum(of_a for of_a, _ in failures), failures_b=sum(of_b for _, of_b in failures),
-            )
+            Evidence(case, cost=series(case, "cost_ns"), memory=series(case, "peak_kib"),
+                     latency=latency if latency.a and latency.b else None, failures_a=sum(of_a for of_a, _ in failures),
+                     failures_b=sum(of_b for _, of_b in failures))
         )
     return found
 
@@ -146,10 +144,8 @@ def decide(evidence: Sequence[Evidence], rules: Rules = Rules(), a: str = "a", b
     memories = _judge([one.memory for one in sound], rules, rules.memory_tolerance)
     latencies = _judge([one.latency for one in timed if one.latency], rules, rules.latency_tolerance)
     latency_of = dict(zip((one.case for one in timed), latencies, strict=True))
-    cases = {
-        one.case: _case_verdict(one.case, cost, memory, latency_of.get(one.case), rules)
-        for one, cost, memory in zip(sound, costs, memories, strict=False)
-    }
+    cases = {one.case: _case_verdict(one.case, cost, memory, latency_of.get(one.case), rules) for one, cost,
+             memory in zip(sound, costs, memories, strict=False)}
     for one in evidence:
         if faults[one.case]:
             word = NO_GO if one.failures_b and not one.failures_a else INCONCLUSIVE
@@ -195,10 +191,8 @@ def _judge(series: Sequence[Series], rules: Rules, threshold: float) -> list[Fin
     """The findings of one quantity; asking of many cases is paid for with Holm's adjustment."""
     findings = [_measure(one, rules, threshold, len(series)) for one in series]
     adjusted = statistics.holm([finding.p for finding in findings])
-    return [
-        dataclasses.replace(f, p_adjusted=p, word=f.ratio.direction(p, rules.alpha, max(threshold, f.floor)))
-        for f, p in zip(findings, adjusted, strict=True)
-    ]
+    return [dataclasses.replace(f, p_adjusted=p, word=f.ratio.direction(p, rules.alpha, max(threshold, f.floor))) for f,
+            p in zip(findings, adjusted, strict=True)]
 
 
 def _measure(series: Series, rules: Rules, threshold: float, questions: int) -> Finding:

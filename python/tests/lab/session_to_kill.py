@@ -28,10 +28,8 @@ def cases(log: str) -> list[Case]:
 def main(results: str, log: str, runs: str) -> int:
     Path(f"{log}.runs").write_text(runs)  # no word of the command: it would be another session
     try:
-        run_session(
-            cases(log), ARMS, ROUNDS, 1, ["bench"], results=Path(results),
-            prove=lambda arm: {"malloc": "the C library"},
-        )
+        run_session(cases(log), ARMS, ROUNDS, 1, ["bench"], results=Path(results),
+                    prove=lambda arm: {"malloc": "the C library"})
     except Problem as problem:
         print(problem, file=sys.stderr)
         return problem.status

@@ -15,30 +15,23 @@ from hakmem.lab.model import Arm, Case, Failure, Sample, Session
 from hakmem.lab.base import BUILD
 from rich.console import Console
 
-NEEDS_BUILD = pytest.mark.skipif(
-    not ((BUILD / "libhakmem.so").exists() and MEASURE.exists()), reason="hakmem is not built"
-)
-PEERS = {
-    "glibc": (1.55, 0.92), "mimalloc 3": (1.00, 1.00), "mimalloc 2": (1.03, 1.05), "jemalloc": (1.22, 0.97),
-    "google tcmalloc": (1.10, 1.40), "snmalloc": (0.98, 1.13), "gperftools": (1.18, 1.10),
-    "oneTBB": (1.30, 1.60),
-}
+NEEDS_BUILD = pytest.mark.skipif(not ((BUILD / "libhakmem.so").exists() and MEASURE.exists()),
+                                 reason="hakmem is not built")
+PEERS = {"glibc": (1.55, 0.92), "mimalloc 3": (1.00, 1.00), "mimalloc 2": (1.03, 1.05), "jemalloc": (1.22, 0.97),
+         "google tcmalloc": (1.10, 1.40), "snmalloc": (0.98, 1.13), "gperftools": (1.18, 1.10), "oneTBB": (1.30, 1.60)}
 """Allocator -> (relative cost, relative memory)."""
 
 OURS = {"hakmem": (0.90, 0.90)}
 
-CASE_NAMES = [
-    "random_mixed_400", "replace_400", "replace_20000", "replace_1000000", "larson_1", "larson_2", "larson_4", "larson_16",
-]
+CASE_NAMES = ["random_mixed_400", "replace_400", "replace_20000", "replace_1000000", "larson_1", "larson_2", "larson_4",
+              "larson_16"]
 
 
 def arm(name: str) -> Arm:
     again_of = name.removesuffix(" (again)") if name.endswith(" (again)") else ""
-    return Arm(
-        name=name, library=None if name == "glibc" else f"/cache/{name.split(' (')[0].replace(' ', '_')}.so",
-        version="1.2.3, crate fabricated 0.1, gcc 12.2 -O3",
-        sha256="" if name == "glibc" else hashlib.sha256(name.encode()).hexdigest(), again_of=again_of,
-    )
+    return Arm(name=name, library=None if name == "glibc" else f"/cache/{name.split(' (')[0].replace(' ', '_')}.so",
+               version="1.2.3, crate fabricated 0.1, gcc 12.2 -O3",
+               sha256="" if name == "glibc" else hashlib.sha256(name.encode()).hexdigest(), again_of=again_of)
 
 
 def case(name: str, kind: str = "bench") -> Case:
@@ -55,20 +48,15 @@ def sample(case: Case, arm: str, round: int, cost_ns: float, peak_kib: float, op
     wall_ns = int(cost_ns * operations)
     workload = None
     if case.kind == "bench":
-        workload = {
-            "workload": case.name, "operations": operations, "nanoseconds": wall_ns,
-            "rss_peak_kib": int(peak_kib) + 28, "harness_kib": 28,
-            "user_ns": int(wall_ns * 0.9), "system_ns": int(wall_ns * 0.08),
-        }  # fmt: skip
-    return Sample(
-        case=case.name, arm=arm, round=round, order=round, padding=0,
-        started=f"2026-11-21T10:00:{round % 60:02}Z", status=0, wall_ns=wall_ns,
-        user_ns=int(wall_ns * 0.9), system_ns=int(wall_ns * 0.08), rss_peak_kib=int(peak_kib),
-        rss_mean_kib=peak_kib * 0.8, rss_end_kib=int(peak_kib * 0.35), lazyfree_end_kib=0,
-        minor_faults=int(peak_kib / 4), major_faults=0, voluntary_switches=3,
-        involuntary_switches=5, rss_series=rss_series(wall_ns / 1e6, peak_kib), load_1min=0.1,
-        workload=workload,
-    )  # fmt: skip
+        workload = {"workload": case.name, "operations": operations, "nanoseconds": wall_ns,
+                    "rss_peak_kib": int(peak_kib) + 28, "harness_kib": 28, "user_ns": int(wall_ns * 0.9),
+                    "system_ns": int(wall_ns * 0.08)}
+    return Sample(case=case.name, arm=arm, round=round, order=round, padding=0,
+                  started=f"2026-11-21T10:00:{round % 60:02}Z", status=0, wall_ns=wall_ns, user_ns=int(wall_ns * 0.9),
+                  system_ns=int(wall_ns * 0.08), rss_peak_kib=int(peak_kib), rss_mean_kib=peak_kib * 0.8,
+                  rss_end_kib=int(peak_kib * 0.35), lazyfree_end_kib=0, minor_faults=int(peak_kib / 4), major_faults=0,
+                  voluntary_switches=3, involuntary_switches=5, rss_series=rss_series(wall_ns / 1e6, peak_kib),
+                  load_1min=0.1, workload=workload)
 
 
 def session(

@@ -14,10 +14,8 @@ from hakmem.lab.base import Problem, Usage
 
 
 def lab(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "hakmem.lab", *words], capture_output=True, text=True, timeout=60,
-        env={**os.environ, **variables},
-    )
+    return subprocess.run([sys.executable, "-m", "hakmem.lab", *words], capture_output=True, text=True, timeout=60,
+                          env={**os.environ, **variables})
 
 
 @pytest.mark.parametrize(
@@ -79,13 +77,11 @@ def test_statuses(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 
         return lambda name: command
 
-    for error, status, said in (
-        (Problem("it rains"), 1, "hakmem: bench: it rains"),
-        (Usage("not so"), 2, "hakmem: bench: not so"),
-        (Problem("a\nb", 130), 130, "hakmem: bench: a b"),
-        (OSError(28, "No space left", "/x"), 1, "hakmem: bench: No space left (/x)"),
-        (KeyboardInterrupt(), 130, "hakmem: bench: stopped"),
-    ):
+    for error, status, said in ((Problem("it rains"), 1, "hakmem: bench: it rains"),
+                                (Usage("not so"), 2, "hakmem: bench: not so"),
+                                (Problem("a\nb", 130), 130, "hakmem: bench: a b"),
+                                (OSError(28, "No space left", "/x"), 1, "hakmem: bench: No space left (/x)"),
+                                (KeyboardInterrupt(), 130, "hakmem: bench: stopped")):
         monkeypatch.setattr(cli, "command_of", raising(error))
         assert cli.main(["bench"]) == status
         assert capsys.readouterr().err == f"{said}\n"

@@ -86,14 +86,12 @@ def test_too_few_good_rounds_are_not_compared():
 
 @pytest.mark.parametrize(
     ("change", "text"),
-    [
-        (Change(Ratio(0.95, 0.93, 0.97), 0.0001, 0.01, "less"), "5.0 % less time (3.0 to 7.0 %)"),
-        (Change(Ratio(0.95, 0.93, 0.97), 0.01, 0.01, "unclear"), "perhaps 5.0 % less time (3.0 to "),
-        (Change(Ratio(1.01, 0.98, 1.04), 0.5, 0.01, "unclear"), "no measurably different time (-2.0"),
-        (Change(Ratio(1.001, 0.998, 1.004), 0.5, 0.01, "unclear"), "the same time"),
-        (Change(Ratio(1.013, 1.008, 1.019), 0.0001, 0.014, "unclear"), "no more time than the noise expl"),
-        (Change(Ratio(1.006, 1.004, 1.008), 0.0001, 0.002, "unclear"), "hardly more time (+0.4 % to +0.8"),
-    ],
+    [(Change(Ratio(0.95, 0.93, 0.97), 0.0001, 0.01, "less"), "5.0 % less time (3.0 to 7.0 %)"),
+     (Change(Ratio(0.95, 0.93, 0.97), 0.01, 0.01, "unclear"), "perhaps 5.0 % less time (3.0 to "),
+     (Change(Ratio(1.01, 0.98, 1.04), 0.5, 0.01, "unclear"), "no measurably different time (-2.0"),
+     (Change(Ratio(1.001, 0.998, 1.004), 0.5, 0.01, "unclear"), "the same time"),
+     (Change(Ratio(1.013, 1.008, 1.019), 0.0001, 0.014, "unclear"), "no more time than the noise expl"),
+     (Change(Ratio(1.006, 1.004, 1.008), 0.0001, 0.002, "unclear"), "hardly more time (+0.4 % to +0.8")],
 )
 def test_no_sentence_contradicts_its_interval(change: Change, text: str):
     assert _amount(change, "time").startswith(text)

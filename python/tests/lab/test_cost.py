@@ -9,20 +9,13 @@ from hakmem.lab.cost_measure import Driver
 from hakmem.lab.cost_model import Model, Part, Path
 from hakmem.lab.base import Problem
 
-MACHINE = dict(
-    instructions_per_cycle=4, near_cycles=5, l2_cycles=10, far_cycles=100, atomic_cycles=20,
-    bytes_per_cycle=32, syscall_ns=200, map_ns=1000, fault_ns=500,
-)
-TOLERANCE = {
-    "instructions": 0.25, "lines": 0.25, "atomics": 0.1, "syscalls": 0.1, "faults": 0.1,
-    "cycles": 2, "machine": 1.5,
-}
-PARTS = {
-    "first": Part("r", instructions=40, lines="a b", atomics=1),
-    "second": Part("r", instructions=10, lines="b c"), "step": Part("r", instructions=2, lines_each=1),
-    "store": Part("r", stored_each=1, repeated=7), "guarded": Part("r", instructions=10, atomics=1, locked=2),
-    "map": Part("r", syscalls=1, maps=1, faults=2),
-}
+MACHINE = dict(instructions_per_cycle=4, near_cycles=5, l2_cycles=10, far_cycles=100, atomic_cycles=20,
+               bytes_per_cycle=32, syscall_ns=200, map_ns=1000, fault_ns=500)
+TOLERANCE = {"instructions": 0.25, "lines": 0.25, "atomics": 0.1, "syscalls": 0.1, "faults": 0.1, "cycles": 2,
+             "machine": 1.5}
+PARTS = {"first": Part("r", instructions=40, lines="a b", atomics=1), "second": Part("r", instructions=10, lines="b c"),
+         "step": Part("r", instructions=2, lines_each=1), "store": Part("r", stored_each=1, repeated=7),
+         "guarded": Part("r", instructions=10, atomics=1, locked=2), "map": Part("r", syscalls=1, maps=1, faults=2)}
 
 ROUNDS, TRIES = 4, 20
 """A driver that is off the processor for 50 ms ticks early, and so takes another path than it
@@ -90,11 +83,9 @@ def test_the_beliefs_are_whole():
 
 @pytest.mark.parametrize(
     ("edit", "said"),
-    [
-        (lambda text: text + "]", "is not valid TOML"),
-        (lambda text: text.replace("near_cycles = 4", "neer_cycles = 4"), "is not a cost model"),
-        (lambda text: text.replace("\n    \"malloc_hit\"]", "\n    \"no_part\"]", 1), "no_part"),
-    ],
+    [(lambda text: text + "]", "is not valid TOML"),
+     (lambda text: text.replace("near_cycles = 4", "neer_cycles = 4"), "is not a cost model"),
+     (lambda text: text.replace("\n    \"malloc_hit\"]", "\n    \"no_part\"]", 1), "no_part")],
 )
 def test_a_broken_model_is_one_sentence(tmp_path, edit, said):
     file = tmp_path / "model.toml"

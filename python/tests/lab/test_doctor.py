@@ -22,14 +22,12 @@ def levels(system: System, name: str) -> list[str]:
 
 
 def test_a_machine_without_faults(tmp_path: Path) -> None:
-    root = write(tmp_path, {
-        "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "performance\n",
-        "sys/devices/system/cpu/intel_pstate/no_turbo": "1\n",
-        "sys/devices/system/clocksource/clocksource0/current_clocksource": "tsc\n",
-        "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
-        "proc/sys/kernel/randomize_va_space": "2\n", "proc/sys/vm/overcommit_memory": "0\n",
-        "sys/fs/cgroup/cpu.max": "max 100000\n", "proc/cpuinfo": "flags : fpu tsc\n",
-    })
+    root = write(tmp_path, {"sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "performance\n",
+                            "sys/devices/system/cpu/intel_pstate/no_turbo": "1\n",
+                            "sys/devices/system/clocksource/clocksource0/current_clocksource": "tsc\n",
+                            "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
+                            "proc/sys/kernel/randomize_va_space": "2\n", "proc/sys/vm/overcommit_memory": "0\n",
+                            "sys/fs/cgroup/cpu.max": "max 100000\n", "proc/cpuinfo": "flags : fpu tsc\n"})
     found = [finding for finding in check(System(root=root, cores=8)) if finding.name != "valgrind"]
     assert {finding.level for finding in found} == {"ok"}
 
@@ -63,11 +61,8 @@ def test_what_was_seen(tmp_path: Path, name: str, facts: dict[str, object], leve
 
 
 def test_quotas_of_the_group_and_above(tmp_path: Path) -> None:
-    root = write(tmp_path, {
-        "proc/self/cgroup": "0::/a/b\n",
-        "sys/fs/cgroup/a/b/cpu.max": "max 100000",
-        "sys/fs/cgroup/a/cpu.max": "150000 100000",
-    })
+    root = write(tmp_path, {"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/cpu.max": "max 100000",
+                            "sys/fs/cgroup/a/cpu.max": "150000 100000"})
     (finding,) = [one for one in check(System(root=root, cores=4)) if one.name == "quota"]
     assert finding.level == "bad" and "1.5 cores" in finding.sentence
     assert levels(System(root=root, cores=1), "quota") == ["warning"]

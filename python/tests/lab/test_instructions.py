@@ -41,10 +41,8 @@ def test_every_workload_says_how_much_it_does() -> None:
             assert named, name
 
 
-@pytest.mark.skipif(
-    shutil.which("valgrind") is None or not (BUILD / "bench/random_mixed").exists(),
-    reason="valgrind or the benches are missing",
-)
+@pytest.mark.skipif(shutil.which("valgrind") is None or not (BUILD / "bench/random_mixed").exists(),
+                    reason="valgrind or the benches are missing")
 def test_counting_is_the_last_part_of_a_session(tmp_path: Path) -> None:
     (known,) = workloads.select(workloads.read_workloads(), patterns="random_mixed_400")
     small = workloads.Workload(known.case, ["20000", "400", "42"])
@@ -54,10 +52,8 @@ def test_counting_is_the_last_part_of_a_session(tmp_path: Path) -> None:
     def measured(count: Counting | None) -> runner.Session:
         case = small.smoke_command
         one = workloads.Case("random_mixed_400", case)
-        return runner.run_session(
-            [one], arms, 1, 1, ["bench"], results=tmp_path, prove=lambda arm: {},
-            parts=[count] if count else [],
-        )
+        return runner.run_session([one], arms, 1, 1, ["bench"], results=tmp_path, prove=lambda arm: {},
+                                  parts=[count] if count else [])
 
     first = measured(None)
     assert first.instructions == []

@@ -71,16 +71,10 @@ def test_exit_and_signal() -> None:
 
 @pytest.mark.parametrize(
     ("words", "status"),
-    [
-        (["--", "/no/such/program"], 127),
-        (["--", "/etc/passwd"], 126),
-        (["--directory", "/no/such/place", "--", "true"], 127),
-        (["--stdout", "/no/such/place/file", "--", "true"], 127),
-        ([], 2),
-        (["--nonsense", "--", "true"], 2),
-        (["--timeout-s", "0", "--", "true"], 2),
-        (["--interval-ms", "1x", "--", "true"], 2),
-    ],
+    [(["--", "/no/such/program"], 127), (["--", "/etc/passwd"], 126),
+     (["--directory", "/no/such/place", "--", "true"], 127), (["--stdout", "/no/such/place/file", "--", "true"], 127),
+     ([], 2), (["--nonsense", "--", "true"], 2), (["--timeout-s", "0", "--", "true"], 2),
+     (["--interval-ms", "1x", "--", "true"], 2)],
 )
 def test_what_cannot_be_measured(words: list[str], status: int) -> None:
     done = raw(*words)

@@ -92,13 +92,11 @@ def test_whole_library_serves_everything(make_library):
 
 @pytest.mark.parametrize(
     ("fault", "sentence"),
-    [
-        ("WITHOUT_MALLOC", r"^x: malloc is served by \S*libc\.so\.6, not by \S*_malloc\.so$"),
-        ("WITHOUT_NEW", r"^x: operator new is served by \S*libstdc\+\+.*and so are 3 more"),
-        ("CALLOC_DIRTY", r"fails in the proof program.*calloc gave memory that is not zero"),
-        ("CRASHES", r"crashes in the proof program \(SIGSEGV\)"),
-        ("COMPLAINS", r"^x: HAKMEM_NONSENSE=1 ignored: unknown option$"),
-    ],
+    [("WITHOUT_MALLOC", r"^x: malloc is served by \S*libc\.so\.6, not by \S*_malloc\.so$"),
+     ("WITHOUT_NEW", r"^x: operator new is served by \S*libstdc\+\+.*and so are 3 more"),
+     ("CALLOC_DIRTY", r"fails in the proof program.*calloc gave memory that is not zero"),
+     ("CRASHES", r"crashes in the proof program \(SIGSEGV\)"),
+     ("COMPLAINS", r"^x: HAKMEM_NONSENSE=1 ignored: unknown option$")],
 )
 def test_faulty_library_is_refused(make_library, fault, sentence):
     with pytest.raises(Problem, match=sentence):
@@ -144,12 +142,10 @@ def ours(tmp_path, monkeypatch, make_library):
 def some_peers(cache, make_library):
     sha = base.file_hash(make_library())
     common = {"library": make_library(), "sha256": sha, "recipe": "r"}
-    arms.write_manifest({
-        "snmalloc": Entry(key="snmalloc", name="snmalloc", **common, version="0.7"),
-        "mimalloc3": Entry(key="mimalloc3", name="mimalloc 3", **common),
-        "scudo": Entry(key="scudo", name="scudo", **common, is_default=False),
-        "Mine": Entry(key="Mine", name="Mine", library=make_library(), sha256="old"),
-    })
+    arms.write_manifest({"snmalloc": Entry(key="snmalloc", name="snmalloc", **common, version="0.7"),
+                         "mimalloc3": Entry(key="mimalloc3", name="mimalloc 3", **common),
+                         "scudo": Entry(key="scudo", name="scudo", **common, is_default=False),
+                         "Mine": Entry(key="Mine", name="Mine", library=make_library(), sha256="old")})
 
 
 def test_default_and_all(ours, some_peers):
@@ -181,17 +177,12 @@ def test_library_by_its_path(ours, make_library, tmp_path):
 
 @pytest.mark.parametrize(
     ("spec", "sentence"),
-    [
-        ("nonsense", "there is no allocator 'nonsense'; there are hakmem, hakmem-secure, mimalloc3"),
-        ("jemalloc", "jemalloc is not installed; type: ./hakmem peers install jemalloc"),
-        ("glibc:arena_max=1", "settings in small letters are options of hakmem"),
-        ("hakmem:fast", "after the colon comes NAME=VALUE"),
-        ("glibc,glibc", "glibc is named twice"),
-        ("/nowhere/lib.so", "there is no library /nowhere/lib.so"),
-        (",", "names no allocator"),
-        ("hakmem", "hakmem is not built yet"),
-        ("hakmem-secure", "hakmem-secure is not built yet"),
-    ],
+    [("nonsense", "there is no allocator 'nonsense'; there are hakmem, hakmem-secure, mimalloc3"),
+     ("jemalloc", "jemalloc is not installed; type: ./hakmem peers install jemalloc"),
+     ("glibc:arena_max=1", "settings in small letters are options of hakmem"),
+     ("hakmem:fast", "after the colon comes NAME=VALUE"), ("glibc,glibc", "glibc is named twice"),
+     ("/nowhere/lib.so", "there is no library /nowhere/lib.so"), (",", "names no allocator"),
+     ("hakmem", "hakmem is not built yet"), ("hakmem-secure", "hakmem-secure is not built yet")],
 )
 def test_bad_lists(monkeypatch, tmp_path, spec, sentence):
     monkeypatch.setattr(base, "BUILD", tmp_path)
@@ -221,11 +212,8 @@ def test_changed_library_of_a_recipe_is_not_used_but_the_users_own_is(some_peers
 
 
 def test_one_failure_does_not_stop_the_others_and_nothing_is_made_twice(cache, make_library):
-    chosen = [
-        recipe_of("bad", make_library(), fails="no compiler"),
-        recipe_of("half", make_library("WITHOUT_NEW")),
-        recipe_of("good", make_library()),
-    ]
+    chosen = [recipe_of("bad", make_library(), fails="no compiler"), recipe_of("half", make_library("WITHOUT_NEW")),
+              recipe_of("good", make_library())]
     missing = peers.install_peers(chosen, False, quiet())
     assert missing.keys() == {"bad", "half"} and missing["bad"] == "no compiler"
     assert "operator new is served by" in missing["half"]
@@ -258,9 +246,8 @@ def test_ended_in_the_middle_then_again(cache, make_library, tmp_path, number):
     )
     lab, here = str(Path(peers.__file__).parents[2]), str(Path(__file__).parent)
     words = [sys.executable, "-c", script, lab, here, make_library(), str(tmp_path / "running")]
-    process = subprocess.Popen(
-        words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                               start_new_session=True)
     while not (tmp_path / "running").exists():
         assert process.poll() is None, process.communicate()[1]
         time.sleep(0.01)
@@ -282,14 +269,12 @@ def test_command_line(cache, make_library, capsys):
     said = capsys.readouterr().out
     listed = json.loads(said[said.index("[") :])
     assert listed[0]["key"] == "mine" and "malloc" in listed[0]["serving"]
-    for words, sentence in [
-        (["add", "mine2", make_library("WITHOUT_MALLOC")], "malloc is served by"),
-        (["add", "jemalloc", make_library()], "already means another"),
-        (["add", "a b", make_library()], "cannot be a name"),
-        (["add", "x", "/nowhere.so"], "there is no file"),
-        (["remove", "nobody"], "is not installed"),
-        (["install", "nonsense"], "there is no recipe 'nonsense'"),
-    ]:
+    for words, sentence in [(["add", "mine2", make_library("WITHOUT_MALLOC")], "malloc is served by"),
+                            (["add", "jemalloc", make_library()], "already means another"),
+                            (["add", "a b", make_library()], "cannot be a name"),
+                            (["add", "x", "/nowhere.so"], "there is no file"),
+                            (["remove", "nobody"], "is not installed"),
+                            (["install", "nonsense"], "there is no recipe 'nonsense'")]:
         assert cli.main(["peers", *words]) != 0
         lines = capsys.readouterr().err.strip().splitlines()
         assert len(lines) == 1 and sentence in lines[0]

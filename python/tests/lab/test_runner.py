@@ -175,11 +175,8 @@ def bench(name: str, line: str) -> Case:
 
 
 def test_a_bench_must_say_what_it_did(tmp_path: Path) -> None:
-    cases = [
-        bench("silent", "hello"),
-        bench("idle", '{"operations": 0, "nanoseconds": 5}'),
-        bench("good", '{"operations": 4, "nanoseconds": 10, "rss_end_kib": 77, "rss_peak_kib": 99}'),
-    ]
+    cases = [bench("silent", "hello"), bench("idle", '{"operations": 0, "nanoseconds": 5}'),
+             bench("good", '{"operations": 4, "nanoseconds": 10, "rss_end_kib": 77, "rss_peak_kib": 99}')]
     session = run(cases, [GLIBC], 1, tmp_path, again=False)
     said = {f.case: f.sentence for f in session.failures}
     assert said == {"silent": "it printed no line of JSON", "idle": "it says that it did no operation"}

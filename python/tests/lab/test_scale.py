@@ -15,10 +15,8 @@ from hakmem.lab import cli, scale
 from hakmem.lab.base import BUILD, ROOT
 
 LIBRARY = BUILD / "libhakmem.so"
-needs = pytest.mark.skipif(
-    not (BUILD / "lab" / "scale_model").exists() or shutil.which("valgrind") is None,
-    reason="lab/scale is not built, or no valgrind",
-)
+needs = pytest.mark.skipif(not (BUILD / "lab" / "scale_model").exists() or shutil.which("valgrind") is None,
+                           reason="lab/scale is not built, or no valgrind")
 counted = functools.lru_cache(scale.counted)
 
 

@@ -18,9 +18,8 @@ BUILT = score.Built("", "", "fab0fab0")
 
 
 def measured(cost: float, memory: float = 1.0, names=("replace_400",), **changes) -> Session:
-    session = synthetic.session(
-        names, {"hakmem": (cost, memory), **PEERS}, spread=changes.pop("spread", 0.0), vary=False
-    )
+    session = synthetic.session(names, {"hakmem": (cost, memory), **PEERS}, spread=changes.pop("spread", 0.0),
+                                vary=False)
     return dataclasses.replace(session, **changes)
 
 

@@ -57,9 +57,8 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_bugs_are_the_sources_with_a_bug(programs: Path) -> None:
     found = read_bugs()
-    assert [(bug.name, bug.title) for bug in found] == [
-        ("delete", "An array is deleted"), ("double_free", "A block is freed twice in a row"),
-    ]
+    assert [(bug.name, bug.title) for bug in found] == [("delete", "An array is deleted"),
+                                                        ("double_free", "A block is freed twice in a row")]
     assert found[0].command == [str(programs), "--bug", "delete"] and found[0].kind == "bug"
     secure.check_built(found)
     programs.unlink()
@@ -77,17 +76,10 @@ def test_the_bugs_of_this_checkout_have_titles_and_are_looked_for_where_they_are
 @needs_measure
 @pytest.mark.parametrize(
     ("what", "verdict", "said"),
-    [
-        ("report", secure.REPORT, "fake: double free of 0x1"),
-        ("report_and_on", secure.WARNING, "fake: something is odd"),
-        ("ended", secure.ENDED, ""),
-        ("status", secure.ENDED, ""),
-        ("nothing", secure.NOTHING, ""),
-        ("harm", secure.HARM, ""),
-        ("harm_and_report", secure.HARM, ""),
-        ("no_memory", secure.FAILED, "malloc had no memory for it"),
-        ("hangs", secure.FAILED, "it took longer than 1 s"),
-    ],
+    [("report", secure.REPORT, "fake: double free of 0x1"), ("report_and_on", secure.WARNING, "fake: something is odd"),
+     ("ended", secure.ENDED, ""), ("status", secure.ENDED, ""), ("nothing", secure.NOTHING, ""),
+     ("harm", secure.HARM, ""), ("harm_and_report", secure.HARM, ""),
+     ("no_memory", secure.FAILED, "malloc had no memory for it"), ("hangs", secure.FAILED, "it took longer than 1 s")],
 )
 def test_verdicts(programs: Path, what: str, verdict: str, said: str) -> None:
     (bug,) = [bug for bug in read_bugs() if bug.name == "double_free"]
@@ -105,10 +97,8 @@ def test_trying_is_a_part_of_a_session_and_goes_on(programs: Path, tmp_path: Pat
     trying = Trying(found, 4)
 
     def go_on(parts: list[Trying]) -> Session:
-        return runner.run_session(
-            [], some, 4, 1, ["bench"], results=tmp_path, prove=lambda arm: {}, again=False,
-            parts=parts, shows=True,
-        )
+        return runner.run_session([], some, 4, 1, ["bench"], results=tmp_path, prove=lambda arm: {}, again=False,
+                                  parts=parts, shows=True)
 
     assert len(go_on([Trying(found[:1], 4)]).bugs) == 2
     session = go_on([trying])
@@ -136,11 +126,9 @@ def session_with_bugs() -> Session:
         again="hakmem-secure", spread=0.0, vary=False, failing=[("beta", "scudo")],
     )  # fmt: skip
     session.command = ["bench", "--suite", "secure"]
-    cells = {
-        "hakmem-secure": ({secure.REPORT: 5}, "hakmem: double free of 0x1"),
-        "hakmem": ({secure.NOTHING: 3, secure.REPORT: 2}, "hakmem: double free"), "glibc": ({secure.HARM: 5}, ""),
-        "scudo": ({secure.ENDED: 5}, ""),
-    }
+    cells = {"hakmem-secure": ({secure.REPORT: 5}, "hakmem: double free of 0x1"),
+             "hakmem": ({secure.NOTHING: 3, secure.REPORT: 2}, "hakmem: double free"), "glibc": ({secure.HARM: 5}, ""),
+             "scudo": ({secure.ENDED: 5}, "")}
     for name in ("double_free", "underflow"):
         session.bugs += [
             {"case": name, "title": "A block <b>", "arm": arm, "sha256": "", "counts": counts, "report": said}
@@ -158,10 +146,8 @@ def shown(session: Session, width: int) -> str:
 def test_the_terminal_shows_bugs_costs_and_a_sentence(width: int) -> None:
     text = shown(session_with_bugs(), width)
     assert all(len(line.rstrip()) <= width for line in text.splitlines())
-    for part in (
-        "nothing 3/5", "report 2/5", "harm", "ended", "double_free", "always stopped", "2.00",
-        "1/2", "beta, scudo: ended",
-    ):  # fmt: skip
+    for part in ("nothing 3/5", "report 2/5", "harm", "ended", "double_free", "always stopped", "2.00", "1/2",
+                 "beta, scudo: ended"):
         assert part in text, part
     said = " ".join(text.split())
     assert (
@@ -174,10 +160,8 @@ def test_the_terminal_shows_bugs_costs_and_a_sentence(width: int) -> None:
 
 
 def test_patterns_choose_bugs_and_workloads(programs: Path) -> None:
-    known = [
-        workloads.Workload(Case("alpha", ["alpha", "500"], suite="core"), secure=["5"]),
-        workloads.Workload(Case("lua", ["lua"])), workloads.Workload(Case("beta", ["beta"])),
-    ]  # fmt: skip
+    known = [workloads.Workload(Case("alpha", ["alpha", "500"], suite="core"), secure=["5"]),
+             workloads.Workload(Case("lua", ["lua"])), workloads.Workload(Case("beta", ["beta"]))]
 
     def names(suite: str, patterns: str = "") -> tuple[list[str], list[str]]:
         found, costs = secure.select(known, suite, patterns)

@@ -184,23 +184,17 @@ def fabricated() -> Session:
         for one in arms:
             for number in range(2):
                 cost = costs[one.name]
-                figures = {
-                    "requests": 100, "cpu_ns": cost * 1e5, "p50_ns": 1e5, "p99_ns": 2e5,
-                    "p999_ns": cost * 1e6, "worst_ns": 2e6, "burst_worst_ns": 1e7, "faults": 1.5,
-                    "latencies": [[100000, 90], [int(cost * 1e6), 10]],
-                    "phases": [["warm", 0.0, 1.0], ["steady", 1.0, 2.0]],
-                }  # fmt: skip
+                figures = {"requests": 100, "cpu_ns": cost * 1e5, "p50_ns": 1e5, "p99_ns": 2e5, "p999_ns": cost * 1e6,
+                           "worst_ns": 2e6, "burst_worst_ns": 1e7, "faults": 1.5,
+                           "latencies": [[100000, 90], [int(cost * 1e6), 10]],
+                           "phases": [["warm", 0.0, 1.0], ["steady", 1.0, 2.0]]}
                 made = sample(case, one.name, number, 1e3, cost * 1e5)
                 samples.append(
-                    dataclasses.replace(
-                        made, serving=figures, rss_mean_kib=cost * 1e5, rest=[[3, cost * 5e4, 0]],
-                        rss_series=[[0, 10], [2000, cost * 1e5]],
-                    )
+                    dataclasses.replace(made, serving=figures, rss_mean_kib=cost * 1e5, rest=[[3, cost * 5e4, 0]],
+                                        rss_series=[[0, 10], [2000, cost * 1e5]])
                 )
-    return Session(
-        id="x", command=["bench", "--suite", "servers"], created="2026-11-28T00:00:00", commit="",
-        machine={}, arms=arms, cases=cases, rounds=2, seed=1, samples=samples,
-    )  # fmt: skip
+    return Session(id="x", command=["bench", "--suite", "servers"], created="2026-11-28T00:00:00", commit="",
+                   machine={}, arms=arms, cases=cases, rounds=2, seed=1, samples=samples)
 
 
 def test_ratios_are_to_the_best_other_allocator(tmp_path: Path):

@@ -14,20 +14,16 @@ from hakmem.lab.base import Problem
 
 
 def make_session() -> Session:
-    return Session(
-        id="", command=["bench", "--suite", "quick"], created="2026-01-01T00:00:00Z",
-        machine={"id": "abc"}, commit="c0ffee", arms=[Arm("a", "/a.so"), Arm("b")],
-        cases=[Case("one", ["/bin/true"])], rounds=2, seed=5,
-    )
+    return Session(id="", command=["bench", "--suite", "quick"], created="2026-01-01T00:00:00Z", machine={"id": "abc"},
+                   commit="c0ffee", arms=[Arm("a", "/a.so"), Arm("b")], cases=[Case("one", ["/bin/true"])], rounds=2,
+                   seed=5)
 
 
 def make_sample(arm: str = "a", number: int = 0) -> Sample:
-    return Sample(
-        case="one", arm=arm, round=number, order=number, padding=3, started="now", status=0,
-        wall_ns=10, user_ns=5, system_ns=1, rss_peak_kib=100, rss_mean_kib=50.5, rss_end_kib=None,
-        lazyfree_end_kib=0, minor_faults=1, major_faults=0, voluntary_switches=0,
-        involuntary_switches=0, rss_series=[[0.5, 20]], workload={"operations": 2, "nanoseconds": 7},
-    )
+    return Sample(case="one", arm=arm, round=number, order=number, padding=3, started="now", status=0, wall_ns=10,
+                  user_ns=5, system_ns=1, rss_peak_kib=100, rss_mean_kib=50.5, rss_end_kib=None, lazyfree_end_kib=0,
+                  minor_faults=1, major_faults=0, voluntary_switches=0, involuntary_switches=0, rss_series=[[0.5, 20]],
+                  workload={"operations": 2, "nanoseconds": 7})
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:

@@ -47,10 +47,8 @@ def fabricated(alone, monkeypatch):
         tuning.journal.note("plan", plan)
 
     def measured(cases, every, rounds, *_, **__):
-        one = synthetic.session(
-            [case.name for case in cases], {"hakmem": (1.0, 1.0), every[1].name: figures["pair"]},
-            rounds=rounds, kind="program", vary=False,
-        )  # fmt: skip
+        one = synthetic.session([case.name for case in cases], {"hakmem": (1.0, 1.0), every[1].name: figures["pair"]},
+                                rounds=rounds, kind="program", vary=False)
         return dataclasses.replace(one, id="20261121T100000Z-tune-0", cases=list(cases))
 
     monkeypatch.setattr(tune.Tuning, "_find", find)
@@ -92,25 +90,21 @@ def test_no_winner_no_file_unless_asked(fabricated, capsys):
 
 @pytest.mark.parametrize(
     "words,status,sentence",
-    [
-        (["--", "no-such-program"], 127, "no program 'no-such-program' in PATH"),
-        (["--goal", "luck", "--", "sh"], 2, "--goal is time, memory or both, not 'luck'"),
-        (["--minutes", "0", "--", "sh"], 2, "--minutes is a number above 0"),
-        (["--minutes", "nan", "--", "sh"], 2, "--minutes is a number above 0"),
-        (["--weight", "-1", "--", "sh"], 2, "--weight is a number from 0"),
-        (["--guard", "much", "--", "sh"], 2, "'much' is not a share"),
-        (["--load", "", "--", "sh"], 2, "the load command is empty"),
-        (["--load", "no-such-load", "--", "sh"], 127, "no program 'no-such-load'"),
-        (["--metric", "(", "--", "sh"], 2, "--metric (: "),
-        (["--metric", "(a)(b)", "--", "sh"], 2, "at most one group"),
-        (["--rate", "--", "sh"], 2, "--rate needs --metric"),
-        (["--output", "none/x.profile", "--", "sh"], 2, "cannot write to none/x.profile"),
-        (["--output", "taken.txt", "--", "sh"], 2, "taken.txt is there and is not from tune"),
-        (["--output", ".", "--", "sh"], 2, "cannot write to ."),
-        (["--output", "/proc/x.profile", "--", "sh"], 2, "cannot write to /proc/x.profile"),
-        (["--results", "/proc/none", "--", "sh"], 1, "cannot save results in /proc/none"),
-        ([], 2, "which program?"),
-    ],
+    [(["--", "no-such-program"], 127, "no program 'no-such-program' in PATH"),
+     (["--goal", "luck", "--", "sh"], 2, "--goal is time, memory or both, not 'luck'"),
+     (["--minutes", "0", "--", "sh"], 2, "--minutes is a number above 0"),
+     (["--minutes", "nan", "--", "sh"], 2, "--minutes is a number above 0"),
+     (["--weight", "-1", "--", "sh"], 2, "--weight is a number from 0"),
+     (["--guard", "much", "--", "sh"], 2, "'much' is not a share"),
+     (["--load", "", "--", "sh"], 2, "the load command is empty"),
+     (["--load", "no-such-load", "--", "sh"], 127, "no program 'no-such-load'"),
+     (["--metric", "(", "--", "sh"], 2, "--metric (: "), (["--metric", "(a)(b)", "--", "sh"], 2, "at most one group"),
+     (["--rate", "--", "sh"], 2, "--rate needs --metric"),
+     (["--output", "none/x.profile", "--", "sh"], 2, "cannot write to none/x.profile"),
+     (["--output", "taken.txt", "--", "sh"], 2, "taken.txt is there and is not from tune"),
+     (["--output", ".", "--", "sh"], 2, "cannot write to ."),
+     (["--output", "/proc/x.profile", "--", "sh"], 2, "cannot write to /proc/x.profile"),
+     (["--results", "/proc/none", "--", "sh"], 1, "cannot save results in /proc/none"), ([], 2, "which program?")],
 )
 def test_bad_requests_are_one_sentence(alone, capsys, words, status, sentence):
     Path("taken.txt").write_text("my diary\n")
@@ -218,10 +212,8 @@ def test_a_server_is_measured_by_what_its_load_prints(real, tmp_path):
     server.write_text(f"#!{sys.executable} -S\nimport os\n{SERVER}".replace(
         "s.bind", "os.path.exists(sys.argv[1]) and os.unlink(sys.argv[1]); s.bind"))  # fmt: skip
     server.chmod(0o755)
-    case = tune._case(
-        [str(server), "socket"], f'{sys.executable} -S -c "{LOAD.format("socket")}"',
-        r"rate (\S+)", True, 60,
-    )  # fmt: skip
+    case = tune._case([str(server), "socket"], f'{sys.executable} -S -c "{LOAD.format("socket")}"', r"rate (\S+)", True,
+                      60)
     tuning = tune.Tuning(case, arms.our_arm(), BOTH, 600, tmp_path / "results")
     found = tuning._run_once(DEFAULT, None)
     assert isinstance(found, Figures), found
@@ -272,13 +264,9 @@ def test_an_arm_may_be_a_profile_file(alone):
 
 @pytest.mark.parametrize(
     "content,sentence",
-    [
-        ("", "holds no setting"),
-        ("# nothing\n\n", "holds no setting"),
-        ("arenas=1\narenas\n", "line 2: 'arenas' is not NAME=VALUE"),
-        ("arenas= \n", "line 1: 'arenas= ' is not NAME=VALUE"),
-        ("\x7fELF\x01", r"line 1: '\?ELF\?' is not NAME=VALUE"),
-    ],
+    [("", "holds no setting"), ("# nothing\n\n", "holds no setting"),
+     ("arenas=1\narenas\n", "line 2: 'arenas' is not NAME=VALUE"),
+     ("arenas= \n", "line 1: 'arenas= ' is not NAME=VALUE"), ("\x7fELF\x01", r"line 1: '\?ELF\?' is not NAME=VALUE")],
 )
 def test_bad_profile_files(alone, content, sentence):
     Path("bad.profile").write_text(content)

@@ -60,11 +60,8 @@ def test_words_and_sentences(cases, word, parts):
     assert all(part in result.sentence for part in parts), result.sentence
 
 
-@pytest.mark.parametrize("facts,word,least", [
-    ({}, INCONCLUSIVE, 29),
-    ({"cost": 1.02}, NO_GO, 29),
-    ({"cost": 0.95, "memory": 1.05}, NO_GO, 30),
-])
+@pytest.mark.parametrize("facts,word,least", [({}, INCONCLUSIVE, 29), ({"cost": 1.02}, NO_GO, 29),
+                                              ({"cost": 0.95, "memory": 1.05}, NO_GO, 30)])
 def test_verdicts_are_seldom_wrong(facts, word, least):
     """Of thirty comparisons with known answers, drawn anew, as long as their noise asks for."""
     words = [verdict.decide([evidence(seed=n, noise=0.01, rounds=50, **facts)], RULES).word for n in range(30)]
@@ -134,10 +131,8 @@ def test_the_sentence_names_the_rounds_that_would_do():
 
 
 def test_samples_of_a_session():
-    session = synthetic.session(
-        ["first", "second"], {**synthetic.OURS, "glibc": (1.2, 1.0)}, rounds=12, vary=False,
-        failing=[("second", "glibc")],
-    )  # fmt: skip
+    session = synthetic.session(["first", "second"], {**synthetic.OURS, "glibc": (1.2, 1.0)}, rounds=12, vary=False,
+                                failing=[("second", "glibc")])
     first, second = verdict.evidence_of(session, "hakmem", "glibc")
     assert sorted(first.cost.a) == sorted(first.cost.again) == list(range(12))
     assert first.latency is None
