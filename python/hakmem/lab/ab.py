@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 """`ab`: two settings or libraries, one verdict, and a record begun before the run."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

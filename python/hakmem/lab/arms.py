@@ -5,8 +5,6 @@ State: manifest.json in the peers' folder, one entry for each peer, rewritten wh
 library is no longer what was proved is not used, and says so.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os
@@ -133,10 +131,9 @@ def glibc_arm() -> Arm:
 def find_arms(spec: str | None) -> list[Arm]:
     """The arms of a list such as "hakmem,mimalloc3,/path/lib.so,hakmem:purge_delay_ms=0".
 
-    A word is a short or full name, a path of a library (it has a slash), "default" (also without a
-    spec: ours, the usual peers, the user's own, glibc) or "all". Settings follow a colon:
-    key=value is one of hakmem's options, profile=FILE those of a file, VARIABLE=value any variable.
-    A comma inside a value is written as backslash comma.
+    A word is a short or full name, a path of a library (it has a slash), "default" (also without a spec: ours, the
+    usual peers, the user's own, glibc) or "all". Settings follow a colon: key=value is one of hakmem's options,
+    profile=FILE those of a file, VARIABLE=value any variable. A comma inside a value is written as backslash comma.
     """
     words = [w.strip().replace("\\,", ",") for w in re.split(r"(?<!\\),", spec or "default")]
     arms = [arm for word in words if word for arm in _arms_of(word)]

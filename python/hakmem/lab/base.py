@@ -4,8 +4,6 @@
 The launcher says where the checkout is and where it builds.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

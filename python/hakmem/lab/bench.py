@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 """`bench`: workloads times allocators, interleaved; table, pictures, page and JSON."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

@@ -5,8 +5,6 @@ options.py reads the words; a command's module has `run`. Modules are imported o
 matplotlib take a second to load.
 """
 
-from __future__ import annotations
-
 import importlib
 import io
 import signal

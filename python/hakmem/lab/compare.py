@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 """`compare`: the user's own program under several allocators, and an answer in one sentence."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

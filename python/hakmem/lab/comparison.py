@@ -5,8 +5,6 @@ Every allocator is held against one of them, the baseline. A difference counts w
 doubt (Mann-Whitney after Holm, the interval), beyond the noise (the A/A arm), and not negligible.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass

@@ -5,8 +5,6 @@ Predictions: lab/cost_model.toml. Measurements: lab/paths (cost_measure.py). Wha
 belief beyond the stated tolerance is marked; lab/README.md has the method.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import fnmatch
 import json

@@ -8,8 +8,6 @@ slow operation ticks, which is a path of its own. lackey prints every load and s
 cache lines of one operation can be counted; the driver's own data and the stack are left out.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil
@@ -79,8 +77,7 @@ class Driver:
         return json.loads(self._run([str(self.program), "machine"], OPTIONS))
 
     def callgrind(self, path: ModelPath, rounds: int, folder: Path) -> dict[str, dict[str, float]]:
-        """Instructions (Ir) and locked instructions (Ge) of an operation of the median batch, by
-        function."""
+        """Instructions (Ir) and locked instructions (Ge) of an operation of the median batch, by function."""
         out = folder / f"{path.name}.callgrind"
         said = json.loads(self._mode(
             ["valgrind", "-q", "--tool=callgrind", f"--callgrind-out-file={out}",

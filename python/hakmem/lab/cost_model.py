@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The beliefs of lab/cost_model.toml, what they predict, and where a measurement contradicts. Pure.
 
-A path is a sum of parts; a cache line that two parts name is touched once. The machine model is
-a sum, too (cycles_of).
+A path is a sum of parts; a cache line that two parts name is touched once. The machine model is a sum, too (cycles_of).
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ The first part is on disk before anything is measured and is not written again: 
 only what follows it. The sections are those tools/check_docs.py asks of an experiment.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import textwrap

@@ -6,8 +6,6 @@ should take the same time each time. Levels of what is found: "bad" makes verdic
 noisier or less general, "note" is good to know, "ok" is as it should be.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

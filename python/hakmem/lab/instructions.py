@@ -2,13 +2,10 @@
 """Instructions per operation, counted by valgrind's callgrind: exact where time is noisy, and there
 where the machine has no hardware counters.
 
-Each workload runs twice, with its short arguments and with twice as many operations; the difference
-of the counts over the difference of the operations leaves out the start and the end of the process.
-Both runs are the same for the same seed, so no A/A arm is needed; threads run one at a time under
-valgrind, so what they wait for each other is not in it.
+Each workload runs twice, with its short arguments and with twice as many operations; the difference of the counts over
+the difference of the operations leaves out the start and the end of the process. Both runs are the same for the same
+seed, so no A/A arm is needed; threads run one at a time under valgrind, so what they wait for each other is not in it.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import re

@@ -6,8 +6,6 @@ file it bound malloc and its family. That is a short run before the measured one
 when they start.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -5,8 +5,6 @@ It has the look of the tools' pages (look/page.py). What the terminal shows is m
 them into paragraphs, headings and tables.
 """
 
-from __future__ import annotations
-
 import base64
 import re
 import shlex

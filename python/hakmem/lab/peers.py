@@ -4,8 +4,6 @@
 One peer that cannot be had never keeps the others from being installed; its reason is one sentence.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import fcntl
 import json

@@ -6,8 +6,6 @@ see no red or no green), and beside it a name, a place or a marker, so that colo
 Many cases become small multiples on several pages.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,7 +50,7 @@ STYLE: dict[Any, Any] = {
     "figure.facecolor": "white", "savefig.facecolor": "white", "axes.grid": True, "axes.axisbelow": True,
     "grid.color": GRID, "grid.linewidth": 0.6, "figure.titlesize": 12, "figure.constrained_layout.use": True,
     "text.parse_math": False,  # a program's "$HOME $PATH" is no formula
-}  # fmt: skip
+}
 
 
 def write_plots(session: Session, directory: Path, summary: Summary | None = None) -> list[Path]:
@@ -171,7 +169,7 @@ def _series(session: Session, case: str, arms: list[Arm]) -> dict[str, list[list
 
 def _memory_page(
     session: Session, rows: list[Row], arms: list[Arm], series: dict[str, dict[str, list[list[float]]]],
-) -> Figure:  # fmt: skip
+) -> Figure:
     colours = colours_of(arms)
     shown = [arm for arm in arms if any(arm.name in series[row.case] for row in rows)]
     title = f"Resident memory over time, MiB; of each allocator the run of median length\n{_subtitle(session)}"
@@ -208,7 +206,7 @@ def _time_memory(session: Session, summary: Summary, arms: list[Arm]) -> Figure:
     axes.set_ylabel("peak memory, 1 = the leanest peer of each case (down is better)")
     cases = counted(sum("time" in row.views and bool(row.views["time"].best_peer) for row in summary.rows), "case")
     figure.suptitle(f"Time against memory, {cases}; the dashed lines are the best peer of each\n{_subtitle(session)}",
-                    x=0.01, ha="left", fontsize=10)  # fmt: skip
+                    x=0.01, ha="left", fontsize=10)
     figure.legend(loc="outside right center", frameon=False)
     return figure
 

@@ -5,8 +5,6 @@ NAME is an option of hakmem, with or without HAKMEM_ before it and in any case. 
 the same files for `run --profile`; systemd and Docker read them as files of variables.
 """
 
-from __future__ import annotations
-
 import re
 import tempfile
 from collections.abc import Mapping, Sequence

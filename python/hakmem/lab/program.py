@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The user's own program: finding it, running it once, and asking the loader whether a library can be put under it."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 """How far a command is and how long it will take: a bar on a terminal, else a line now and then."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections import defaultdict

@@ -4,8 +4,6 @@
 The proof program (lab/proof.cc) is compiled on the spot, once, and run exactly as the arm will be.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import signal

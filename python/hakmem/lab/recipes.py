@@ -9,8 +9,6 @@ Each is built the way its authors build a release: their own build system where 
 tcmalloc" and "gperftools" are two libraries that both call themselves tcmalloc.
 """
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import json

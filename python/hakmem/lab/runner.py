@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: MIT
 """Runs a session: proves each arm, then one process at a time, each saved before the next starts.
 
-A round holds every case under every arm once. The arms of a case run one after the other, so
-that a slow drift of the machine hits them alike; their order, and the order of the cases, is drawn
-anew for each round, and is the same for the same seed. The first arm runs twice under two names (the A/A arm): what lies
-between the two is noise. Each run gets random padding in its environment, which moves the stack: a fixed
-layout favours one arm or the other by accident (Mytkowicz et al., 2009, "Producing wrong data
-without doing anything obviously wrong").
+A round holds every case under every arm once. The arms of a case run one after the other, so that a slow drift of the
+machine hits them alike; their order, and the order of the cases, is drawn anew for each round, and is the same for the
+same seed. The first arm runs twice under two names (the A/A arm): what lies between the two is noise. Each run gets
+random padding in its environment, which moves the stack: a fixed layout favours one arm or the other by accident
+(Mytkowicz et al., 2009, "Producing wrong data without doing anything obviously wrong").
 
 Processes are not pinned to cores. The kernel's own placement is what users have; a pinned process
 shares its core with whatever interrupt is served there, while an unpinned one is moved away.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import os
@@ -94,12 +91,11 @@ def run_session(
 ) -> Session:
     """Measures all cases under all arms, or goes on with what an earlier call began.
 
-    `command` is what the user typed, `command[0]` the command's name. `again` adds the A/A arm.
-    Without a seed one is drawn. `parts` follow at the end; with one of them there may be no cases.
-    `grow` is asked when all rounds are done, and says how many there shall be. Who `shows` a
-    session marks it when that is done (store.mark_shown), else the same command is given it again.
-    `server_runner` runs the cases that are servers.
-    Raises Problem when an arm does not serve, and when interrupted.
+    `command` is what the user typed, `command[0]` the command's name. `again` adds the A/A arm. Without a seed one is
+    drawn. `parts` follow at the end; with one of them there may be no cases. `grow` is asked when all rounds are done,
+    and says how many there shall be. Who `shows` a session marks it when that is done (store.mark_shown), else the same
+    command is given it again. `server_runner` runs the cases that are servers. Raises Problem when an arm does not
+    serve, and when interrupted.
     """
     every_arm = with_again(arms) if again else list(arms)
 

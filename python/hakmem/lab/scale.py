@@ -8,8 +8,6 @@ lab/scale_model plays the caches of N processors (lab/README.md). Nothing is tim
 runs the same calls on this machine's processors.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -26,8 +24,7 @@ THREADS_MAX = 512
 TIME_RUNS = 5
 TIME_FACTOR = 200  # turns when timed, for one when traced
 PRICES = {"instructions": 0.25, "atomics": 8, "within": 100, "between": 300}
-"""Cycles; those of lab/README.md, and a line from the other socket three times one from
-this one."""
+"""Cycles; those of lab/README.md, and a line from the other socket three times one from this one."""
 
 
 def run(as_json: bool, workloads: list[str], threads: str, turns: int, warm_up: int | None, turn_ns: int,
@@ -74,7 +71,7 @@ def driver_command(library: Path, *words: str | int) -> tuple[list[str], dict[st
     # hakmem and jemalloc go by the number of processors, hakmem by the RAM as well: 2 GiB for each
     return [str(driver), *map(str, words)], {
         "HAKMEM_ARENAS": str(threads), "HAKMEM_CACHE_BYTES_TOTAL": f"{32 * threads}m", "MALLOC_CONF": f"narenas:{4 * threads}", "PATH": "/usr/bin:/bin",
-        "LC_ALL": "C", "LD_BIND_NOW": "1", "LD_PRELOAD": str(library.resolve())}  # fmt: skip
+        "LC_ALL": "C", "LD_BIND_NOW": "1", "LD_PRELOAD": str(library.resolve())}
 
 
 def timed(libraries: list[Path], workload: str, threads: int, turns: int, warm_up: int) -> list[dict[str, Any]]:
@@ -104,7 +101,7 @@ def counted(
     tracer = subprocess.Popen(
         ["valgrind", "-q", "--tool=lackey", "--trace-mem=yes", "--log-fd=1", "--max-threads=600", *command],
         env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+    )
     done = subprocess.run([str(BUILD / "lab" / "scale_model"), str(threads), *locks, library.resolve().name],
                           stdin=tracer.stdout, capture_output=True, text=True, check=False)
     said = (tracer.communicate()[1].decode(errors="replace") + done.stderr).strip()

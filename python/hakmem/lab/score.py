@@ -12,8 +12,6 @@ Programs that nobody here wrote come first: their processor time against the bes
 their peak memory against the leanest, glibc included.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

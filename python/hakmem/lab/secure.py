@@ -10,8 +10,6 @@ itself (tests/secure/bugs.cc). If it ends in another way, the allocator did that
 whether an allocator notices a bug, so each program runs several times.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fnmatch
 import re

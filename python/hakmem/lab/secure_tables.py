@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 """What a session says about hardened allocators: what comes of each bug, and what they cost over hakmem and glibc."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from typing import Any

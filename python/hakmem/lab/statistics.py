@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: MIT
 """What the laboratory calculates: pure functions on sequences of floats. See decision 0005.
 
-Two arms are compared round by round: the machine's mood (clock, neighbours, heat) is much the same
-within a round and drifts between rounds, so the ratios of a round hold less noise than the arms.
-Ratios are averaged as logarithms, so that twice as slow and twice as fast cancel out. Effects and
-floors are fractions: 0.02 is 2 %, in either direction.
+Two arms are compared round by round: the machine's mood (clock, neighbours, heat) is much the same within a round and
+drifts between rounds, so the ratios of a round hold less noise than the arms. Ratios are averaged as logarithms, so
+that twice as slow and twice as fast cancel out. Effects and floors are fractions: 0.02 is 2 %, in either direction.
 """
 
 from __future__ import annotations
@@ -27,9 +26,8 @@ RESAMPLES = 9999
 LESS, MORE, UNCLEAR = "less", "more", "unclear"
 
 EXACT_MAX = 60
-"""Values of each arm up to which Mann-Whitney is exact. With 200 the table of all outcomes takes a
-second; the normal approximation errs to the safe side: with 60, where the exact p is 0.001, by an
-eighth, and less with more."""
+"""Values of each arm up to which Mann-Whitney is exact. With 200 the table of all outcomes takes a second; the normal
+approximation errs to the safe side: with 60, where the exact p is 0.001, by an eighth, and less with more."""
 
 
 @dataclass(frozen=True)

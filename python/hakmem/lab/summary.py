@@ -6,8 +6,6 @@ speed the inverse is shown. A peer is an arm that is neither ours nor an A/A arm
 arms takes its place. The best peers of a row may differ from figure to figure: together they are the envelope.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence

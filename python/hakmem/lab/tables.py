@@ -5,8 +5,6 @@ Marks are symbols first and colours second, so that a pipe or a monochrome termi
 A table wider than the terminal is printed in blocks of columns, each with the case names.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 import shlex

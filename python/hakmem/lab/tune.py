@@ -6,8 +6,6 @@ candidates and the default in interleaved runs, which are new, so that luck in t
 nothing. State: the journal of the search and the session, both in the folder of results.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 """What came of `tune`: the verdicts over the session, in a sentence, a table and comments."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shlex

@@ -9,8 +9,6 @@ Every run is in optuna's journal before the next starts, so a killed search goes
 JSON lines: a torn last line is cut off, as in store.py, and the writer holds a lock on the file.
 """
 
-from __future__ import annotations
-
 import fcntl
 import math
 import os

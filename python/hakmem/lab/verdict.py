@@ -8,8 +8,6 @@ b loses as clearly, in time or on a guard rail, or fails. Everything else is INC
 is asked of the geometric mean over all cases, whose noise is less than any one's.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Sequence

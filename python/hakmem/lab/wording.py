@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Figures and names as tables, sentences and pages show them. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from .base import Usage

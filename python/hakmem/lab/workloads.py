@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: MIT
 """What can be measured by name: bench/workloads.toml and the scripts of bench/programs.
 
-An entry names a `program` of bench/ (one line of JSON, time per operation) or a `script` of
-bench/programs/ (wall time), its `arguments`, those of a run under a second (`smoke`), the smallest
-`suite` it belongs to, its number of `threads`, and a `title` of a few words. With `rest = true`
-the memory is read again some seconds after the work has ended. `secure` are shorter arguments for
-the suites of hardened allocators.
+An entry names a `program` of bench/ (one line of JSON, time per operation) or a `script` of bench/programs/ (wall
+time), its `arguments`, those of a run under a second (`smoke`), the smallest `suite` it belongs to, its number of
+`threads`, and a `title` of a few words. With `rest = true` the memory is read again some seconds after the work has
+ended. `secure` are shorter arguments for the suites of hardened allocators.
 
-A script has two verbs: `prepare DIRECTORY` makes its inputs, once; `run DIRECTORY` becomes the
-program. Status 77 of the first means that the program is not on this machine; its last line says
-what to do. With `server = true` the program is a server, and a third verb, `load DIRECTORY`, is the
-command that loads it.
+A script has two verbs: `prepare DIRECTORY` makes its inputs, once; `run DIRECTORY` becomes the program. Status 77 of
+the first means that the program is not on this machine; its last line says what to do. With `server = true` the program
+is a server, and a third verb, `load DIRECTORY`, is the command that loads it.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def session(
         commit="0123456789abcdef0123456789abcdef01234567",
         arms=[arm(name) for name in allocators], cases=cases, rounds=rounds, seed=seed,
         findings=[{"level": "warning", "sentence": "The clock governor is powersave."}],
-    )  # fmt: skip
+    )
     for one in cases:
         base_cost, base_peak = random_numbers.uniform(2, 400), random_numbers.uniform(3e3, 2e5)
         shifts: dict[str, tuple[float, float]] = {}
@@ -94,7 +94,7 @@ def session(
                 noise = random_numbers.lognormvariate(0, spread)
                 result.samples.append(
                     sample(one, name, number, base_cost * cost * shifts[root][0] * noise,
-                           base_peak * memory * shifts[root][1])  # fmt: skip
+                           base_peak * memory * shifts[root][1])
                 )
     for name in allocators:
         result.proofs[name] = {"malloc": f"/cache/{name}.so"}

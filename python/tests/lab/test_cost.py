@@ -18,9 +18,8 @@ PARTS = {"first": Part("r", instructions=40, lines="a b", atomics=1), "second": 
          "guarded": Part("r", instructions=10, atomics=1, locked=2), "map": Part("r", syscalls=1, maps=1, faults=2)}
 
 ROUNDS, TRIES = 4, 20
-"""A driver that is off the processor for 50 ms ticks early, and so takes another path than it
-should: few rounds, so that one run in 20 meets none on a busy machine. One that never takes the
-path fails all the same."""
+"""A driver that is off the processor for 50 ms ticks early, and so takes another path than it should: few rounds, so
+that one run in 20 meets none on a busy machine. One that never takes the path fails all the same."""
 
 needs_driver = pytest.mark.skipif(not cost.DRIVER.exists(), reason="lab/paths is not built")
 

@@ -46,7 +46,7 @@ def test_the_page_is_complete_and_needs_no_other_file(tmp_path: Path):
     assert not re.search(r"https?://", source)
     for part in ("Imaginary 9000", "1.2.3, crate fabricated 0.1", session.id + ".jsonl", "powersave",
                  "hakmem bench --suite quick", "ended by signal 11", "geometric mean", "seed 1", "google",
-                 "How it was measured", "peak, MiB"):  # fmt: skip
+                 "How it was measured", "peak, MiB"):
         assert part in text, part
     assert "(again)" not in text
 

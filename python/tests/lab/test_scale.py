@@ -67,7 +67,7 @@ def test_the_same_calls_are_timed_here(path, capsys):
     "words",
     [["no"], ["--threads", "x"], ["--threads", "0"], ["--threads", "513"], ["--turns", "0"], ["--warm-up", "0"],
      ["many", "--time"], ["swap", "--time"], ["--time", "--picture", "x.png"]],
-)  # fmt: skip
+)
 def test_refusals(words, capsys):
     assert cli.main(["scale", *words]) == cli.STATUS_USAGE
     assert capsys.readouterr().err.count("\n") == 1

@@ -124,7 +124,7 @@ def session_with_bugs() -> Session:
         ["alpha", "beta"],
         {"hakmem-secure": (1.5, 1.2), "hakmem": (1.0, 1.0), "glibc": (2.0, 0.5), "scudo": (3.0, 2.0)},
         again="hakmem-secure", spread=0.0, vary=False, failing=[("beta", "scudo")],
-    )  # fmt: skip
+    )
     session.command = ["bench", "--suite", "secure"]
     cells = {"hakmem-secure": ({secure.REPORT: 5}, "hakmem: double free of 0x1"),
              "hakmem": ({secure.NOTHING: 3, secure.REPORT: 2}, "hakmem: double free"), "glibc": ({secure.HARM: 5}, ""),
@@ -133,7 +133,7 @@ def session_with_bugs() -> Session:
         session.bugs += [
             {"case": name, "title": "A block <b>", "arm": arm, "sha256": "", "counts": counts, "report": said}
             for arm, (counts, said) in cells.items()
-        ]  # fmt: skip
+        ]
     return session
 
 

@@ -68,7 +68,7 @@ def test_the_answer_the_line_and_the_file(fabricated, capsys, tmp_path):
     assert lines[-1] == "HAKMEM_ARENAS=1" and all(line.startswith("# ") for line in lines[:-1])
     assert lines[0] == "# Profile for hakmem"
     for words in ("program: sh -c", "machine: Imaginary 9000, 2 CPUs", "goal: both, weight 0.5",
-                  "GO: arenas=1", "peak memory: -10.0 %"):  # fmt: skip
+                  "GO: arenas=1", "peak memory: -10.0 %"):
         assert any(line.startswith(f"# {words}") for line in lines), words
     assert read_profile("sh.profile") == {"HAKMEM_ARENAS": "1"}
     assert [path.name for path in (tmp_path / "data/hakmem/results").iterdir()] == ["20261121T100000Z-tune-0.journal"]
@@ -189,7 +189,7 @@ def real(alone, monkeypatch):
         (["sh", "-c", 'echo >>runs; test "$(wc -l <runs)" -lt 3'],
          r"the program failed \(after \d+ runs? that ended well\): it ended with status 1"),
     ],
-)  # fmt: skip
+)
 def test_programs_that_fail_are_refused(real, capsys, words, sentence):
     assert cli.main(["tune", "--minutes", "600", "--", *words]) == 1
     assert re.search(sentence, capsys.readouterr().err)
@@ -210,7 +210,7 @@ LOAD = "import socket; socket.socket(socket.AF_UNIX).connect('{}'); print('rate 
 def test_a_server_is_measured_by_what_its_load_prints(real, tmp_path):
     server = tmp_path / "server"
     server.write_text(f"#!{sys.executable} -S\nimport os\n{SERVER}".replace(
-        "s.bind", "os.path.exists(sys.argv[1]) and os.unlink(sys.argv[1]); s.bind"))  # fmt: skip
+        "s.bind", "os.path.exists(sys.argv[1]) and os.unlink(sys.argv[1]); s.bind"))
     server.chmod(0o755)
     case = tune._case([str(server), "socket"], f'{sys.executable} -S -c "{LOAD.format("socket")}"', r"rate (\S+)", True,
                       60)

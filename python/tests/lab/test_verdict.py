@@ -53,7 +53,7 @@ GOOD = {"name": "good", "cost": 0.9}
         ([GOOD, {"name": "same", "seed": 7}], GO, ("on 1 of 2 workloads",)),
         ([GOOD, {"name": "odd", "failures": (1, 0)}], INCONCLUSIVE, ("odd",)),
     ],
-)  # fmt: skip
+)
 def test_words_and_sentences(cases, word, parts):
     result = verdict.decide([evidence(**facts) for facts in cases], RULES, "plain", "new")
     assert result.word == word
