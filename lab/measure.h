@@ -75,7 +75,8 @@ void memory_sample(pid_t except);
 /* Reads everything now, for the last time: later samples are not taken. */
 void memory_close(pid_t except);
 
-/* Reads what all processes hold `rest_s` seconds after the load; at most MEASURE_RESTS_MAX times. */
+/* Reads what all processes hold `rest_s` seconds after the load, at most MEASURE_RESTS_MAX
+ * times. */
 void memory_rest(uint64_t rest_s);
 
 /* When the next sample is due. */
