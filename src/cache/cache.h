@@ -91,9 +91,10 @@ struct cache_bytes {
 };
 
 /* Secure form: freed objects that wait before they may be handed out again. */
+#define QUARANTINE_OBJECTS (OBJECTS_QUARANTINED + LARGE_OBJECTS_QUARANTINED)
 struct quarantine {
     uint64_t random; /* chooses the object whose quarantine ends */
-    void *objects[OBJECTS_QUARANTINED + LARGE_OBJECTS_QUARANTINED];
+    void *objects[QUARANTINE_OBJECTS];
 };
 
 struct cache {

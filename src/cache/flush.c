@@ -287,7 +287,7 @@ void hak__cache_overflow(struct cache *cache, uint32_t class_index)
 /* Secure form: ends the quarantine of all objects. */
 static void cache_end_quarantine(struct cache *cache, struct quarantine *quarantine)
 {
-    for (uint32_t i = 0; i < OBJECTS_QUARANTINED + LARGE_OBJECTS_QUARANTINED; i++) {
+    for (uint32_t i = 0; i < QUARANTINE_OBJECTS; i++) {
         struct object *object = quarantine->objects[i];
         if (object == NULL) {
             continue;
@@ -352,7 +352,7 @@ static HAK_RACY_READER uint32_t cache_quarantined(const struct quarantine *quara
                                                   uint32_t class_index)
 {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < OBJECTS_QUARANTINED + LARGE_OBJECTS_QUARANTINED; i++) {
+    for (uint32_t i = 0; i < QUARANTINE_OBJECTS; i++) {
         const void *object = quarantine->objects[i];
         count +=
             object != NULL && owner_class(window_owner(window_slice_of(object))) == class_index;
@@ -367,11 +367,17 @@ HAK_RACY_READER uint32_t hak__cache_objects(const struct cache *cache, uint32_t 
     return HAK_SECURE ? count + cache_quarantined(cache->quarantine, class_index) : count;
 }
 
-size_t hak__cache_bytes(const struct cache *cache)
+HAK_RACY_READER size_t hak__cache_bytes(const struct cache *cache)
 {
     size_t bytes = 0;
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        bytes += (size_t)hak__cache_objects(cache, class_index) * size_class_bytes(class_index);
+        const struct bin *bin = &cache->bins[class_index];
+        bytes += (size_t)(bin->limit - (uint32_t)bin->room) * size_class_bytes(class_index);
+    }
+    for (uint32_t i = 0; HAK_SECURE && i < QUARANTINE_OBJECTS; i++) {
+        const void *object = cache->quarantine->objects[i];
+        uint32_t word = object != NULL ? window_owner(window_slice_of(object)) : 0;
+        bytes += object != NULL ? size_class_bytes(owner_class(word)) : 0;
     }
     return bytes;
 }

@@ -69,7 +69,7 @@ TEST(all_alignments)
 /* In memory that was used before. */
 TEST(calloc_is_zero)
 {
-    for (size_t alignment = 1; alignment <= 8 * MIB; alignment *= 2) {
+    for (size_t alignment = 1; alignment <= 8 * MIB; alignment *= 16) {
         for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
             size_t size = tier_sizes[i];
             for (size_t round = 0; round < 2; round++) {
