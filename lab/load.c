@@ -186,39 +186,6 @@ static void connection_close(unsigned number)
     connections[number].is_busy = false;
 }
 
-/* Until the server answers a whole request: some listen before they can. */
-static void server_await(struct draw *draw)
-{
-    static char request[LOAD_REQUEST_MAX];
-    const struct timespec pause = {0, RETRY_MS * 1000000L};
-    uint64_t deadline_ns = now_ns() + ready_s * SECOND;
-    int verdict = -1;
-    while (verdict <= 0) {
-        if (now_ns() > deadline_ns) {
-            load_fail("the server does not answer well within %llu s.",
-                      (unsigned long long)ready_s);
-        }
-        if (connection_open(0)) {
-            size_t length = protocol->ask(request, &steady, draw);
-            size_t got = 0;
-            verdict = 0;
-            (void)!send(connections[0].socket, request, length, MSG_NOSIGNAL);
-            while (verdict == 0) {
-                struct pollfd one = {connections[0].socket, POLLIN, 0};
-                ssize_t count = poll(&one, 1, 1000) == 1 ? recv(one.fd, connections[0].answer + got,
-                                                                LOAD_ANSWER_MAX - got, 0)
-                                                         : -1;
-                got += count > 0 ? (size_t)count : 0;
-                verdict = count > 0 ? protocol->judge(connections[0].answer, got) : -1;
-            }
-            connection_close(0);
-        }
-        if (verdict <= 0) {
-            (void)nanosleep(&pause, NULL);
-        }
-    }
-}
-
 static void answer_count(struct phase *phase, uint64_t latency_ns)
 {
     unsigned bucket = (unsigned)latency_ns;
@@ -248,25 +215,20 @@ static void request_send(unsigned number, struct phase *phase, uint64_t planned_
     struct connection *connection = &connections[number];
     bool is_burst = strcmp(phase->name, "burst") == 0;
     size_t length = protocol->ask(request, is_burst ? &burst : &steady, draw);
-    if (connection->socket < 0 && !connection_open(number)) {
-        phase->errors++;
-        return;
-    }
-    connection->planned_ns = planned_ns;
-    connection->length = 0;
-    if (send(connection->socket, request, length, MSG_NOSIGNAL) != (ssize_t)length) {
-        /* A server may close what was idle: once anew. */
-        connection_close(number);
-        if (!connection_open(number) ||
-            send(connection->socket, request, length, MSG_NOSIGNAL) != (ssize_t)length) {
-            connection_close(number);
-            phase->errors++;
+    /* A server may close what was idle: once anew. */
+    for (int attempt = 0; attempt < 2; attempt++) {
+        if (connection->socket < 0 && !connection_open(number)) {
+            break;
+        }
+        if (send(connection->socket, request, length, MSG_NOSIGNAL) == (ssize_t)length) {
+            connection->planned_ns = planned_ns;
+            connection->length = 0;
+            connection->is_busy = true;
             return;
         }
-        connection->planned_ns = planned_ns;
-        connection->length = 0;
+        connection_close(number);
     }
-    connection->is_busy = true;
+    phase->errors++;
 }
 
 /* What came on a connection. */
@@ -324,6 +286,27 @@ static unsigned answers_await(unsigned count, struct phase *phase, uint64_t unti
         busy += connections[i].is_busy;
     }
     return busy;
+}
+
+/* Until the server answers a whole request: some listen before they can. */
+static void server_await(struct draw *draw)
+{
+    static struct phase trial;
+    const struct timespec pause = {0, RETRY_MS * 1000000L};
+    uint64_t deadline_ns = now_ns() + ready_s * SECOND;
+    while (trial.requests == 0) {
+        if (now_ns() > deadline_ns) {
+            load_fail("the server does not answer well within %llu s.",
+                      (unsigned long long)ready_s);
+        }
+        request_send(0, &trial, now_ns(), draw);
+        while (answers_await(1, &trial, now_ns() + SECOND) != 0 && now_ns() <= deadline_ns) {
+        }
+        connection_close(0);
+        if (trial.requests == 0) {
+            (void)nanosleep(&pause, NULL);
+        }
+    }
 }
 
 /* A connection that may ask, or `count`; they take turns, as those of a pool do. */

@@ -10,8 +10,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from .base import write_whole
-from .base import Usage
+from .base import Usage, write_whole
 
 HEAD = "# Profile for hakmem"
 """What the first line of a file starts with that `tune` wrote."""

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from .options import SCALE_WORKLOADS
-from .base import BUILD
-from .base import Problem, Usage
+from .base import BUILD, Problem, Usage
 
 THREADS_MAX = 512
 TIME_RUNS = 5

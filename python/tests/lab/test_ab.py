@@ -13,8 +13,7 @@ import synthetic
 from hakmem.lab import ab, arms, cli, decision_record, doctor, runner
 from hakmem.lab.decision_record import Plan
 from hakmem.lab.model import Arm, Case, Session
-from hakmem.lab.base import BUILD, ROOT
-from hakmem.lab.base import Problem, Usage
+from hakmem.lab.base import BUILD, ROOT, Problem, Usage
 from hakmem.lab.verdict import Rules, decide, evidence_of
 
 BAD = [{"level": "bad", "sentence": "The machine burns.", "remedy": "Put it out."}]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The measuring process, built from lab/measure*.c, on real programs."""
+"""The measuring process, built from lab/measure*.c, on real programs; and who serves them."""
 
 import itertools
 import json
@@ -11,10 +11,11 @@ import sys
 import time
 from pathlib import Path
 
+from hakmem.lab.base import BUILD
+from hakmem.lab.measure import MEASURE, Outcome, judge, measure, prove_program, read_bindings
+from hakmem.lab.model import Arm, Case
 import psutil
 import pytest
-from hakmem.lab.measure import MEASURE, Outcome, measure
-from hakmem.lab.model import Arm, Case
 
 NONE = Arm("glibc")
 # For measured programs and loads, whose parent is measure: until it has slept, and so looked, that
@@ -61,12 +62,15 @@ def wait_until(condition: object, seconds: float = HANG_S) -> bool:
     return False
 
 
-def test_exit_and_signal() -> None:
-    assert (report("--", "true")["end"], report("--", "true")["status"]) == ("exit", 0)
-    failed = report("--", "sh", "-c", "exit 7")
-    assert (failed["end"], failed["status"]) == ("exit", 7)
-    killed = report("--", "sh", "-c", "kill -SEGV $$")
-    assert (killed["end"], killed["status"]) == ("signal", signal.SIGSEGV)
+@pytest.mark.parametrize(("words", "end", "status"), [
+    (["--", "true"], "exit", 0), (["--", "sh", "-c", "exit 7"], "exit", 7),
+    (["--", "sh", "-c", "kill -SEGV $$"], "signal", signal.SIGSEGV),
+    (["--ready-ms", "300", "--load", "false", "--", "sleep", "300"], "load", 1),
+    (["--ready-ms", "300", "--load", "/no/such/load", "--", "sleep", "300"], "load", 127),
+])
+def test_ends(words: list[str], end: str, status: int) -> None:
+    seen = report(*words)
+    assert (seen["end"], seen["status"]) == (end, status)
 
 
 @pytest.mark.parametrize(
@@ -267,13 +271,6 @@ def test_an_impatient_load_waits_for_the_server(kind: str, after_s: str, tmp_pat
     assert seen["end"] == "stopped"
 
 
-def test_a_load_that_never_succeeds() -> None:
-    seen = report("--ready-ms", "300", "--load", "false", "--", "sleep", "300")
-    assert (seen["end"], seen["status"]) == ("load", 1)
-    seen = report("--ready-ms", "300", "--load", "/no/such/load", "--", "sleep", "300")
-    assert (seen["end"], seen["status"]) == ("load", 127)
-
-
 QUARANTINED = WATCHED + """
 import socket
 held = bytearray(100 << 20)
@@ -381,3 +378,62 @@ def test_sentences_of_failures() -> None:
     assert said(["true"], load=["sleep", "9"]) == "it ended with status 0 before it was stopped"
     failed = Outcome({"end": "load", "status": 4}, "", "")
     assert failed.sentence(Case("c", ["x"], load=["y"])) == "its load command failed with status 4"
+
+
+# ---- Who serves a program that cannot tell itself. ----
+
+
+BINDINGS = """\
+     12:\tbinding file prog [0] to /lib/libc.so.6 [0]: normal symbol `printf' [GLIBC_2.2.5]
+     12:\tbinding file prog [0] to /a/libmine.so [0]: normal symbol `malloc' [GLIBC_2.2.5]
+     12:\tbinding file /lib/libstdc++.so.6 [0] to /a/libmine.so [0]: normal symbol `_Znwm' [X]
+     12:\tbinding file prog [0] to /lib/libother.so [0]: normal symbol `free' [GLIBC_2.2.5]
+     12:\tbinding file prog [0] to /a/libmine.so [0]: normal symbol `free' [GLIBC_2.2.5]
+"""
+MINE = Arm("mine", "/a/libmine.so")
+CASE = Case("c", ["/bin/prog"], kind="program")
+FINE = Outcome({"end": "exit", "status": 0}, "", "")
+
+
+def test_a_stub_in_the_program_is_not_what_serves() -> None:
+    text = (
+        "1: binding file /lib/libz.so [0] to /bin/prog [0]: normal symbol `free' [X]\n"
+        "1: binding file /bin/prog [0] to /a/libmine.so [0]: normal symbol `free' [X]\n"
+    )
+    assert read_bindings(text) == {"free": ["/a/libmine.so"]}
+    c = text.replace("/lib/libz.so", "/lib/libc.so.6").replace("/a/libmine.so", "/lib/libc.so.6")
+    assert read_bindings(c) == {"free": ["/lib/libc.so.6"]}
+    own = text.replace("to /a/libmine.so", "to /bin/prog")
+    assert read_bindings(own) == {"free": ["/bin/prog"]}
+
+
+def test_a_foreign_free_is_found() -> None:
+    serving, sentence = judge([read_bindings(BINDINGS)], MINE, FINE, CASE)
+    assert serving["free"] == "/lib/libother.so and /a/libmine.so"
+    assert sentence == "it is served by /lib/libother.so, not by /a/libmine.so"
+
+
+def test_one_process_of_a_tree_that_is_not_served() -> None:
+    good = {"malloc": ["/a/libmine.so"], "free": ["/a/libmine.so"]}
+    bad = {"malloc": ["/lib/libc.so.6"]}
+    assert judge([good, {}], MINE, FINE, CASE) == ({k: v[0] for k, v in good.items()}, "")
+    assert "by /lib/libc.so.6" in judge([good, bad], MINE, FINE, CASE)[1]
+    # Without a library the program's own choice is on record.
+    assert judge([bad], Arm("glibc"), FINE, CASE) == ({"malloc": "/lib/libc.so.6"}, "")
+
+
+def test_nothing_bound_and_nothing_started() -> None:
+    assert "no library can serve it" in judge([{}], MINE, FINE, CASE)[1]
+    assert judge([], MINE, Outcome({}, "", "measure: no such file."), CASE)[1] == "no such file."
+
+
+@pytest.mark.skipif(not (BUILD / "libhakmem.so").exists(), reason="hakmem is not built")
+def test_real_programs(tmp_path: Path) -> None:
+    ours = Arm("hakmem", str(BUILD / "libhakmem.so"))
+    script = "import subprocess, sys; subprocess.run([sys.executable, '-S', '-c', '0'])"
+    case = Case("c", [sys.executable, "-S", "-c", script], kind="program")
+    serving, sentence = prove_program(case, ours)
+    assert sentence == ""
+    assert os.path.samefile(serving["malloc"], ours.library or "")
+    serving, sentence = prove_program(case, Arm("glibc"))
+    assert sentence == "" and "libc" in serving["malloc"]

@@ -161,6 +161,9 @@ def test_settings_of_hakmem_and_of_others(ours, some_peers):
     assert found[0].environment == {"HAKMEM_PURGE_DELAY_MS": "0", "HAKMEM_PROFILE": "fast"}
     assert found[1].environment == {"MALLOC_CONF": "a:true,b:auto"}
     assert found[2].library is None and len(found[2].sha256) == 64
+    secure, plain = find_arms("hakmem-secure:purge_delay_ms=0,hakmem")
+    assert secure.name == "hakmem-secure purge_delay_ms=0" and secure.is_ours and plain.is_ours
+    assert Path(secure.library or "").name == "libhakmem-secure.so"
 
 
 def test_library_by_its_path(ours, make_library, tmp_path):
@@ -188,13 +191,6 @@ def test_bad_lists(monkeypatch, tmp_path, spec, sentence):
     monkeypatch.setattr(base, "BUILD", tmp_path)
     with pytest.raises(Problem, match=sentence):
         find_arms(spec)
-
-
-def test_the_secure_form_is_an_arm_of_ours_and_takes_our_options(ours):
-    secure, plain = find_arms("hakmem-secure:purge_delay_ms=0,hakmem")
-    assert secure.name == "hakmem-secure purge_delay_ms=0" and secure.is_ours and plain.is_ours
-    assert Path(secure.library or "").name == "libhakmem-secure.so"
-    assert secure.environment == {"HAKMEM_PURGE_DELAY_MS": "0"}
 
 
 # ---- The manifest. ----
@@ -283,8 +279,6 @@ def test_command_line(cache, make_library, capsys):
     assert Path(make_library()).exists() and installed() == []
 
 
-# ---- The recipes. ----
-
 
 def workshop_in(folder: Path) -> Workshop:
     (folder / "work").mkdir()
@@ -311,20 +305,6 @@ def test_missing_package_without_root_says_what_to_type(tmp_path, monkeypatch):
         recipes.need(workshop, "c++")
 
 
-@pytest.mark.skipif(shutil.which("cargo") is None, reason="no cargo")
-def test_without_network_a_crate_is_one_sentence(tmp_path, monkeypatch, cache):
-    settings = tmp_path / ".cargo"  # above the generated project: nearer than the machine's own
-    settings.mkdir()
-    (settings / "config.toml").write_text(
-        '[source.crates-io]\nreplace-with = "nowhere"\n'
-        '[source.nowhere]\nregistry = "sparse+http://127.0.0.1:9/"\n[net]\nretry = 0\n'
-    )
-    monkeypatch.setenv("CARGO_HOME", str(tmp_path / "home"))  # without crates fetched before
-    with pytest.raises(Problem, match="cargo failed: "):
-        recipes.crate_sources(workshop_in(tmp_path), recipes.MIMALLOC)
-    assert not (cache / "sources").exists()
-
-
 def test_crate_with_another_checksum_is_refused(tmp_path, monkeypatch, cache):
     cargo = tmp_path / "cargo"
     cargo.write_text(
@@ -337,6 +317,3 @@ def test_crate_with_another_checksum_is_refused(tmp_path, monkeypatch, cache):
     with pytest.raises(Problem, match="crate thing 1.0 is not the one .* its checksum is bad"):
         recipes.crate_sources(workshop_in(tmp_path), Crate("thing", "1.0", "good"))
     assert not (cache / "sources").exists()
-
-
-# ---- The recipes. ----

@@ -8,8 +8,7 @@ import pytest
 import synthetic
 from hakmem.lab import proof, tune_answer, tune_search
 from hakmem.lab.model import Arm
-from hakmem.lab.base import BUILD, ROOT
-from hakmem.lab.base import Problem
+from hakmem.lab.base import BUILD, ROOT, Problem
 from hakmem.lab.tune_search import RUNS, Figures, Goal, Journal, Search
 
 BOTH = Goal("both", 0.5, 0.02)

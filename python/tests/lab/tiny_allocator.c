@@ -43,20 +43,15 @@ void *calloc(size_t count, size_t size)
     return memory;
 }
 
-void *realloc(void *pointer, size_t size)
-{
-    return __libc_realloc(pointer, size);
-}
+#define FORWARD(name, parameters, call)                                                            \
+    void *name parameters                                                                          \
+    {                                                                                              \
+        return call;                                                                               \
+    }
 
-void *memalign(size_t alignment, size_t size)
-{
-    return __libc_memalign(alignment, size);
-}
-
-void *aligned_alloc(size_t alignment, size_t size)
-{
-    return __libc_memalign(alignment, size);
-}
+FORWARD(realloc, (void *pointer, size_t size), __libc_realloc(pointer, size))
+FORWARD(memalign, (size_t alignment, size_t size), __libc_memalign(alignment, size))
+FORWARD(aligned_alloc, (size_t alignment, size_t size), __libc_memalign(alignment, size))
 
 int posix_memalign(void **result, size_t alignment, size_t size)
 {
@@ -74,15 +69,8 @@ size_t malloc_usable_size(void *pointer)
 }
 
 #if !defined(WITHOUT_NEW)
-void *_Znwm(size_t size)
-{
-    return __libc_malloc(size);
-}
-
-void *_Znam(size_t size)
-{
-    return __libc_malloc(size);
-}
+FORWARD(_Znwm, (size_t size), __libc_malloc(size))
+FORWARD(_Znam, (size_t size), __libc_malloc(size))
 
 void _ZdlPv(void *pointer)
 {
