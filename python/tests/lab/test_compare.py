@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import synthetic
 from hakmem.lab import cli, compare, program
-from hakmem.lab.comparison import Change, Comparison, _amount, baseline_of, compare_arms
+from hakmem.lab.compare import Change, Comparison, _amount, baseline_of, compare_arms
 from hakmem.lab.model import Session
 from hakmem.lab.base import Problem
 from hakmem.lab.program import find_program, short_name, split_command

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from hakmem.lab import compare
-from hakmem.lab.comparison import compare_arms
+from hakmem.lab.compare import compare_arms
 from hakmem.lab.model import Session
 from hakmem.lab.page import write_page
 from hakmem.lab.plots import write_plots

@@ -6,7 +6,7 @@ import re
 
 import pytest
 import synthetic
-from hakmem.lab import proof, tune_answer, tune_search
+from hakmem.lab import proof, tune, tune_search
 from hakmem.lab.model import Arm
 from hakmem.lab.base import BUILD, ROOT, Problem
 from hakmem.lab.tune_search import RUNS, Figures, Goal, Journal, Search
@@ -206,7 +206,7 @@ def test_what_was_drawn_before_a_kill_is_not_drawn_again(tmp_path, monkeypatch):
 
 def tuned(
     arm_figures: dict[str, tuple[float, float]], goal: Goal = BOTH, rounds: int = 15, **changes
-) -> tune_answer.Answer:
+) -> tune.Answer:
     """What comes of a session in which the arms have these times and memories."""
     figures = {"hakmem": (1.0, 1.0)}
     figures |= {f"hakmem {name}": pair for name, pair in arm_figures.items()}
@@ -215,7 +215,7 @@ def tuned(
     case = dataclasses.replace(session.cases[0], title="./server 1", **changes)
     session = dataclasses.replace(session, cases=[case])
     settings = {name: dict(word.split("=") for word in name.split()) for name in arm_figures}
-    return tune_answer.answer_of(session, case, goal, settings, "9 candidates, then 15 rounds")
+    return tune.answer_of(session, case, goal, settings, "9 candidates, then 15 rounds")
 
 
 def test_a_clear_gain_is_a_winner_with_intervals():
