@@ -75,8 +75,7 @@ void memory_sample(pid_t except);
 /* Reads everything now, for the last time: later samples are not taken. */
 void memory_close(pid_t except);
 
-/* Reads what all processes hold `rest_s` seconds after the load, at most MEASURE_RESTS_MAX
- * times. */
+/* What all processes hold `rest_s` seconds after the load; at most MEASURE_RESTS_MAX times. */
 void memory_rest(uint64_t rest_s);
 
 /* When the next sample is due. */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""comparison.py, program.py and compare.py: honest answers, clear sentences."""
+"""compare.py and program.py: honest answers, clear sentences."""
 
 import dataclasses
 import os
