@@ -40,6 +40,15 @@ HAK_API void hak_observe_enter(void) HAK_NOEXCEPT;
 #define HAK_OBSERVE_STACK_SIZE 32768
 HAK_API extern char hak_observe_stack[HAK_OBSERVE_STACK_SIZE];
 
+/* By a note of this name, which is mapped with the library or program, the tool finds both. The
+ * first two are distances from this struct. */
+#define HAK_OBSERVE_NOTE "hakmem!"
+struct hak_observe_note {
+    int64_t enter; /* to hak_observe_enter */
+    int64_t stack; /* to hak_observe_stack */
+    uint64_t stack_size;
+};
+
 /* What the thread needs to go back by itself; the tool writes it before the call, on x86-64. It is
  * in the stack: below is room for signal handlers, above for the call. */
 #define HAK_OBSERVE_SAVED_AT 8192

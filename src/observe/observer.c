@@ -379,6 +379,18 @@ HAK_STATIC_ASSERT(HAK_OBSERVE_SAVED_AT + sizeof(struct hak_observe_saved) <=
                       HAK_OBSERVE_STACK_SIZE / 2,
                   "half of the stack is for the call");
 
+/* struct hak_observe_note. Linkers keep notes, and programs map them. */
+extern __typeof__(hak_observe_enter) hak__observe_enter
+    __attribute__((alias("hak_observe_enter"), visibility("hidden"), used));
+extern __typeof__(hak_observe_stack) hak__observe_stack
+    __attribute__((alias("hak_observe_stack"), visibility("hidden"), used));
+HAK_STATIC_ASSERT(sizeof HAK_OBSERVE_NOTE == 8 && sizeof(struct hak_observe_note) == 24 &&
+                      HAK_OBSERVE_STACK_SIZE == 32768,
+                  "as below");
+__asm__(".pushsection .note.hakmem, \"a\", %note\n\t.balign 4\n\t"
+        ".long 8, 24, 1\n\t.asciz \"" HAK_OBSERVE_NOTE "\"\n"
+        "1:\t.quad hak__observe_enter - 1b, hak__observe_stack - 1b, 32768\n\t.popsection");
+
 /* The tool stops a thread wherever it is, perhaps between two instructions of malloc's fast path in
  * a function that called it. So the allocations of pthread_create do not touch this thread's bins
  * or heap: the thread seems to have ended, and is refused at the gate, so that they get emergency

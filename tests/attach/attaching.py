@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 OTHER = 65534  # a user of whom root plays the part
-PARTS = ("libhakmem.so", "hakmem-attach", "tests/attach/target", "tests/attach/silent", "tests/attach/libsilent.so")
+PARTS = ("libhakmem.so", "libhakmem.a", "hakmem-attach", "tests/attach/target", "tests/attach/silent", "tests/attach/libsilent.so")
 
 
 def others_reach(path):

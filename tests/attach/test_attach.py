@@ -14,7 +14,7 @@ from pathlib import Path
 
 from attaching import (
     AGAIN, BUILD, HANG, ROUNDS, TARGET, TOOL, attach_often, connect_surely, insist, look_at, require,
-    run_cases, run_tool, skipped, start, wait_until_asleep)
+    run_cases, run_tool, served, skipped, start, wait_until_asleep)
 
 
 def case_allocate():  # ctest: lock=threads
@@ -191,6 +191,24 @@ print("good")
         observer.close()
         require(target.communicate("", timeout=HANG)[0] == "good\n" and target.returncode == 0, "python failed")
     print(f"python: {ROUNDS // 10} attached")
+
+
+def case_linked():
+    """A static program that was linked with libhakmem.a and stripped."""
+    source, program = BUILD / "tests/attach/linked.c", str(BUILD / "tests/attach/linked")
+    source.write_text("#include <stdlib.h>\n#include <stdio.h>\nint main(void) { void *p = malloc(9); return getchar() == (p == 0); }\n")
+    words = ["gcc", "-static", "-s", "-fno-builtin", str(source), str(BUILD / "libhakmem.a"), "-o", program]
+    done = subprocess.run(words, stderr=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        skipped("linked", done.stderr.strip()[-100:])
+        return
+    target = subprocess.Popen([program], stdin=subprocess.PIPE, text=True, env=served(LD_PRELOAD=""))
+    status, said = insist(lambda: run_tool(target.pid))
+    require(status == 0, f"linked: {status} {said}")
+    look_at(target.pid)
+    target.communicate("x", timeout=HANG)
+    require(target.returncode == 0, f"linked: the program ended with {target.returncode}")
+    print("linked: attached")
 
 
 def is_stopped(pid):
