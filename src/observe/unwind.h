@@ -72,8 +72,7 @@ HAK_INLINE int64_t cursor_sign(uint64_t value, uint32_t bits)
 }
 
 /* LEB128 (DWARF 5, 7.6). */
-HAK_HIDDEN uint64_t hak__cursor_number(struct cursor *cursor);
-HAK_HIDDEN int64_t hak__cursor_signed(struct cursor *cursor);
+HAK_HIDDEN int64_t hak__cursor_number(struct cursor *cursor, bool is_signed);
 
 /* What the tables say of the function at an address: two programs (DWARF 5, 6.4). */
 struct unwind_entry {
@@ -141,7 +140,7 @@ HAK_HIDDEN void hak__unwind_remember(const struct unwind_module *module, uintptr
 /* Changes the registers to those of the caller. False: something is wrong. */
 HAK_HIDDEN bool hak__unwind_follow(struct unwind_walk *walk, const struct unwind_recipe *recipe);
 
-/* Runs a program of DW_OP operations (DWARF 5, 2.5), which may begin with `first` on its stack. */
+/* Runs a program of DW_OP operations, which may begin with `first` on its stack. */
 HAK_HIDDEN bool hak__unwind_evaluate(struct unwind_walk *walk, struct cursor program,
                                      const uintptr_t *first, uintptr_t *result);
 /* Changes the registers to those of the caller by the entry that has `address`. False: something is

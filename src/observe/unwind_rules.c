@@ -12,7 +12,6 @@ enum rule_kind {
     RULE_SAME,
     RULE_UNDEFINED,
     RULE_AT_OFFSET,     /* in memory, from the frame's address */
-    RULE_OFFSET,        /* the frame's address plus this */
     RULE_REGISTER,      /* in another register */
     RULE_AT_EXPRESSION, /* in memory; the value is the address of the expression's block */
     RULE_EXPRESSION,
@@ -35,7 +34,7 @@ struct rules {
     uintptr_t location;
 };
 
-uint64_t hak__cursor_number(struct cursor *cursor)
+int64_t hak__cursor_number(struct cursor *cursor, bool is_signed)
 {
     uint64_t value = 0, byte;
     uint32_t shift = 0;
@@ -44,27 +43,20 @@ uint64_t hak__cursor_number(struct cursor *cursor)
         value |= shift < 64 ? (byte & 0x7f) << shift : 0;
         shift += shift < 64 ? 7 : 0;
     } while ((byte & 0x80) != 0);
-    return value;
+    bool is_negative = is_signed && (byte & 0x40) != 0 && shift < 64;
+    return (int64_t)(is_negative ? value | UINT64_MAX << shift : value);
 }
 
-int64_t hak__cursor_signed(struct cursor *cursor)
+static uint64_t rules_number(struct cursor *cursor)
 {
-    uint64_t value = 0, byte;
-    uint32_t shift = 0;
-    do {
-        byte = cursor_take(cursor, 1);
-        value |= shift < 64 ? (byte & 0x7f) << shift : 0;
-        shift += shift < 64 ? 7 : 0;
-    } while ((byte & 0x80) != 0);
-    return (byte & 0x40) != 0 && shift < 64 ? (int64_t)(value | UINT64_MAX << shift)
-                                            : (int64_t)value;
+    return (uint64_t)hak__cursor_number(cursor, false);
 }
 
 /* The address of a block in the program, which is passed over. */
 static int64_t rules_block(struct cursor *cursor)
 {
     const unsigned char *block = cursor->at;
-    uint64_t size = hak__cursor_number(cursor);
+    uint64_t size = rules_number(cursor);
     if (size > (size_t)(cursor->end - cursor->at)) {
         cursor->failed = true;
         return 0;
@@ -96,9 +88,10 @@ static void rules_frame(struct rules *rules, uint64_t number, int64_t offset)
     rules->row.frame_offset = offset;
 }
 
-static int64_t rules_factored(const struct rules *rules, int64_t offset)
+static int64_t rules_factored(const struct rules *rules, struct cursor *cursor, bool is_signed)
 {
-    return (int64_t)((uint64_t)offset * (uint64_t)rules->entry->data_factor);
+    uint64_t number = (uint64_t)hak__cursor_number(cursor, is_signed);
+    return (int64_t)(number * (uint64_t)rules->entry->data_factor);
 }
 
 /* The operations that say where the frame is. False: `operation` is none of them. */
@@ -108,22 +101,17 @@ static bool rules_run_frame(struct rules *rules, struct cursor *cursor, uint8_t 
     uint64_t number;
     switch (operation) {
     case 0x0c: /* DW_CFA_def_cfa */
-        number = hak__cursor_number(cursor);
-        rules_frame(rules, number, (int64_t)hak__cursor_number(cursor));
+    case 0x0e: /* DW_CFA_def_cfa_offset */
+        number = operation == 0x0c ? rules_number(cursor) : row->frame_register;
+        rules_frame(rules, number, hak__cursor_number(cursor, false));
         return true;
     case 0x12: /* DW_CFA_def_cfa_sf */
-        number = hak__cursor_number(cursor);
-        rules_frame(rules, number, rules_factored(rules, hak__cursor_signed(cursor)));
+    case 0x13: /* DW_CFA_def_cfa_offset_sf */
+        number = operation == 0x12 ? rules_number(cursor) : row->frame_register;
+        rules_frame(rules, number, rules_factored(rules, cursor, true));
         return true;
     case 0x0d: /* DW_CFA_def_cfa_register */
-        rules_frame(rules, hak__cursor_number(cursor),
-                    row->frame_is_expression ? 0 : row->frame_offset);
-        return true;
-    case 0x0e: /* DW_CFA_def_cfa_offset */
-        rules_frame(rules, row->frame_register, (int64_t)hak__cursor_number(cursor));
-        return true;
-    case 0x13: /* DW_CFA_def_cfa_offset_sf */
-        rules_frame(rules, row->frame_register, rules_factored(rules, hak__cursor_signed(cursor)));
+        rules_frame(rules, rules_number(cursor), row->frame_is_expression ? 0 : row->frame_offset);
         return true;
     case 0x0f: /* DW_CFA_def_cfa_expression */
         row->frame_is_expression = true;
@@ -137,25 +125,11 @@ static bool rules_run_frame(struct rules *rules, struct cursor *cursor, uint8_t 
 /* The operations that say where a register is. False: `operation` is none of them. */
 static bool rules_run_register(struct rules *rules, struct cursor *cursor, uint8_t operation)
 {
-    uint64_t number = hak__cursor_number(cursor);
+    uint64_t number = rules_number(cursor);
     switch (operation) {
     case 0x05: /* DW_CFA_offset_extended */
-        rules_set(rules, number, RULE_AT_OFFSET,
-                  rules_factored(rules, (int64_t)hak__cursor_number(cursor)));
-        return true;
     case 0x11: /* DW_CFA_offset_extended_sf */
-        rules_set(rules, number, RULE_AT_OFFSET, rules_factored(rules, hak__cursor_signed(cursor)));
-        return true;
-    case 0x2f: /* DW_CFA_GNU_negative_offset_extended */
-        rules_set(rules, number, RULE_AT_OFFSET,
-                  -rules_factored(rules, (int64_t)hak__cursor_number(cursor)));
-        return true;
-    case 0x14: /* DW_CFA_val_offset */
-        rules_set(rules, number, RULE_OFFSET,
-                  rules_factored(rules, (int64_t)hak__cursor_number(cursor)));
-        return true;
-    case 0x15: /* DW_CFA_val_offset_sf */
-        rules_set(rules, number, RULE_OFFSET, rules_factored(rules, hak__cursor_signed(cursor)));
+        rules_set(rules, number, RULE_AT_OFFSET, rules_factored(rules, cursor, operation == 0x11));
         return true;
     case 0x06: /* DW_CFA_restore_extended */
         rules_restore(rules, number);
@@ -167,7 +141,7 @@ static bool rules_run_register(struct rules *rules, struct cursor *cursor, uint8
         rules_set(rules, number, RULE_SAME, 0);
         return true;
     case 0x09: /* DW_CFA_register */
-        rules_set(rules, number, RULE_REGISTER, (int64_t)hak__cursor_number(cursor));
+        rules_set(rules, number, RULE_REGISTER, hak__cursor_number(cursor, false));
         return true;
     case 0x10: /* DW_CFA_expression */
         rules_set(rules, number, RULE_AT_EXPRESSION, rules_block(cursor));
@@ -183,18 +157,13 @@ static bool rules_run_register(struct rules *rules, struct cursor *cursor, uint8
 /* Operations without a rule of their own. False: `operation` is none of them. */
 static bool rules_run_other(struct rules *rules, struct cursor *cursor, uint8_t operation)
 {
-    static const uint8_t advance_sizes[] = {1, 2, 4}; /* DW_CFA_advance_loc1, 2, 4 */
     switch (operation) {
-    case 0x02:
-    case 0x03:
-    case 0x04: {
-        uint8_t size = advance_sizes[operation - 0x02];
-        uint64_t delta = size == 1   ? cursor_take(cursor, 1)
-                         : size == 2 ? cursor_take(cursor, 2)
-                                     : cursor_take(cursor, 4);
-        rules->location += delta * rules->entry->code_factor;
+    case 0x02: /* DW_CFA_advance_loc1 */
+    case 0x03: /* DW_CFA_advance_loc2 */
+    case 0x04: /* DW_CFA_advance_loc4 */
+        rules->location +=
+            cursor_take(cursor, (size_t)1 << (operation - 0x02)) * rules->entry->code_factor;
         return true;
-    }
     case 0x0a: /* DW_CFA_remember_state */
         cursor->failed |= rules->kept_count == UNWIND_ROWS_KEPT;
         if (!cursor->failed) {
@@ -208,7 +177,7 @@ static bool rules_run_other(struct rules *rules, struct cursor *cursor, uint8_t 
         }
         return true;
     case 0x2e: /* DW_CFA_GNU_args_size */
-        (void)hak__cursor_number(cursor);
+        (void)rules_number(cursor);
         return true;
     case 0x00: /* DW_CFA_nop */
     case 0x2c: /* DW_CFA_AARCH64_negate_ra_state_with_pc */
@@ -229,8 +198,7 @@ static bool rules_run(struct rules *rules, struct cursor *cursor, uintptr_t addr
             rules->location += low * rules->entry->code_factor;
             break;
         case 2: /* DW_CFA_offset */
-            rules_set(rules, low, RULE_AT_OFFSET,
-                      rules_factored(rules, (int64_t)hak__cursor_number(cursor)));
+            rules_set(rules, low, RULE_AT_OFFSET, rules_factored(rules, cursor, false));
             break;
         case 3: /* DW_CFA_restore */
             rules_restore(rules, low);
@@ -252,7 +220,7 @@ static struct cursor rules_expression(int64_t block)
 {
     struct cursor cursor = {(const unsigned char *)(uintptr_t)block, NULL, false};
     cursor.end = cursor.at + 10; /* no size takes more bytes */
-    uint64_t size = hak__cursor_number(&cursor);
+    uint64_t size = rules_number(&cursor);
     cursor.end = cursor.at + size;
     return cursor;
 }
@@ -279,9 +247,6 @@ static bool rules_register(struct unwind_walk *walk, const struct unwind_row *ro
     switch (row->kinds[number]) {
     case RULE_AT_OFFSET:
         return hak__unwind_read(walk, address, sizeof *value, value);
-    case RULE_OFFSET:
-        *value = address;
-        return true;
     case RULE_REGISTER:
         *value = (uint64_t)rule < ARCH_REGISTERS ? walk->registers[rule] : 0;
         return (uint64_t)rule < ARCH_REGISTERS && (walk->known >> rule & 1) != 0;

@@ -25,6 +25,7 @@
  * without tables. */
 #define TABLE_ENTRY_SIZE_MAX ((size_t)64 << 10)
 /* Encodings of addresses in tables (DW_EH_PE_*). */
+#define TABLE_UNSIGNED_4 0x03u
 #define TABLE_SIGNED_4 0x0bu
 #define TABLE_TO_SELF 0x10u
 #define TABLE_TO_HEADER 0x30u
@@ -80,34 +81,18 @@ static struct cursor table_cursor(const struct unwind_module *module, uintptr_t 
     return (struct cursor){start, can ? start + size : start, !can};
 }
 
-/* An address that is encoded so. */
+/* An address that is encoded so: 8 bytes, or 4 with or without a sign. Linkers write no others. */
 static uintptr_t table_address(struct cursor *cursor, uint8_t encoding, uintptr_t header)
 {
     uintptr_t base = (encoding & 0x70) == TABLE_TO_SELF     ? (uintptr_t)cursor->at
                      : (encoding & 0x70) == TABLE_TO_HEADER ? header
                                                             : 0;
-    cursor->failed |= (encoding & 0x80) != 0 || ((encoding & 0x70) != 0 && base == 0);
-    switch (encoding & 0x0f) {
-    case 0x00:
-    case 0x04:
-    case 0x0c:
-        return base + cursor_take(cursor, 8);
-    case 0x01:
-        return base + hak__cursor_number(cursor);
-    case 0x02:
-        return base + cursor_take(cursor, 2);
-    case 0x03:
-        return base + cursor_take(cursor, 4);
-    case 0x09:
-        return base + (uintptr_t)hak__cursor_signed(cursor);
-    case 0x0a:
-        return base + (uintptr_t)cursor_sign(cursor_take(cursor, 2), 16);
-    case TABLE_SIGNED_4:
-        return base + (uintptr_t)cursor_sign(cursor_take(cursor, 4), 32);
-    default:
-        cursor->failed = true;
-        return 0;
-    }
+    uint32_t kind = encoding & 0x0f;
+    bool is_short = kind == TABLE_UNSIGNED_4 || kind == TABLE_SIGNED_4;
+    cursor->failed |= (encoding & 0x80) != 0 || ((encoding & 0x70) != 0 && base == 0) ||
+                      !(is_short || kind == 0x00 || kind == 0x04 || kind == 0x0c);
+    uint64_t value = cursor_take(cursor, is_short ? 4 : 8);
+    return base + (kind == TABLE_SIGNED_4 ? (uintptr_t)cursor_sign(value, 32) : value);
 }
 
 /* --- modules --- */
@@ -242,9 +227,10 @@ static bool entry_read_common(struct unwind_entry *entry, uint8_t *encoding, boo
     const unsigned char *letters = cursor->at;
     while (cursor_take(cursor, 1) != 0) {
     }
-    entry->code_factor = hak__cursor_number(cursor);
-    entry->data_factor = hak__cursor_signed(cursor);
-    entry->return_register = version == 1 ? cursor_take(cursor, 1) : hak__cursor_number(cursor);
+    entry->code_factor = (uint64_t)hak__cursor_number(cursor, false);
+    entry->data_factor = hak__cursor_number(cursor, true);
+    entry->return_register =
+        version == 1 ? cursor_take(cursor, 1) : (uint64_t)hak__cursor_number(cursor, false);
     entry->is_signal = false;
     *encoding = 0;
     *sized = !cursor->failed && *letters == 'z';
@@ -254,7 +240,7 @@ static bool entry_read_common(struct unwind_entry *entry, uint8_t *encoding, boo
     if (!*sized) {
         return *letters == '\0';
     }
-    uint64_t size = hak__cursor_number(cursor);
+    uint64_t size = (uint64_t)hak__cursor_number(cursor, false);
     const unsigned char *end = cursor->at + size;
     if (size > (size_t)(cursor->end - cursor->at)) {
         return false;
@@ -305,7 +291,7 @@ static bool entry_read(const struct unwind_module *module, uintptr_t at, struct 
     entry->start = table_address(own, encoding, module->header);
     *size = table_address(own, encoding & 0x0f, 0);
     if (sized) {
-        uint64_t passed = hak__cursor_number(own);
+        uint64_t passed = (uint64_t)hak__cursor_number(own, false);
         own->failed |= passed > (size_t)(own->end - own->at);
         own->at += own->failed ? 0 : passed;
     }
