@@ -9,7 +9,7 @@ find_path(ZSTD_INCLUDE zstd.h)
 # The archive: a shared zstd would come before the recorded program's own.
 find_library(ZSTD_LIBRARY libzstd.a)
 mark_as_advanced(ZSTD_INCLUDE ZSTD_LIBRARY)
-set(TRACE_TESTED encode.c decode.c stamps.c walk.c) # by tests/trace/test_format.c
+set(TRACE_TESTED encode.c decode.c walk.c) # by tests/trace/test_format.c
 
 set(trace_directory "${PROJECT_SOURCE_DIR}/trace")
 add_library(hakmem_trace_flags INTERFACE)
@@ -28,14 +28,15 @@ set(recorder_sources caller_names.c callers.c encode.c large.c modules.c output.
     wrappers_cxx.c)
 list(TRANSFORM recorder_sources PREPEND "${trace_directory}/")
 file(GLOB unwinder_sources "${PROJECT_SOURCE_DIR}/src/observe/unwind*.c")
-list(APPEND recorder_sources "${PROJECT_SOURCE_DIR}/src/base/mapped.c" ${unwinder_sources})
+list(APPEND recorder_sources "${PROJECT_SOURCE_DIR}/src/base/mapped.c"
+    "${PROJECT_SOURCE_DIR}/src/base/text.c" ${unwinder_sources})
 add_library(hakmem_recorder SHARED ${recorder_sources})
 set_target_properties(hakmem_recorder PROPERTIES OUTPUT_NAME hakmem-recorder LINKER_LANGUAGE C)
 target_link_libraries(hakmem_recorder PRIVATE hakmem_trace_flags Threads::Threads ${CMAKE_DL_LIBS})
 target_link_options(hakmem_recorder PRIVATE
     -Wl,-z,defs -Wl,-z,nodelete -Wl,-z,noexecstack -Wl,--as-needed -Wl,--exclude-libs,ALL)
 
-set(reader_sources decode.c main.c record.c remarks.c replay.c replay_all.c replay_image.c stamps.c summary.c timeline.c walk.c)
+set(reader_sources decode.c main.c record.c remarks.c replay.c replay_all.c replay_image.c summary.c timeline.c walk.c)
 list(TRANSFORM reader_sources PREPEND "${trace_directory}/")
 add_executable(hakmem_trace ${reader_sources})
 set_target_properties(hakmem_trace PROPERTIES OUTPUT_NAME hakmem-trace LINKER_LANGUAGE C)

@@ -159,6 +159,7 @@ size_t encode_events(struct encoder *encoder, const struct trace_event *events, 
         .events = count,
         .missed = given->missed,
         .ms = given->ms,
+        .stamp = given->stamp,
         .resident = given->resident,
     };
     uint8_t *start = encoder->output + sizeof frame, *at = start;

@@ -45,7 +45,7 @@
 #include <stdint.h>
 
 #define TRACE_MAGIC "HAKTRACE"
-#define TRACE_VERSION 1
+#define TRACE_VERSION 2
 #define TRACE_FRAME_MAGIC 0x4d415246u /* "FRAM" */
 #define TRACE_EVENTS_MAX 4096
 #define TRACE_PAYLOAD_MAX (1u << 20)
@@ -168,14 +168,15 @@ struct trace_frame {
     uint32_t unstamped;
     uint32_t shapes;
     uint32_t missed;      /* calls that were not recorded, since the lane's frame before */
-    uint32_t ms;          /* when it was written, since the recorder's start; 0 in older traces */
+    uint32_t ms;          /* when it was written, since the recorder's start */
+    uint64_t stamp;       /* when it was written; 0: no event had one yet */
     uint64_t first_stamp; /* of the event `unstamped` */
     uint64_t resident;    /* anonymous memory of the process but the recorder's, bytes */
     uint32_t column_bytes[TRACE_COLUMNS]; /* unpacked */
     uint32_t stored_bytes[TRACE_COLUMNS]; /* equal: the column is stored as it is */
     uint64_t checksum; /* trace_checksum of the frame with 0 here and the payload */
 };
-_Static_assert(sizeof(struct trace_frame) == 120, "no padding");
+_Static_assert(sizeof(struct trace_frame) == 128, "no padding");
 
 /* Payload of END. */
 struct trace_end {

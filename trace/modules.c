@@ -4,12 +4,12 @@
 #include "modules.h"
 
 #include <fcntl.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/mapped.h"
-#include "format.h"
+#include "base/text.h"
+#include "output.h"
 
 #define MODULES_MAX 512
 
@@ -39,67 +39,28 @@ static bool read_memory(uintptr_t from, void *to, size_t size)
     return syscall(SYS_pread64, memory, to, size, from) == (long)size;
 }
 
-static long read_file(const char *path, char *to, size_t size)
-{
-    long file = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    long length = file >= 0 ? syscall(SYS_pread64, file, to, size, 0) : -1;
-    if (file >= 0) {
-        syscall(SYS_close, file);
-    }
-    return length;
-}
-
-/* `digits` of them at least. */
-static char *put_hex(char *to, uint64_t value, int digits)
-{
-    int shift = 60;
-    while (shift > 4 * (digits - 1) && value >> shift == 0) {
-        shift -= 4;
-    }
-    for (; shift >= 0; shift -= 4) {
-        *to++ = "0123456789abcdef"[value >> shift & 15];
-    }
-    return to;
-}
-
-/* A space, the path and the end of the line. */
-static char *put_path(char *to, const struct module_place *place)
-{
-    *to++ = ' ';
-    memcpy(to, place->path, place->path_length);
-    to += place->path_length;
-    *to++ = '\n';
-    return to;
-}
-
 /* The line of a mapping, and that of its file's build id. The address is the one by which tools
  * know the file's code, which linkers may choose apart from its offset in the file. */
-static char *put_module(char *to, const struct module_place *place, struct build_id *id)
+static void put_module(struct text *text, const struct module_place *place, struct build_id *id)
 {
-    static const struct mapped_reader reader = {read_memory, read_file};
-    static const char word[] = "build-id ";
+    static const struct mapped_reader reader = {read_memory, output_read_file};
     uint64_t before = id->head;
+    int length = (int)place->path_length;
     hak__mapped_id(id, place, &reader);
-    to = put_hex(to, place->start, 1);
-    *to++ = '-';
-    to = put_hex(to, place->end, 1);
-    *to++ = ' ';
-    to = put_hex(to, id->is_elf ? place->start - id->bias : place->offset, 1);
-    to = put_path(to, place);
+    hak__text_format(text, "%lx-%lx %lx %.*s\n", place->start, place->end,
+                     id->is_elf ? place->start - id->bias : place->offset, length, place->path);
     if (id->size != 0 && (id->head == 0 || id->head != before)) {
-        memcpy(to, word, sizeof word - 1);
-        to += sizeof word - 1;
+        hak__text_put(text, "build-id ");
         for (uint32_t i = 0; i < id->size; i++) {
-            to = put_hex(to, id->bytes[i], 2);
+            hak__text_format(text, "%02x", id->bytes[i]);
         }
-        to = put_path(to, place);
+        hak__text_format(text, " %.*s\n", length, place->path);
     }
-    return to;
 }
 
-uint32_t modules_list(char *text, const char *maps)
+uint32_t modules_list(char *list, const char *maps)
 {
-    char *to = text;
+    struct text text = {list, TRACE_MODULES_MAX, 0};
     struct module_place place = {.end = 0};
     struct build_id id = {.head = 0};
     memory = (int)syscall(SYS_openat, AT_FDCWD, "/proc/thread-self/mem", O_RDONLY | O_CLOEXEC);
@@ -108,13 +69,13 @@ uint32_t modules_list(char *text, const char *maps)
         maps = hak__modules_next(maps, &place);
         size_t most = 2 * (place.path_length + BUILD_ID_MAX) + 80;
         if (place.is_code && place.path_length != 0 && range_count < MODULES_MAX &&
-            (size_t)(text + TRACE_MODULES_MAX - to) >= most) {
+            text.size - text.length >= most) {
             ranges[range_count++] = (struct range){place.start, place.end};
-            to = put_module(to, &place, &id);
+            put_module(&text, &place, &id);
         }
     }
     if (memory >= 0) {
         syscall(SYS_close, memory);
     }
-    return (uint32_t)(to - text);
+    return (uint32_t)text.length;
 }

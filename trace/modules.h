@@ -7,9 +7,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Fills the TRACE_MODULES_MAX bytes of `text` with the lines of a MODULES frame, which `maps`, what
+/* Fills the TRACE_MODULES_MAX bytes of `list` with the lines of a MODULES frame, which `maps`, what
  * /proc/self/maps says, becomes. Returns their length. */
-uint32_t modules_list(char *text, const char *maps);
+uint32_t modules_list(char *list, const char *maps);
 
 /* Whether the site is in a module of the last list. */
 bool modules_have(uint64_t site);

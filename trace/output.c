@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "lock.h"
 #include "modules.h"
 
@@ -39,17 +40,17 @@ static long os_open(const char *name, int flags)
     return syscall(SYS_openat, AT_FDCWD, name, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
 }
 
-static pid_t os_pid(void)
+static uint32_t os_pid(void)
 {
-    return (pid_t)syscall(SYS_getpid);
+    return (uint32_t)syscall(SYS_getpid);
 }
 
 static const char *variable(const char *name)
 {
-    size_t length = strlen(name);
     for (char **entry = environ; entry != NULL && *entry != NULL; entry++) {
-        if (strncmp(*entry, name, length) == 0 && (*entry)[length] == '=') {
-            return *entry + length + 1;
+        const char *rest = hak__text_after(*entry, name);
+        if (rest != NULL && *rest == '=') {
+            return rest + 1;
         }
     }
     return NULL;
@@ -61,28 +62,10 @@ bool output_is_wanted(void)
     return file != NULL && file[0] == '/' && strlen(file) < PATH_MAX - 32;
 }
 
-static char *put_text(char *at, const char *text)
-{
-    size_t length = strlen(text);
-    memcpy(at, text, length + 1);
-    return at + length;
-}
-
-static char *put_number(char *at, uint64_t number)
-{
-    char digits[24], *digit = digits + sizeof digits - 1;
-    *digit = 0;
-    do {
-        *--digit = (char)('0' + number % 10);
-        number /= 10;
-    } while (number != 0);
-    return put_text(at, digit);
-}
-
-static long read_file(const char *name, char *buffer, size_t room)
+long output_read_file(const char *name, char *buffer, size_t room)
 {
     size_t length = 0;
-    long descriptor = os_open(name, O_RDONLY), got;
+    long descriptor = os_open(name, O_RDONLY | O_NONBLOCK), got;
     if (descriptor < 0) {
         return -1;
     }
@@ -100,11 +83,11 @@ static void fill_header(struct trace_header *header)
     long length;
     *header = (struct trace_header){.version = TRACE_VERSION, .header_bytes = sizeof *header};
     memcpy(header->magic, TRACE_MAGIC, sizeof header->magic);
-    header->pid = (uint64_t)os_pid();
+    header->pid = os_pid();
     header->forked_from = output_parent;
     clock_gettime(CLOCK_REALTIME, &now);
     header->start_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-    length = read_file("/proc/self/comm", header->program, sizeof header->program - 1);
+    length = output_read_file("/proc/self/comm", header->program, sizeof header->program - 1);
     if (length > 0 && header->program[length - 1] == '\n') {
         header->program[length - 1] = 0;
     }
@@ -113,9 +96,10 @@ static void fill_header(struct trace_header *header)
 /* FILE.<pid>, FILE.<pid>.2 and so on: the `attempt`th name, from 1 on. */
 static void put_own_name(char *to, const char *file, unsigned attempt)
 {
-    char *at = put_number(put_text(put_text(to, file), "."), (uint64_t)os_pid());
     if (attempt > 1) {
-        put_number(put_text(at, "."), attempt);
+        hak__text_make(to, PATH_MAX, "%s.%u.%u", file, os_pid(), attempt);
+    } else {
+        hak__text_make(to, PATH_MAX, "%s.%u", file, os_pid());
     }
 }
 
@@ -147,9 +131,9 @@ static long create_file(void)
         errno = ENOENT;
         return -1;
     }
-    put_number(own, (uint64_t)os_pid());
+    hak__text_make(own, sizeof own, "%u", os_pid());
     if (pid != NULL && strcmp(pid, own) == 0) {
-        put_text(output_name, file);
+        hak__text_make(output_name, PATH_MAX, "%s", file);
         descriptor = os_open(output_name, CREATE_FLAGS);
         if (descriptor < 0 && errno == EEXIST && move_older(file)) {
             descriptor = os_open(output_name, CREATE_FLAGS);
@@ -318,7 +302,7 @@ static bool list_modules(struct encoder *encoder)
         modules_text = text;
     }
     maps = modules_text + TRACE_MODULES_MAX;
-    length = read_file("/proc/thread-self/maps", maps, TRACE_MODULES_MAX - 1);
+    length = output_read_file("/proc/thread-self/maps", maps, TRACE_MODULES_MAX - 1);
     if (length <= 0) {
         return false;
     }
@@ -368,16 +352,15 @@ void output_forked(void)
 
 uint64_t output_resident(void)
 {
-    char text[128] = "", *at = text;
-    uint64_t pages[3] = {0};
-    if (read_file("/proc/thread-self/statm", text, sizeof text - 1) <= 0) {
+    char text[128] = "";
+    const char *at = text;
+    if (output_read_file("/proc/thread-self/statm", text, sizeof text - 1) <= 0) {
         return 0;
     }
-    for (unsigned i = 0; i < 3; i++) {
-        for (; *at >= '0' && *at <= '9'; at++) {
-            pages[i] = pages[i] * 10 + (unsigned)(*at - '0');
-        }
-        at += *at == ' ';
-    }
-    return pages[1] > pages[2] ? (pages[1] - pages[2]) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
+    (void)hak__text_number(&at); /* size */
+    at += *at == ' ';
+    uint64_t resident = hak__text_number(&at);
+    at += *at == ' ';
+    uint64_t shared = hak__text_number(&at);
+    return resident > shared ? (resident - shared) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
 }

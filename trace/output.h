@@ -14,6 +14,9 @@
 /* Whether the environment names a file. */
 bool output_is_wanted(void);
 
+/* Reads the start of a file. Returns the number of bytes, or -1. */
+long output_read_file(const char *name, char *buffer, size_t room);
+
 /* Appends a frame. The first makes the file. False: it was not written. */
 bool output_append(const void *frame, size_t bytes);
 

@@ -28,9 +28,6 @@
 struct next_functions next;
 RECORDER_TLS struct lane *own_lane;
 _Atomic bool shared_many;
-#if !defined(__x86_64__) && !defined(__aarch64__)
-_Atomic uint64_t shared_clock;
-#endif
 
 static RECORDER_TLS bool is_busy; /* lane_begin or next_find is at work in this thread */
 
@@ -93,8 +90,6 @@ void next_find(void)
     find_name(&found.memalign, "memalign");
     find_name(&found.aligned_alloc, "aligned_alloc");
     find_name(&found.posix_memalign, "posix_memalign");
-    find_name(&found.valloc, "valloc");
-    find_name(&found.pvalloc, "pvalloc");
     next = found; /* two threads at once store the same */
     is_busy = false;
 }
@@ -229,6 +224,7 @@ static bool write_events(struct lane *lane, uint32_t from, uint32_t to)
         .thread = lane->written_thread,
         .threads = atomic_load(&shared_threads),
         .ms = milliseconds(),
+        .stamp = stamp_now(),
         .resident = resident_now(),
     };
     const struct trace_event *events = lane->events + from;

@@ -56,8 +56,6 @@ struct next_functions {
     void *(*memalign)(size_t alignment, size_t size);
     void *(*aligned_alloc)(size_t alignment, size_t size);
     int (*posix_memalign)(void **result, size_t alignment, size_t size);
-    void *(*valloc)(size_t size);
-    void *(*pvalloc)(size_t size);
 };
 extern struct next_functions next;
 
@@ -112,18 +110,12 @@ static inline uint64_t clock_read(void)
     unsigned processor;
     return __builtin_ia32_rdtscp(&processor); /* RDTSC would not wait for a load that is late */
 }
-#elif defined(__aarch64__)
+#else
 static inline uint64_t clock_read(void)
 {
     uint64_t count;
     __asm__ volatile("dsb ishld\n\tisb\n\tmrs %0, cntvct_el0" : "=r"(count)::"memory");
     return count;
-}
-#else
-extern _Atomic uint64_t shared_clock;
-static inline uint64_t clock_read(void)
-{
-    return atomic_fetch_add(&shared_clock, 1) + 1;
 }
 #endif
 

@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "stamps.h"
-
 /* The events of one lane. */
 struct cursor {
     const struct trace_frame **frames;
@@ -178,6 +176,23 @@ static void sort_frames(struct walk *walk, const struct trace_file *file)
     }
 }
 
+/* The clock's speed, by the first and the last frame that say when they were written. */
+static void calibrate(struct walk *walk)
+{
+    const struct trace_frame *first = NULL, *last = NULL;
+    for (size_t i = 0; i < walk->file->frame_count; i++) {
+        const struct trace_frame *frame = walk->file->frames[i];
+        if (frame->type == FRAME_EVENTS && frame->stamp != 0) {
+            first = first != NULL ? first : frame;
+            last = frame;
+        }
+    }
+    if (last != NULL && last->ms > first->ms && last->stamp > first->stamp) {
+        walk->stamp_ms = (last->ms - first->ms) / (double)(last->stamp - first->stamp);
+        walk->zero_ms = first->ms - walk->stamp_ms * (double)first->stamp;
+    }
+}
+
 void walk_begin(struct walk *walk, const struct trace_file *file)
 {
     size_t lanes = (size_t)file->lanes + 1; /* calloc(0) may give NULL */
@@ -186,7 +201,7 @@ void walk_begin(struct walk *walk, const struct trace_file *file)
     walk->cursors = need_memory(calloc(lanes, sizeof *walk->cursors));
     walk->heap = need_memory(calloc(lanes, sizeof *walk->heap));
     sort_frames(walk, file);
-    stamps_calibrate(file, &walk->zero_ms, &walk->stamp_ms);
+    calibrate(walk);
     for (uint32_t i = 0; i < file->lanes; i++) {
         if (cursor_fill(walk, &walk->cursors[i])) {
             walk->heap[walk->heap_size++] = i;

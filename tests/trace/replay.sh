@@ -39,7 +39,7 @@ import struct, sys
 data = open(sys.argv[1], "rb").read()
 at, kept, events = 64, [data[:64]], 0
 while at < len(data):
-    end = at + 120 + struct.unpack_from("<I", data, at + 8)[0]
+    end = at + 128 + struct.unpack_from("<I", data, at + 8)[0]
     is_events = data[at + 4] == 1
     if not is_events or events % 3 == 0:
         kept.append(data[at:end])
