@@ -38,11 +38,6 @@ void hak__ending_note_process(void)
     atomic_store_relaxed(&ending.shared_state, (uint32_t)ENDING_NONE);
 }
 
-bool hak__ending_is_own_process(void)
-{
-    return ending.process == hak__os_process_id();
-}
-
 /* A signal handler that ends the process may have interrupted the thread that writes: that thread
  * does not wait for itself. */
 static void ending_wait(void)
@@ -59,7 +54,7 @@ bool hak__ending_take(void)
 {
     uint32_t none = ENDING_NONE;
     int before;
-    if (!hak__ending_is_own_process()) {
+    if (ending.process != hak__os_process_id()) {
         return false;
     }
     if (!atomic_cas_acquire(&ending.shared_state, &none, (uint32_t)ENDING_BEGUN)) {
@@ -72,15 +67,30 @@ bool hak__ending_take(void)
     return true;
 }
 
+static void ending_write_documents(void)
+{
+    hak__last_report_at_end();
+    hak__profile_at_end();
+    hak__heap_map_at_end();
+}
+
 void hak__ending_write(bool soon)
 {
     if (soon) {
         hak__gate_hurry(true);
     }
-    hak__profile_at_end();
-    hak__heap_map_at_end();
+    ending_write_documents();
     hak__observer_end();
-    hak__last_report_at_end();
     atomic_store_release(&ending.shared_state, (uint32_t)ENDING_DONE); /* pairs with nothing */
     hak__os_wake_all(&ending.shared_state);
+}
+
+void hak__ending_by_signal(void)
+{
+    if (hak__ending_take()) {
+        hak__gate_hurry(true);
+        ending_write_documents();
+        hak__gate_hurry(false);
+        hak__ending_note_process(); /* process 1 of a container may live on */
+    }
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* ending.h: what hakmem does when the process ends, by exit, quick_exit or _exit: it removes the
- * observer's file and writes the profile, the heap map and the report, as far as they are asked
- * for.
+/* ending.h: what hakmem does when the process ends, by exit, quick_exit or _exit: it writes the
+ * report, the profile and the heap map, as far as they are asked for, and removes the observer's
+ * file.
  *
  * exit runs the library's destructor (life.c), and quick_exit a function that hakmem registers.
  * _exit runs nothing, so hakmem has a function of that name (override/exit_now.c). Shells, forked
@@ -29,13 +29,13 @@ HAK_HIDDEN void hak__ending_want(void);
 
 /* Notes the process: when an end is first wanted, and then in the child of a fork. */
 HAK_HIDDEN void hak__ending_note_process(void);
-/* True: the calling process is the one noted. */
-HAK_HIDDEN bool hak__ending_is_own_process(void);
 
 /* True: the calling thread is to call hak__ending_write. False: nothing is left to do. If another
  * thread is writing, waits for it first, for some seconds at most. */
 HAK_HIDDEN bool hak__ending_take(void);
 /* Writes all. `soon`: at _exit and quick_exit. */
 HAK_HIDDEN void hak__ending_write(bool soon);
+/* In a handler, before the signal ends the process: the same without the observer's file. */
+HAK_HIDDEN void hak__ending_by_signal(void);
 
 #endif

@@ -15,13 +15,8 @@
 #include "control/ending.h"
 #include "control/exit_file.h"
 #include "control/life.h"
-#include "core/gate.h"
 #include "core/options.h"
 #include "os/os.h"
-
-/* Milliseconds that a second thread with a signal waits for the first one's report. Twice: a
- * process whose report hangs lives that much longer. Half: a report on a slow disk may be cut. */
-#define LAST_WAIT_MS 2000u
 
 /* True if this process writes a report at its end. */
 static bool last_reports(void)
@@ -46,38 +41,14 @@ static void last_write(hak_report_sink *sink, void *sink_argument)
 /* --- signals --- */
 
 static const int last_signals[] = {SIGHUP, SIGINT, SIGPIPE, SIGALRM, SIGTERM, SIGXCPU};
-static uint32_t shared_last_begun; /* 1: some thread writes the report, or has written it */
-
-/* The report, and the profile and the heap map unless another thread's exit writes them. */
-static void last_write_all(void)
-{
-    hak__gate_hurry(true);
-    if (last_reports()) {
-        hak__exit_file_write(&last_file, last_write);
-    }
-    if (hak__ending_take()) {
-        hak__profile_at_end();
-        hak__heap_map_at_end();
-        hak__ending_note_process(); /* process 1 of a container may live on */
-    }
-    hak__gate_hurry(false);
-}
 
 /* The handler. It may have interrupted any code of the program: it takes no lock of the C library,
  * and waits only a moment for a fork, which may be waiting for such a lock that this thread holds.
  * If it has interrupted hakmem, the gate refuses it (core/gate.h). */
 static void last_handle(int signal)
 {
-    uint32_t begun = 0;
-    if (hak__ending_is_own_process()) {
-        if (atomic_cas_acquire(&shared_last_begun, &begun, 1u)) {
-            last_write_all();
-        } else if (hak__inside == 0) {
-            hak__os_sleep_ms(LAST_WAIT_MS); /* another thread's handler ends the process */
-        }
-    }
+    hak__ending_by_signal();
     hak__os_end_by_signal(signal);
-    atomic_store_relaxed(&shared_last_begun, 0u);
 }
 
 static void last_catch_signals(void)
@@ -103,7 +74,6 @@ void hak__last_report_begin(void)
 /* A child that does not report closes the file: a daemon would keep its starter's pipe open. */
 void hak__last_report_fork_child(void)
 {
-    atomic_store_relaxed(&shared_last_begun, 0u);
     bool reports = last_reports(), own = reports && hak__exit_file_varies(&last_file);
     if (!reports || own) {
         hak__exit_file_close(&last_file);
@@ -115,8 +85,7 @@ void hak__last_report_fork_child(void)
 
 void hak__last_report_at_end(void)
 {
-    uint32_t begun = 0;
-    if (last_reports() && atomic_cas_acquire(&shared_last_begun, &begun, 1u)) {
+    if (last_reports()) {
         hak__exit_file_write(&last_file, last_write);
     }
 }

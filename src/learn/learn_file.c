@@ -275,7 +275,8 @@ bool hak__learn_state_parse(const char *text, size_t size, struct learn_state *s
     for (const char *next = text; learn_next_line(&next, end, line); at = next) {
         last = at;
     }
-    hak__text_make(checksum, sizeof checksum, "checksum %lu", bits_fnv(text, (size_t)(last - text)));
+    hak__text_make(checksum, sizeof checksum, "checksum %lu",
+                   bits_fnv(text, (size_t)(last - text)));
     if (at != end || size == 0 || !hak__text_equal(line, checksum)) {
         return false;
     }

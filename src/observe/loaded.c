@@ -36,18 +36,16 @@ static loader_find *shared_loader_find;
 
 static struct loaded *shared_loaded; /* the newest; written under SAMPLES */
 /* Under SAMPLES. */
-static uint32_t loaded_count, loaded_files_count;
+static uint32_t loaded_count;
 static uint64_t loaded_numbers;
 static uintptr_t strange_low = UINTPTR_MAX, strange_high; /* frames in no module so far */
 static uintptr_t gap_start, gap_end; /* no entry lies there; the one looked up last */
-static const struct loaded_file loaded_no_file;
-static const struct loaded loaded_unknown = {.number = LOADED_UNKNOWN, .file = &loaded_no_file};
-/* Entries by their starts, under SAMPLES. Half the buckets: a program that loads 65,536 times looks
- * at 512 entries for a frame instead of 256. */
+static const struct loaded loaded_unknown = {.number = LOADED_UNKNOWN};
+/* Entries by their starts, under SAMPLES. Half the buckets: a program that loads 8,192 times looks
+ * at 64 entries for a frame instead of 32. */
 #define LOADED_BUCKETS 256u
 #define LOADED_GRAIN 4096u
 static const struct loaded *loaded_buckets[LOADED_BUCKETS];
-static const struct loaded_file *loaded_files;
 
 /* The libraries of C, C++ and Rust, whose functions are not the program's own: the names of their
  * files up to a version or a hash. The tools know the same (python/hakmem/look/owners.py). */
@@ -163,36 +161,6 @@ static size_t loaded_head_size(const struct loader_answer *answer)
     return size < LOADED_HEAD_SIZE ? size : LOADED_HEAD_SIZE;
 }
 
-static bool loaded_is_file(const struct loaded_file *file, const struct loader_answer *answer)
-{
-    const char *path = answer->link_map->l_name;
-    return (file->path[0] == '\0' || hak__text_equal(file->path, path)) &&
-           file->head_size == loaded_head_size(answer) &&
-           memcmp(file->head, answer->start, file->head_size) == 0;
-}
-
-/* NULL: there is no room. */
-static const struct loaded_file *loaded_file_of(const struct loader_answer *answer)
-{
-    struct loaded_file *file;
-    for (const struct loaded_file *old = loaded_files; old != NULL; old = old->older) {
-        if (loaded_is_file(old, answer)) {
-            return old;
-        }
-    }
-    if (loaded_files_count == LOADED_FILES_MAX ||
-        (file = hak__metadata_allocate(sizeof *file)) == NULL) {
-        return NULL;
-    }
-    *file = (struct loaded_file){.older = loaded_files, .head_size = loaded_head_size(answer)};
-    loaded_copy_path(file->path, answer->link_map);
-    file->is_library = loaded_is_of_library(file->path);
-    memcpy(file->head, answer->start, file->head_size);
-    loaded_files_count++;
-    loaded_files = file;
-    return file;
-}
-
 static const struct loaded **loaded_bucket(uintptr_t start)
 {
     return &loaded_buckets[start / LOADED_GRAIN % LOADED_BUCKETS];
@@ -202,20 +170,21 @@ static const struct loaded *loaded_add(const struct loader_answer *answer)
 {
     uintptr_t start = (uintptr_t)answer->start, end = (uintptr_t)answer->end;
     const struct loaded **bucket = loaded_bucket(start);
-    const struct loaded_file *file = NULL;
     struct loaded *loaded = NULL;
     uint64_t number = loaded_is_taken(start, end) ? loaded_numbers + 1 : 0;
     if (loaded_count < LOADED_MAX && number < LOADED_UNKNOWN && hak__os_is_readable(start)) {
-        file = loaded_file_of(answer);
-        loaded = file != NULL ? hak__metadata_allocate(sizeof *loaded) : NULL;
+        loaded = hak__metadata_allocate(sizeof *loaded);
     }
     if (loaded == NULL) {
         return &loaded_unknown;
     }
-    *loaded = (struct loaded){
-        .older = shared_loaded, .next = *bucket, .start = start, .end = end, .file = file};
+    *loaded = (struct loaded){.older = shared_loaded, .next = *bucket, .start = start, .end = end};
     loaded->base = answer->link_map->l_addr;
     loaded->number = number;
+    loaded_copy_path(loaded->path, answer->link_map);
+    loaded->is_library = loaded_is_of_library(loaded->path);
+    loaded->head_size = loaded_head_size(answer);
+    memcpy(loaded->head, answer->start, loaded->head_size);
     loaded_numbers += number != 0;
     loaded_count++;
     gap_start = gap_end = 0;
@@ -227,7 +196,8 @@ static const struct loaded *loaded_add(const struct loader_answer *answer)
 static bool loaded_is(const struct loaded *loaded, const struct loader_answer *answer)
 {
     return loaded->start == (uintptr_t)answer->start && loaded->end == (uintptr_t)answer->end &&
-           loaded_is_file(loaded->file, answer);
+           (loaded->path[0] == '\0' || hak__text_equal(loaded->path, answer->link_map->l_name)) &&
+           memcmp(loaded->head, answer->start, loaded->head_size) == 0;
 }
 
 /* The entry of code that runs, so nobody unmaps its module. NULL: it lies in none. */
@@ -279,7 +249,7 @@ uint32_t hak__loaded_mark(uintptr_t *frames, uint32_t depth)
         }
         uint64_t number = last != NULL ? last->number : loaded_number_of_strange(address);
         frames[i] = loaded_address(frames[i]) | number << LOADED_SHIFT;
-        if (site == depth && (last == NULL || !last->file->is_library)) {
+        if (site == depth && (last == NULL || !last->is_library)) {
             site = i;
         }
     }
@@ -308,10 +278,10 @@ bool hak__loaded_is_there(const struct loaded *loaded)
         (uintptr_t)answer.end != loaded->end) {
         return false;
     }
-    size_t size = loaded->file->head_size;
+    size_t size = loaded->head_size;
     long copied = hak__os_read_memory(loaded->start, head, size);
     return copied < 0 ? !loaded_is_followed(loaded)
-                      : copied == (long)size && memcmp(head, loaded->file->head, size) == 0;
+                      : copied == (long)size && memcmp(head, loaded->head, size) == 0;
 }
 
 /* NULL: no entry has the frame. */
@@ -339,7 +309,7 @@ bool hak__loaded_find(const struct modules *modules, uintptr_t frame, struct mod
     }
     *closed = true;
     *place = (struct module_place){.start = call, .end = call + 1, .offset = call - loaded->base};
-    place->path = loaded->file->path;
-    place->path_length = strlen(loaded->file->path);
+    place->path = loaded->path;
+    place->path_length = strlen(loaded->path);
     return place->path_length != 0;
 }

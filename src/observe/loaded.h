@@ -11,10 +11,10 @@
  * A module is known by its first bytes, where linkers put the build id, and by its place and path.
  * A program with holes between its segments is several modules, and those of code may be short.
  * Its entry is made with the first sample that has a frame in it, and stays. A file that is loaded
- * again at another place has an entry more, but its path and bytes are kept once.
+ * again at another place has an entry more.
  *
- * Bounds: LOADED_MAX entries and LOADED_FILES_MAX files. Frames in further ones have the number
- * LOADED_UNKNOWN and no names, and the tools say so.
+ * Bound: LOADED_MAX entries. Frames in further modules have the number LOADED_UNKNOWN and no names,
+ * and the tools say so.
  * Without _dl_find_object (glibc before 2.35, other C libraries) all numbers are 0. */
 #ifndef HAK_OBSERVE_LOADED_H
 #define HAK_OBSERVE_LOADED_H
@@ -23,10 +23,9 @@
 
 #include <link.h>
 
-/* Entries, of 64 bytes each. Half: programs that load plugins again and again lose names sooner. */
-#define LOADED_MAX 65536u
-/* Files, of 1.3 KiB each. Half: programs that load that many plugins lose names. */
-#define LOADED_FILES_MAX 4096u
+/* Entries, of 1.3 KiB each. Half: programs that load plugins again and again, each time at another
+ * place, lose names sooner. */
+#define LOADED_MAX 8192u
 /* Bytes at a module's start by which it is known: headers and notes end before. Half: of a program
  * with many segments the build id lies behind. */
 #define LOADED_HEAD_SIZE 1024u
@@ -40,11 +39,6 @@ struct loaded {
     uintptr_t start, end;              /* all its segments */
     uintptr_t base;                    /* tools count addresses from here */
     uint64_t number;
-    const struct loaded_file *file;
-};
-
-struct loaded_file {
-    const struct loaded_file *older;
     bool is_library;             /* the C or C++ library, or part of it */
     char path[LOADED_PATH_SIZE]; /* as the loader has it; "": the program, or the path is longer */
     size_t head_size;            /* of the module, if it is shorter than LOADED_HEAD_SIZE */

@@ -202,8 +202,8 @@ static void profile_write_module(struct report_writer *writer, const struct load
     hak__report_hex(writer, "start", loaded->start, true);
     hak__report_hex(writer, "end", loaded->end, true);
     hak__report_hex(writer, "base", loaded->base, true);
-    hak__report_hex(writer, "head", bits_fnv(loaded->file->head, LOADED_HEAD_SIZE), true);
-    hak__report_string(writer, "path", loaded->file->path, "");
+    hak__report_hex(writer, "head", bits_fnv(loaded->head, LOADED_HEAD_SIZE), true);
+    hak__report_string(writer, "path", loaded->path, "");
     hak__report_record_end(writer);
 }
 

@@ -48,44 +48,20 @@ static bool index_find_section(ElfW(Shdr) * section)
     return false;
 }
 
-/* A pair as one number, which is sorted by its upper half. */
-static int64_t index_get(const int32_t (*pairs)[2], uint64_t i)
-{
-    return (int64_t)((uint64_t)(uint32_t)pairs[i][0] << 32 | (uint32_t)pairs[i][1]);
-}
-
-static void index_put(int32_t (*pairs)[2], uint64_t i, int64_t pair)
-{
-    pairs[i][0] = (int32_t)(pair >> 32);
-    pairs[i][1] = (int32_t)pair;
-}
-
-/* Puts the pair at the root into its place among the first `count`. */
-static void index_sink(int32_t (*pairs)[2], uint64_t root, uint64_t count)
-{
-    int64_t pair = index_get(pairs, root);
-    for (uint64_t child = 2 * root + 1; child < count; child = 2 * root + 1) {
-        child += child + 1 < count && index_get(pairs, child) < index_get(pairs, child + 1);
-        if (index_get(pairs, child) <= pair) {
-            break;
-        }
-        index_put(pairs, root, index_get(pairs, child));
-        root = child;
-    }
-    index_put(pairs, root, pair);
-}
-
-/* Heapsort (J. W. J. Williams, 1964): the C library's sort may allocate. */
+/* Shellsort (D. L. Shell, 1959), by the starts of functions: the C library's sort may allocate. */
 static void index_sort(int32_t (*pairs)[2], uint64_t count)
 {
-    for (uint64_t root = count / 2; root-- > 0;) {
-        index_sink(pairs, root, count);
-    }
-    for (uint64_t end = count; end-- > 1;) {
-        int64_t greatest = index_get(pairs, 0);
-        index_put(pairs, 0, index_get(pairs, end));
-        index_put(pairs, end, greatest);
-        index_sink(pairs, 0, end);
+    for (uint64_t gap = count / 2; gap != 0; gap = gap == 2 ? 1 : gap * 5 / 11) {
+        for (uint64_t i = gap; i < count; i++) {
+            int32_t start = pairs[i][0], entry = pairs[i][1];
+            uint64_t at = i;
+            for (; at >= gap && pairs[at - gap][0] > start; at -= gap) {
+                pairs[at][0] = pairs[at - gap][0];
+                pairs[at][1] = pairs[at - gap][1];
+            }
+            pairs[at][0] = start;
+            pairs[at][1] = entry;
+        }
     }
 }
 
