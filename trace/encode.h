@@ -32,8 +32,8 @@ struct encoder {
 };
 
 /* Packs `count` events, at most TRACE_EVENTS_MAX. `*frame` holds what only the caller knows:
- * lane, thread of the first event, threads, missed, ms, stamp, resident. Returns the number of bytes in
- * `output`. */
+ * lane, thread of the first event, threads, missed, ms, stamp, resident. Returns the number of
+ * bytes in `output`. */
 size_t encode_events(struct encoder *encoder, const struct trace_event *events, uint32_t count,
                      const struct trace_frame *frame);
 
