@@ -36,7 +36,8 @@ target_link_libraries(hakmem_recorder PRIVATE hakmem_trace_flags Threads::Thread
 target_link_options(hakmem_recorder PRIVATE
     -Wl,-z,defs -Wl,-z,nodelete -Wl,-z,noexecstack -Wl,--as-needed -Wl,--exclude-libs,ALL)
 
-set(reader_sources decode.c main.c record.c remarks.c replay.c replay_all.c replay_image.c summary.c timeline.c walk.c)
+set(reader_sources decode.c main.c record.c remarks.c replay.c replay_all.c replay_image.c sites.c summary.c timeline.c
+    walk.c)
 list(TRANSFORM reader_sources PREPEND "${trace_directory}/")
 add_executable(hakmem_trace ${reader_sources})
 set_target_properties(hakmem_trace PROPERTIES OUTPUT_NAME hakmem-trace LINKER_LANGUAGE C)

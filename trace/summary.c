@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: MIT */
-/* summary.c: what a trace says of a program: sizes, lifetimes, threads, reuse. */
+/* summary.c: what a trace says of a program: sizes, lifetimes, threads, reuse, sites. Two walks:
+ * the first finds the peak, the second collects. */
 #include "summary.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "remarks.h"
-#include "walk.h"
+#include "sites.h"
 
 #define BUCKETS 49 /* powers of two up to TRACE_SIZE_MAX */
+#define MOMENTS 48
+#define SITES_SHOWN 12
 
 struct size_row {
-    uint64_t births, bytes;
+    uint64_t births, bytes, live;
 };
 
 struct summary {
@@ -24,6 +28,8 @@ struct summary {
     uint64_t births, resizes, failed, nulls, ended, never_used;
     uint64_t ended_elsewhere, resized_elsewhere, requested;
     uint64_t touched_of, touched; /* of large blocks: their sizes, what of them was resident */
+    uint64_t moments[MOMENTS];    /* most live bytes in each part of the run */
+    struct site_table sites;
 };
 
 static unsigned bucket_of(uint64_t value) /* the power of two that holds it */
@@ -34,18 +40,55 @@ static unsigned bucket_of(uint64_t value) /* the power of two that holds it */
 
 /* --- collecting --- */
 
+static struct site_row *site_slot(struct site_row *rows, size_t room, uint64_t site)
+{
+    size_t at = (site * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (room - 1);
+    while (rows[at].births != 0 && rows[at].site != site) {
+        at = (at + 1) & (room - 1);
+    }
+    return &rows[at];
+}
+
+struct site_row *site_find(struct site_table *table, uint64_t site)
+{
+    struct site_row *row;
+    if (2 * (table->count + 1) > table->room) {
+        size_t room = table->room == 0 ? 1024 : 2 * table->room;
+        struct site_row *rows = need_memory(calloc(room, sizeof *rows));
+        for (size_t i = 0; i < table->room; i++) {
+            if (table->rows[i].births != 0) {
+                *site_slot(rows, room, table->rows[i].site) = table->rows[i];
+            }
+        }
+        free(table->rows);
+        table->rows = rows;
+        table->room = room;
+    }
+    row = site_slot(table->rows, table->room, site);
+    if (row->births == 0) {
+        row->site = site;
+        row->number = table->count++;
+    }
+    return row;
+}
+
 static void collect_birth(struct summary *summary, const struct step *step)
 {
     struct size_row *row = &summary->sizes[bucket_of(step->size)];
+    struct site_row *site = site_find(&summary->sites, trace_site(step->shape));
     summary->births++;
     summary->requested += step->size;
     row->births++;
     row->bytes += step->size;
+    row->live++;
     if (step->reused_after != 0) {
         summary->reuse[bucket_of(step->reused_after)]++;
     } else {
         summary->never_used++;
     }
+    site->births++;
+    site->bytes += step->size;
+    site->live_bytes += step->size;
 }
 
 static void collect_touched(struct summary *summary, const struct block *block)
@@ -61,6 +104,14 @@ static void collect_resize(struct summary *summary, const struct step *step)
     summary->resizes++;
     summary->requested += step->size > step->old_size ? step->size - step->old_size : 0;
     summary->resized_elsewhere += step->thread != step->block->birth_thread;
+    site_find(&summary->sites, trace_site(step->block->shape))->live_bytes +=
+        step->size - step->old_size;
+}
+
+/* Nobody knows when it ended, so it has no lifetime. */
+static void collect_lost(struct summary *summary, const struct block *block)
+{
+    site_find(&summary->sites, trace_site(block->shape))->live_bytes -= block->size;
 }
 
 static void collect_end(struct summary *summary, const struct step *step, const struct walk *walk)
@@ -70,6 +121,14 @@ static void collect_end(struct summary *summary, const struct step *step, const 
     summary->ended_elsewhere += step->thread != block->birth_thread;
     summary->life_calls[bucket_of(walk->calls - block->birth_call)]++;
     summary->life_bytes[bucket_of(walk->given_bytes - block->birth_bytes)]++;
+    collect_lost(summary, block);
+}
+
+static void note_peak_of_sites(struct site_table *table)
+{
+    for (size_t i = 0; i < table->room; i++) {
+        table->rows[i].peak_bytes = table->rows[i].live_bytes;
+    }
 }
 
 static void collect(struct summary *summary, const struct step *step, const struct walk *walk)
@@ -92,10 +151,12 @@ static void collect(struct summary *summary, const struct step *step, const stru
         summary->nulls++;
         break;
     case STEP_FOREIGN:
-    case STEP_LOST: /* nobody knows when it ended, so it has no lifetime */
         break;
     case STEP_TOUCHED:
         collect_touched(summary, step->block);
+        break;
+    case STEP_LOST:
+        collect_lost(summary, step->block);
         break;
     }
 }
@@ -165,6 +226,47 @@ static void print_distances(const char *title, const char *unit, const uint64_t 
     }
 }
 
+static void print_moments(const struct summary *summary, const struct walk *walk)
+{
+    static const char *const bars[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    printf("\nLive bytes over time (%" PRIu64 " calls a step, full height %s)\n  ",
+           walk->calls / MOMENTS + 1, SIZE_TEXT(walk->peak_bytes));
+    for (unsigned i = 0; i < MOMENTS && walk->peak_bytes != 0; i++) {
+        printf("%s", bars[(summary->moments[i] * 8 + walk->peak_bytes - 1) / walk->peak_bytes]);
+    }
+    printf("\n");
+}
+
+static int compare_sites(const void *one, const void *other)
+{
+    const struct site_row *a = one, *b = other;
+    if (a->peak_bytes != b->peak_bytes) {
+        return a->peak_bytes < b->peak_bytes ? 1 : -1;
+    }
+    return a->bytes < b->bytes ? 1 : a->bytes > b->bytes ? -1 : 0;
+}
+
+static void print_sites(struct summary *summary, const struct trace_file *file)
+{
+    struct site_table *table = &summary->sites;
+    struct sites names;
+    char shown[SITES_SHOWN][160] = {0};
+    sites_read(&names, file);
+    if (table->rows != NULL) {
+        qsort(table->rows, table->room, sizeof *table->rows, compare_sites);
+    }
+    printf("\nCall sites        live at peak   live at end  bytes given     blocks\n");
+    for (size_t i = 0; i < table->room && i < SITES_SHOWN && table->rows[i].births != 0; i++) {
+        const struct site_row *row = &table->rows[i];
+        char *name = shown[i];
+        site_name(&names, row->site, name, sizeof shown[i]);
+        printf("%30s  %12s %12s  %9" PRIu64 "  %s\n", SIZE_TEXT(row->peak_bytes),
+               SIZE_TEXT(row->live_bytes), SIZE_TEXT(row->bytes), row->births, name);
+    }
+    sites_print_ids(&names, shown[0], SITES_SHOWN, sizeof shown[0]);
+    sites_free(&names);
+}
+
 static void print_head(const struct trace_file *file, const struct walk *walk)
 {
     printf("%s (process %" PRIu64 "%s): %" PRIu64 " calls of %" PRIu32 " thread%s, %s, %.2f bytes a"
@@ -186,7 +288,7 @@ static void print_head(const struct trace_file *file, const struct walk *walk)
     remarks_print_repairs(stdout, file, &walk->repairs);
 }
 
-static void print_summary(const struct summary *summary, const struct trace_file *file,
+static void print_summary(struct summary *summary, const struct trace_file *file,
                           const struct walk *walk)
 {
     print_head(file, walk);
@@ -205,22 +307,39 @@ static void print_summary(const struct summary *summary, const struct trace_file
         printf("\nBlocks of %s and more: %.1f %% of their bytes were resident in the end\n",
                SIZE_TEXT(TRACE_LARGE_MIN), percent(summary->touched, summary->touched_of));
     }
+    print_moments(summary, walk);
+    print_sites(summary, file);
 }
 
 int summary_print(const struct trace_file *file)
 {
-    struct summary summary = {0};
-    struct walk walk;
+    struct summary *summary = need_memory(calloc(1, sizeof *summary));
+    struct walk first, walk;
     struct step step;
+    uint64_t calls;
+    walk_begin(&first, file);
+    while (walk_next(&first, &step)) {
+    }
+    calls = first.calls;
     walk_begin(&walk, file);
     while (walk_next(&walk, &step)) {
-        collect(&summary, &step, &walk);
+        uint64_t *moment = &summary->moments[walk.calls * MOMENTS / (calls + 1)];
+        collect(summary, &step, &walk);
+        *moment = walk.live_bytes > *moment ? walk.live_bytes : *moment;
+        if (walk.calls == first.peak_call &&
+            (step.type == STEP_BIRTH || step.type == STEP_RESIZE)) {
+            note_peak_of_sites(&summary->sites);
+        }
     }
     if (walk.damaged) {
         fprintf(stderr, "hakmem: the trace is damaged: the content of a frame makes no sense\n");
     } else {
-        print_summary(&summary, file, &walk);
+        print_summary(summary, file, &walk);
     }
+    calls = walk.damaged;
+    walk_end(&first);
     walk_end(&walk);
-    return walk.damaged ? STATUS_CANNOT : 0;
+    free(summary->sites.rows);
+    free(summary);
+    return calls != 0 ? STATUS_CANNOT : 0;
 }

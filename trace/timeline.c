@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "remarks.h"
+#include "sites.h"
+#include "summary.h"
 #include "walk.h"
 
 /* A trace that is shorter is divided by calls: the clock could not tell its moments apart.
@@ -28,9 +30,13 @@ struct births {
 
 /* Of one call site, or of one thread that allocated. */
 struct site_times {
-    uint64_t site;
     struct births *born[TIMELINE_MOMENTS]; /* NULL: none */
     uint64_t temporary_count, temporary_bytes;
+};
+
+struct group {
+    struct site_times *times;
+    size_t room;
 };
 
 struct moment {
@@ -42,9 +48,8 @@ struct timeline {
     const struct trace_file *file;
     uint32_t length_ms; /* 0: divided by calls */
     struct moment moments[TIMELINE_MOMENTS];
-    struct site_times **sites; /* hash table; NULL: empty */
-    size_t sites_room, sites_count;
-    struct site_times *threads; /* by number, from 1 on */
+    struct site_table sites;
+    struct group by_site, by_thread; /* by the sites' numbers; by the threads', from 1 on */
 };
 
 static unsigned moment_of(const struct timeline *timeline, uint64_t call, uint32_t ms)
@@ -55,60 +60,47 @@ static unsigned moment_of(const struct timeline *timeline, uint64_t call, uint32
     return part < TIMELINE_MOMENTS ? (unsigned)part : TIMELINE_MOMENTS - 1;
 }
 
-static struct site_times **site_slot(struct site_times **sites, size_t room, uint64_t site)
+static void group_grow(struct group *group)
 {
-    size_t at = (site * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (room - 1);
-    while (sites[at] != NULL && sites[at]->site != site) {
-        at = (at + 1) & (room - 1);
+    size_t room = group->room == 0 ? 64 : 2 * group->room;
+    group->times = need_memory(realloc(group->times, room * sizeof *group->times));
+    for (size_t i = group->room; i < room; i++) {
+        group->times[i] = (struct site_times){0};
     }
-    return &sites[at];
+    group->room = room;
 }
 
-static struct site_times *site_find(struct timeline *timeline, uint64_t site)
+static void group_free(struct group *group)
 {
-    if (2 * (timeline->sites_count + 1) > timeline->sites_room) {
-        size_t room = timeline->sites_room == 0 ? 1024 : 2 * timeline->sites_room;
-        struct site_times **sites = need_memory(calloc(room, sizeof *sites));
-        for (size_t i = 0; i < timeline->sites_room; i++) {
-            if (timeline->sites[i] != NULL) {
-                *site_slot(sites, room, timeline->sites[i]->site) = timeline->sites[i];
-            }
+    for (size_t i = 0; i < group->room; i++) {
+        for (unsigned born = 0; born < TIMELINE_MOMENTS; born++) {
+            free(group->times[i].born[born]);
         }
-        free(timeline->sites);
-        timeline->sites = sites;
-        timeline->sites_room = room;
     }
-    struct site_times **slot = site_slot(timeline->sites, timeline->sites_room, site);
-    if (*slot == NULL) {
-        *slot = need_memory(calloc(1, sizeof **slot));
-        (*slot)->site = site;
-        timeline->sites_count++;
-    }
-    return *slot;
-}
-
-static struct site_times *site_of(const struct block *block)
-{
-    return (struct site_times *)(uintptr_t)block->user; /* NOLINT(performance-no-int-to-ptr) */
+    free(group->times);
 }
 
 /* Blocks that were born at the moment and end at the other; TIMELINE_MOMENTS: never. */
-static struct cell *cell_of(struct site_times *times, unsigned born, unsigned ended)
+static struct cell *cell_of(struct group *group, size_t number, unsigned born, unsigned ended)
 {
-    struct births **births = &times->born[born];
+    while (number >= group->room) {
+        group_grow(group);
+    }
+    struct births **births = &group->times[number].born[born];
     if (*births == NULL) {
         *births = need_memory(calloc(1, sizeof **births));
     }
     return &(*births)->ended[ended];
 }
 
-/* A block keeps its site in `user`, and the moment since which it has its size in `user_op`. */
+/* A block keeps the number of its site in `user`, and the moment since which it has its size in
+ * `user_op`. */
 static void count(struct timeline *timeline, const struct block *block, unsigned ended,
                   uint64_t size, int blocks)
 {
     unsigned born = (unsigned)block->user_op;
-    struct cell *both[] = {cell_of(site_of(block), born, ended),
-                           cell_of(&timeline->threads[block->birth_thread], born, ended)};
+    struct cell *both[] = {cell_of(&timeline->by_site, block->user, born, ended),
+                           cell_of(&timeline->by_thread, block->birth_thread, born, ended)};
     for (size_t i = 0; i < 2; i++) {
         both[i]->bytes += blocks < 0 ? -size : size;
         both[i]->count += (uint64_t)blocks;
@@ -131,7 +123,8 @@ static void note_end(struct timeline *timeline, const struct block *block, uint6
 static void note_temporary(struct timeline *timeline, const struct block *block, uint64_t calls)
 {
     if (calls - block->birth_call <= TEMPORARY_CALLS) {
-        struct site_times *both[] = {site_of(block), &timeline->threads[block->birth_thread]};
+        struct site_times *both[] = {&timeline->by_site.times[block->user],
+                                     &timeline->by_thread.times[block->birth_thread]};
         for (size_t i = 0; i < 2; i++) {
             both[i]->temporary_count++;
             both[i]->temporary_bytes += block->size;
@@ -143,9 +136,12 @@ static void note_step(struct timeline *timeline, const struct step *step, const 
 {
     struct block *block = step->block;
     unsigned now = moment_of(timeline, walk->calls, walk->ms);
+    struct site_row *row;
     switch (step->type) {
     case STEP_BIRTH:
-        block->user = (uintptr_t)site_find(timeline, trace_site(step->shape));
+        row = site_find(&timeline->sites, trace_site(step->shape));
+        row->births++;
+        block->user = row->number;
         note_birth(timeline, block, now);
         break;
     case STEP_RESIZE:
@@ -216,11 +212,12 @@ static bool collect(struct timeline *timeline, struct walk *walk)
 }
 
 /* `comma` goes before it. */
-static void print_times(const struct site_times *times, const char *comma, const char *key)
+static void print_times(const struct site_times *times, const char *comma, const char *key,
+                        uint64_t value)
 {
     printf("%s{\"%s\": \"0x%" PRIx64 "\", \"temporary_count\": %" PRIu64
            ", \"temporary_bytes\": %" PRIu64 ", \"cells\": [",
-           comma, key, times->site, times->temporary_count, times->temporary_bytes);
+           comma, key, value, times->temporary_count, times->temporary_bytes);
     comma = "";
     for (unsigned born = 0; born < TIMELINE_MOMENTS; born++) {
         for (unsigned ended = born; times->born[born] != NULL && ended <= TIMELINE_MOMENTS;
@@ -255,28 +252,10 @@ static void print_remarks(const struct trace_file *file, const struct walk *walk
     free(text);
 }
 
-/* The lines of the frames of modules, as strings. */
-static void print_modules(const struct trace_file *file)
-{
-    const char *comma = "";
-    for (size_t i = 0; i < file->frame_count; i++) {
-        const struct trace_frame *frame = file->frames[i];
-        const char *at = (const char *)frame_payload(frame), *end = at + frame->payload_bytes;
-        const char *stop;
-        while (frame->type == FRAME_MODULES && (stop = memchr(at, '\n', (size_t)(end - at)))) {
-            char *line = need_memory(strndup(at, (size_t)(stop - at)));
-            trace_make_plain(line);
-            printf("%s\"%s\"", comma, line);
-            free(line);
-            comma = ", ";
-            at = stop + 1;
-        }
-    }
-}
-
 static void print_document(const struct timeline *timeline, const struct walk *walk)
 {
     const struct trace_file *file = timeline->file;
+    struct sites names;
     printf("{\"program\": \"%s\", \"pid\": %" PRIu64 ", \"time\": %" PRIu64 ", \"calls\": %" PRIu64
            ", \"timed\": %d, \"peak_bytes\": %" PRIu64 ", \"moments\": [",
            file->header.program, file->header.pid, file->header.start_ns / 1000000000u, walk->calls,
@@ -291,19 +270,22 @@ static void print_document(const struct timeline *timeline, const struct walk *w
     }
     printf("], \"remarks\": [");
     print_remarks(file, walk);
-    printf("], \"modules\": [");
-    print_modules(file);
+    printf("], \"mappings\": [");
+    sites_read(&names, file);
+    sites_print_mappings(&names);
+    sites_free(&names);
     printf("], \"sites\": [");
     const char *comma = "";
-    for (size_t i = 0; i < timeline->sites_room; i++) {
-        if (timeline->sites[i] != NULL) {
-            print_times(timeline->sites[i], comma, "address");
+    for (size_t i = 0; i < timeline->sites.room; i++) {
+        const struct site_row *row = &timeline->sites.rows[i];
+        if (row->births != 0) {
+            print_times(&timeline->by_site.times[row->number], comma, "address", row->site);
             comma = ", ";
         }
     }
     printf("], \"threads\": [");
-    for (size_t i = 1; i <= file->threads; i++) {
-        print_times(&timeline->threads[i], i > 1 ? ", " : "", "number");
+    for (size_t i = 1; i < timeline->by_thread.room && i <= file->threads; i++) {
+        print_times(&timeline->by_thread.times[i], i > 1 ? ", " : "", "number", i);
     }
     printf("]}\n");
 }
@@ -313,16 +295,15 @@ int timeline_print(const struct trace_file *file)
     static struct timeline timeline;
     struct walk walk;
     timeline.file = file;
-    timeline.threads = need_memory(calloc((size_t)file->threads + 1, sizeof *timeline.threads));
-    for (uint32_t i = 1; i <= file->threads; i++) {
-        timeline.threads[i].site = i;
-    }
     walk_begin(&walk, file);
     read_frames(&timeline, file->lanes == 1 || walk.stamp_ms > 0);
     bool whole = collect(&timeline, &walk);
     if (whole) {
         print_document(&timeline, &walk);
     }
-    walk_end(&walk); /* the process ends: the tables are not freed */
+    walk_end(&walk);
+    group_free(&timeline.by_site);
+    group_free(&timeline.by_thread);
+    free(timeline.sites.rows);
     return whole ? 0 : STATUS_CANNOT;
 }

@@ -19,7 +19,7 @@ done
 grep -q '<h2>Threads</h2>.*grower' page || fail "the page has no table of threads"
 
 try "$launcher" profile --threads --allocated kept
-has "$output" '1\.9 MiB +[0-9.]+ % +200[01] blocks  churner'
+has "$output" '1\.9 MiB +[0-9.]+ % +200[0-9] blocks  churner'
 try "$launcher" profile kept
 [[ $status == 0 && $output != *grower* ]] || fail "threads without --threads: $output"
 

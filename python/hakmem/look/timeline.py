@@ -18,7 +18,7 @@ from .symbols import Files, Symbols
 from .text import plain, short_name
 
 SHAPE = {"program": str, "pid": int, "time": int, "calls": int, "timed": int, "peak_bytes": int, "moments": [[int]],
-         "remarks": [str], "modules": [str],
+         "remarks": [str], "mappings": [{"line": str, "build_id": str, "bias": str}],
          "sites": [{"address": str, "temporary_count": int, "temporary_bytes": int, "cells": [[int]]}],
          "threads": [{"number": str, "temporary_count": int, "temporary_bytes": int, "cells": [[int]]}]}
 SITES_MAX = 300  # of the page, the largest; the others are one row
@@ -84,24 +84,10 @@ class Site:
         return [sum(column) for column in zip(*self.cells.values())] or [0, 0]
 
 
-def mappings(modules):
-    """The lines of a trace about its modules (trace/format.h), as records of a profile's mappings."""
-    ids, found = {}, {}
-    for line in modules:
-        span, address, path = line.split(" ", 2)
-        if span == "build-id":
-            ids[path] = address
-        else:
-            bias = int(span.partition("-")[0], 16) - int(address, 16)
-            found.setdefault((span.partition("-")[0], bias, os.path.basename(path)), (span, path))
-    return [{"line": f"{span} r-xp 0 0:0 0 {path}", "build_id": ids.get(path, ""), "bias": hex(bias)}
-            for (_, bias, _), (span, path) in found.items()]
-
-
 def named_sites(document, path):
     """The sites, and sentences about missing calls and names."""
     files = Files(document["pid"], recorded=document["time"], **origin_of(path))
-    symbols = Symbols(mappings(document["modules"]), files)
+    symbols = Symbols(document["mappings"], files)
     symbols.resolve(int(site["address"], 16) for site in document["sites"])
     found = {}
     for record in document["sites"]:
