@@ -15,9 +15,10 @@
  * A signal handler may fork inside an operation that it interrupted. That fork cannot close the
  * gate, because its own thread is inside. Meanwhile the gate refuses as if it were closed.
  *
- * The gate also refuses a thread at once that is inside already. There are three cases: a signal
- * handler has interrupted a slow operation, which may hold any lock; the thread is in fork itself;
- * or it has reported a fatal error.
+ * The gate also refuses a thread at once that is inside already. There are four cases: a signal
+ * handler has interrupted a slow operation, which may hold any lock; the operation has called a
+ * function that follows mappings (os/bound.h); the thread is in fork itself; or it has reported a
+ * fatal error.
  *
  * While a thread is inside the gate its signals are blocked, unless the process has one thread: no
  * handler stops it there, so it holds up neither a fork nor a thread that needs one of the locks

@@ -3,8 +3,11 @@
  *
  * Libraries put functions of these names before the C library's, to follow what is mapped. Such a
  * function must not be called before its library is ready (override/direct.c). Until then these
- * functions make the system call. They also do so for what such a function itself allocates: else
- * it would be called for that, too, and allocate again, without end. */
+ * functions make the system call.
+ *
+ * Such a function may allocate. If this was called for that, too, it would allocate again, without
+ * end: so what a thread does inside it are system calls. And it is called in the middle of an
+ * operation, as of one that returns the objects of a bin: so the bins are hidden from it. */
 #ifndef HAK_OS_BOUND_H
 #define HAK_OS_BOUND_H
 
@@ -31,12 +34,24 @@ HAK_INLINE bool bound_is_direct(void)
     return HAK_UNLIKELY(bound_is_unready() || hak__os_is_direct);
 }
 
+/* Called before and after a call of somebody's function; NULL: there is none. Written before there
+ * are threads. */
+HAK_HIDDEN extern void (*hak__os_around_bound)(bool before);
+
+HAK_INLINE void bound_around(bool before)
+{
+    hak__os_is_direct = before;
+    if (HAK_UNLIKELY(hak__os_around_bound != NULL)) {
+        hak__os_around_bound(before);
+    }
+}
+
 /* Makes one call of what is bound. */
 #define BOUND_CALL(type, call)                                                                     \
     ({                                                                                             \
-        hak__os_is_direct = true;                                                                  \
+        bound_around(true);                                                                        \
         type result_ = (call);                                                                     \
-        hak__os_is_direct = false;                                                                 \
+        bound_around(false);                                                                       \
         result_;                                                                                   \
     })
 

@@ -26,6 +26,7 @@
 
 bool hak__os_shared_unready;
 HAK_TLS bool hak__os_is_direct;
+void (*hak__os_around_bound)(bool before);
 uint64_t hak__os_calls[OS_CALL_COUNT];
 const char *const hak__os_call_names[OS_CALL_COUNT] = {"mmap",
                                                        "munmap",

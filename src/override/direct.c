@@ -23,6 +23,7 @@
 
 #include <link.h>
 
+#include "arena/arena.h"
 #include "base/symbols.h"
 #include "base/text.h"
 #include "os/bound.h"
@@ -110,12 +111,27 @@ static uintptr_t direct_address(const struct symbols *symbols, const char *name)
     }
 }
 
+/* Inside an operation a thread has no struct while somebody's function runs, as if it had ended:
+ * then no fast path finds a bin, and the gate refuses all others (core/gate.h). */
+static void direct_around(bool before)
+{
+    static HAK_TLS struct thread *hidden;
+    if (before && (hak__inside & INSIDE_OPERATION) != 0) {
+        hidden = hak__thread;
+        hak__thread = (struct thread *)(uintptr_t)&hak__thread_ended;
+    } else if (!before && hidden != NULL) {
+        hak__thread = hidden;
+        hidden = NULL;
+    }
+}
+
 /* True: somebody follows what is mapped by the function of this name, which stays. */
 static bool direct_is_followed(const char *name, uintptr_t bound)
 {
     for (size_t i = 0; i < DIRECT_FOLLOWED; i++) {
         if (hak__text_equal(name, direct_followed[i])) {
             direct_followers[i] = bound;
+            hak__os_around_bound = direct_around;
             atomic_store_relaxed(&hak__os_shared_unready, true);
             return true;
         }

@@ -55,14 +55,14 @@ EXPORT int madvise(void *address, size_t size, int advice)
 /* What notes mappings, and allocates for that: not for its own calls. */
 static void note_mapping(void)
 {
-    static void *noted[64];
-    static size_t next;
-    static bool notes;
+    static __thread void *noted[64];
+    static __thread size_t next;
+    static __thread bool notes;
     if (plugin_interposed_allocates && !notes) {
         notes = true;
         for (int i = 0; i < 4; i++) {
             free(noted[next]);
-            noted[next] = malloc(next * 100);
+            noted[next] = malloc(next * 1000);
             next = (next + 1) % (sizeof noted / sizeof noted[0]);
         }
         notes = false;

@@ -62,6 +62,38 @@ static void purge(void)
     }
 }
 
+/* Fills bins, returns their objects, and maps and unmaps beside other threads. */
+static void *churn(void *argument)
+{
+    static const int steps = 20000;
+    uint32_t random = (uint32_t)(uintptr_t)argument;
+    void *blocks[200] = {NULL};
+    for (int i = 0; i < steps; i++) {
+        random = random * 1103515245u + 12345u;
+        void **block = &blocks[(random >> 16) % COUNT_OF(blocks)];
+        size_t size = (random >> 8) % (i % 100 == 0 ? 8000000 : 40000);
+        give_back(*block);
+        *block = get_memory(size);
+        CHECK(*block != NULL);
+        memset(*block, 1, size < 100 ? size : 100);
+    }
+    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
+        give_back(blocks[i]);
+    }
+    return NULL;
+}
+
+static void churn_in_threads(void)
+{
+    pthread_t threads[4];
+    for (uintptr_t i = 0; i < COUNT_OF(threads); i++) {
+        CHECK(pthread_create(&threads[i], NULL, churn, (void *)(i * 77 + 1)) == 0);
+    }
+    for (size_t i = 0; i < COUNT_OF(threads); i++) {
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    }
+}
+
 static void run(void)
 {
     prove_served();
@@ -79,6 +111,9 @@ static void run(void)
     alarm(60);
     *(bool *)find_in(RTLD_DEFAULT, "plugin_interposed_allocates") = true;
     purge();
+    for (int i = 0; i < 2; i++) {
+        churn_in_threads();
+    }
     alarm(0);
     exit(0);
 }
