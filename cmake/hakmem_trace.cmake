@@ -39,7 +39,8 @@ target_link_options(hakmem_recorder PRIVATE
 set(reader_sources decode.c main.c record.c remarks.c replay.c replay_all.c replay_image.c sites.c summary.c timeline.c
     walk.c)
 list(TRANSFORM reader_sources PREPEND "${trace_directory}/")
-add_executable(hakmem_trace ${reader_sources})
+add_executable(hakmem_trace ${reader_sources} "${PROJECT_SOURCE_DIR}/run/watch.c")
+target_include_directories(hakmem_trace PRIVATE "${PROJECT_SOURCE_DIR}/run")
 set_target_properties(hakmem_trace PROPERTIES OUTPUT_NAME hakmem-trace LINKER_LANGUAGE C)
 target_link_libraries(hakmem_trace PRIVATE hakmem_trace_flags Threads::Threads ${CMAKE_DL_LIBS})
 

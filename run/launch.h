@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "watch.h"
+
 enum { STATUS_USAGE = 2, STATUS_FAILED = 125, STATUS_CANNOT_RUN = 126, STATUS_NOT_FOUND = 127 };
 
 /* What the launcher says. */
@@ -59,6 +61,9 @@ char *words_large(const char *text);
 /* The name in the current folder, if it is relative. A new string. */
 char *words_absolute(const char *name);
 
+/* A new empty file for the program's report. Its name is a new string. */
+char *words_file(void);
+
 /* What a program prints, on standard error, too if `errors`; at most 64 KiB. A new string. NULL:
  * it has failed. `environment` NULL: this process's. */
 char *words_capture(char *const words[], char *const environment[], bool errors);
@@ -97,14 +102,6 @@ void reports_set_format(const char *format);
 /* True: each process of the tree reports, because the name has %p. */
 bool reports_set_file(const char *name);
 void reports_set_heap_map(const char *name);
-
-/* --- watch.c --- */
-
-/* A new empty file for the program's report. Its name is a new string. */
-char *watch_file(void);
-/* False: in a new process, which is to become the program. True: this process has waited for it,
- * and has its status. Removes the file if there is no new process, and ends. */
-bool watch_program(const char *file, int *status);
 
 /* --- names.c --- */
 

@@ -53,7 +53,7 @@ static bool read_in_use(const char *file, uint64_t *in_use)
 void limit_watch(const char *bytes, const char *program)
 {
     uint64_t most = read_bytes(bytes), in_use;
-    char *file = watch_file();
+    char *file = words_file();
     int status;
     bool known;
     if (!watch_program(file, &status)) {

@@ -5,10 +5,8 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -36,21 +34,6 @@ static void print_names(const char *file)
     }
 }
 
-/* As the program has: by its signal, of which the shell tells. The program has left the core. */
-static _Noreturn void end_as(int status)
-{
-    if (WIFSIGNALED(status)) {
-        sigset_t all;
-        struct rlimit none = {0, 0};
-        setrlimit(RLIMIT_CORE, &none);
-        signal(WTERMSIG(status), SIG_DFL);
-        sigfillset(&all);
-        sigprocmask(SIG_UNBLOCK, &all, NULL);
-        raise(WTERMSIG(status));
-    }
-    exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
-}
-
 void names_watch(void)
 {
     const char *guard = getenv("HAKMEM_GUARD"), *file = getenv("HAKMEM_GUARD_FILE");
@@ -60,7 +43,7 @@ void names_watch(void)
         launch.package == NULL) {
         return;
     }
-    file = watch_file();
+    file = words_file();
     if (!watch_program(file, &status)) {
         settings_add("guard_file", file);
         return;
@@ -69,5 +52,5 @@ void names_watch(void)
         print_names(file);
     }
     unlink(file);
-    end_as(status);
+    watch_end_as(status);
 }

@@ -1,30 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* watch.c: waits for the program, for what is to be said when it has ended. See launch.h. */
+/* watch.c: see watch.h. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "watch.h"
+
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include "launch.h"
-
-char *watch_file(void)
-{
-    const char *folder = getenv("TMPDIR");
-    char *file =
-        words_join("%s/hakmem-report-XXXXXX", folder != NULL && folder[0] == '/' ? folder : "/tmp");
-    int descriptor = mkstemp(file);
-    if (descriptor < 0) {
-        words_die(STATUS_FAILED, "cannot write %s: %s", file, strerror(errno));
-    }
-    close(descriptor);
-    return file;
-}
 
 /* Waits for the program. What others send to this process is for the program; what the terminal
  * sends has reached it already. */
@@ -57,10 +46,26 @@ bool watch_program(const char *file, int *status)
         return false;
     }
     if (child < 0) {
-        int error = errno;
-        unlink(file);
-        words_die(STATUS_FAILED, "cannot start a process: %s", strerror(error));
+        fprintf(stderr, "hakmem: cannot start a process: %s\n", strerror(errno));
+        if (file != NULL) {
+            unlink(file);
+        }
+        exit(125);
     }
     *status = wait_for(child, &signals);
     return true;
+}
+
+void watch_end_as(int status)
+{
+    if (WIFSIGNALED(status)) {
+        sigset_t all;
+        struct rlimit none = {0, 0};
+        setrlimit(RLIMIT_CORE, &none);
+        signal(WTERMSIG(status), SIG_DFL);
+        sigfillset(&all);
+        sigprocmask(SIG_UNBLOCK, &all, NULL);
+        raise(WTERMSIG(status));
+    }
+    exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }

@@ -170,6 +170,19 @@ char *words_absolute(const char *name)
     return words_join("%s/%s", folder, name);
 }
 
+char *words_file(void)
+{
+    const char *folder = getenv("TMPDIR");
+    char *file =
+        words_join("%s/hakmem-report-XXXXXX", folder != NULL && folder[0] == '/' ? folder : "/tmp");
+    int descriptor = mkstemp(file);
+    if (descriptor < 0) {
+        words_die(STATUS_FAILED, "cannot write %s: %s", file, strerror(errno));
+    }
+    close(descriptor);
+    return file;
+}
+
 /* --- programs that are asked --- */
 
 static _Noreturn void become_asked(char *const words[], char *const environment[], int output,

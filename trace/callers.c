@@ -106,30 +106,18 @@ static void sort_ranges(struct range *ranges, size_t count)
     }
 }
 
-/* Of the functions, keeps those that pass calls on, in order. */
+/* Of the functions, keeps those that pass calls on, in order. There is room for all; pages that are
+ * not written cost nothing. */
 static void take_symbols(struct module *module, uint64_t bias, const Elf64_Sym *symbols,
                          size_t count, const char *names, uint64_t names_size)
 {
-    size_t passing = 0;
-    for (int turn = 0; turn < 2; turn++) {
-        for (size_t i = 0; i < count; i++) {
-            const Elf64_Sym *symbol = &symbols[i];
-            if (ELF64_ST_TYPE(symbol->st_info) != STT_FUNC || symbol->st_size == 0 ||
-                symbol->st_name >= names_size || !caller_name_passes(names + symbol->st_name)) {
-                continue;
-            }
-            if (turn == 0) {
-                passing++;
-            } else if (module->count < passing) {
-                uint64_t start = bias + symbol->st_value;
-                module->passing[module->count++] = (struct range){start, start + symbol->st_size};
-            }
-        }
-        if (turn == 0) {
-            module->passing = passing != 0 ? map_pages(passing * sizeof *module->passing) : NULL;
-            if (module->passing == NULL) {
-                return;
-            }
+    module->passing = count != 0 ? map_pages(count * sizeof *module->passing) : NULL;
+    for (size_t i = 0; module->passing != NULL && i < count; i++) {
+        const Elf64_Sym *symbol = &symbols[i];
+        uint64_t start = bias + symbol->st_value;
+        if (ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && symbol->st_size != 0 &&
+            symbol->st_name < names_size && caller_name_passes(names + symbol->st_name)) {
+            module->passing[module->count++] = (struct range){start, start + symbol->st_size};
         }
     }
     sort_ranges(module->passing, module->count);

@@ -22,28 +22,7 @@
 
 /* --- the file --- */
 
-/* How the user calls the launcher, which lies beside us when hakmem is installed. */
-static const char *launcher_name(void)
-{
-    static const char file[] = "hakmem";
-    char path[4096];
-    ssize_t length = readlink("/proc/self/exe", path, sizeof path - sizeof file);
-    while (length > 0 && path[length - 1] != '/') {
-        length--;
-    }
-    if (length <= 0) {
-        return "hakmem";
-    }
-    memcpy(path + length, file, sizeof file);
-    return access(path, F_OK) == 0 ? "hakmem" : "./hakmem";
-}
-
-static const char *not_a_trace(void)
-{
-    static char text[64];
-    snprintf(text, sizeof text, "is not a trace of %s record", launcher_name());
-    return text;
-}
+static const char not_a_trace[] = "is not a trace of hakmem";
 
 static const char *unreadable(void)
 {
@@ -68,7 +47,7 @@ static const char *map_file(struct trace_file *file, const char *name)
     file->length = (size_t)status.st_size;
     if (file->length < sizeof file->header) {
         close(descriptor);
-        return file->length == 0 ? "is empty" : not_a_trace();
+        return file->length == 0 ? "is empty" : not_a_trace;
     }
     bytes = mmap(NULL, file->length, PROT_READ, MAP_PRIVATE, descriptor, 0);
     close(descriptor);
@@ -153,7 +132,7 @@ const char *trace_open(struct trace_file *file, const char *name)
     file->header.program[sizeof file->header.program - 1] = 0;
     trace_make_plain(file->header.program);
     if (memcmp(file->header.magic, TRACE_MAGIC, sizeof file->header.magic) != 0) {
-        return not_a_trace();
+        return not_a_trace;
     }
     if (file->header.version != TRACE_VERSION || file->header.header_bytes != sizeof file->header) {
         return "is a trace of another version of hakmem";

@@ -13,18 +13,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "decode.h"
 #include "output.h"
+#include "watch.h"
 
 #define STATUS_CANNOT_RUN 126
 #define STATUS_NOT_FOUND 127
-
-static volatile sig_atomic_t child_pid;
 
 /* --- files --- */
 
@@ -113,25 +111,6 @@ static int clear_place(const char *file)
 }
 
 /* --- the program --- */
-
-static void forward(int signal_number)
-{
-    if (child_pid > 0) {
-        kill(child_pid, signal_number);
-    }
-}
-
-/* The terminal sends its signals to the program as well; others are passed on. */
-static void catch_signals(void)
-{
-    static const int passed[] = {SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
-    struct sigaction action = {.sa_handler = forward, .sa_flags = SA_RESTART};
-    signal(SIGINT, SIG_IGN);
-    signal(SIGQUIT, SIG_IGN);
-    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) {
-        sigaction(passed[i], &action, NULL);
-    }
-}
 
 static _Noreturn void become(const char *file, const char *libraries, char **words)
 {
@@ -228,29 +207,11 @@ static void report(const char *name, int status)
     trace_close(&file);
 }
 
-/* Ends as the program did. */
-static int end_as(int status)
-{
-    if (WIFSIGNALED(status)) {
-        struct rlimit none = {0, 0};
-        sigset_t all;
-        setrlimit(RLIMIT_CORE, &none);
-        signal(WTERMSIG(status), SIG_DFL);
-        sigfillset(&all);
-        sigprocmask(SIG_UNBLOCK, &all, NULL);
-        raise(WTERMSIG(status));
-        return 128 + WTERMSIG(status);
-    }
-    return WEXITSTATUS(status);
-}
-
 int record_program(const char *file, const char *libraries, char **words)
 {
     /* A limit of the file's size is an error like others, here; the program has it as it was. */
     struct sigaction ignore = {.sa_handler = SIG_IGN}, before;
-    int status;
-    pid_t pid;
-    int unfit;
+    int status, unfit;
     sigaction(SIGXFSZ, &ignore, &before);
     if (file[0] != '/' || strlen(file) >= PATH_MAX - 32) {
         return STATUS_FAILED;
@@ -258,20 +219,10 @@ int record_program(const char *file, const char *libraries, char **words)
     if ((unfit = clear_place(file)) != 0) {
         return unfit;
     }
-    pid = fork();
-    if (pid < 0) {
-        fprintf(stderr, "hakmem: record: cannot start a process: %s\n", strerror(errno));
-        return STATUS_FAILED;
-    }
-    if (pid == 0) {
+    if (!watch_program(NULL, &status)) {
         sigaction(SIGXFSZ, &before, NULL);
         become(file, libraries, words);
     }
-    child_pid = pid;
-    catch_signals();
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-    }
-    child_pid = 0;
     report(file, status);
-    return end_as(status);
+    watch_end_as(status);
 }

@@ -174,20 +174,17 @@ static void add_peak(struct maker *maker, uint32_t current)
     }
 }
 
-/* Returns the number of the call at the peak. */
-static uint64_t count_steps(struct maker *maker, const struct trace_file *file, bool *damaged)
+/* Stores the number of the call at the peak. False: the trace is damaged. */
+static bool count_steps(struct maker *maker, const struct trace_file *file, uint64_t *peak_call)
 {
     struct walk walk;
     struct step step;
-    uint64_t peak_call;
     walk_begin(&walk, file);
     while (walk_next(&walk, &step)) {
         maker->lists[step.thread - 1].steps_left++;
     }
-    peak_call = walk.peak_call;
-    *damaged = walk.damaged;
-    walk_end(&walk);
-    return peak_call;
+    *peak_call = walk.peak_call;
+    return walk_end(&walk);
 }
 
 static uint64_t add_steps(struct maker *maker, const struct trace_file *file, uint64_t peak_call)
@@ -273,17 +270,13 @@ int image_make(const struct trace_file *file)
         .order = need_memory(calloc(threads, sizeof(uint32_t))),
         .ended = need_memory(calloc(threads, sizeof(uint32_t))),
     };
-    bool damaged = false;
-    uint64_t peak_call, peak_bytes;
+    uint64_t peak_call;
     int descriptor = -STATUS_CANNOT;
-    peak_call = count_steps(&maker, file, &damaged);
-    peak_bytes = damaged ? 0 : add_steps(&maker, file, peak_call);
-    if (damaged) {
-        fprintf(stderr, "hakmem: replay: the trace is damaged: the content of a frame makes no "
-                        "sense\n");
-    } else if (maker.threads == 0) {
+    bool whole = count_steps(&maker, file, &peak_call);
+    uint64_t peak_bytes = whole ? add_steps(&maker, file, peak_call) : 0;
+    if (whole && maker.threads == 0) {
         fprintf(stderr, "hakmem: replay: there are no calls in the trace\n");
-    } else {
+    } else if (whole) {
         descriptor = memfd_create("hakmem-replay", MFD_CLOEXEC);
         if (descriptor < 0 || !write_image(descriptor, &maker, peak_bytes)) {
             fprintf(stderr, "hakmem: replay: cannot keep the operations: %s\n", strerror(errno));

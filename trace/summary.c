@@ -316,14 +316,15 @@ int summary_print(const struct trace_file *file)
     struct summary *summary = need_memory(calloc(1, sizeof *summary));
     struct walk first, walk;
     struct step step;
-    uint64_t calls;
     walk_begin(&first, file);
     while (walk_next(&first, &step)) {
     }
-    calls = first.calls;
+    if (!walk_end(&first)) {
+        return STATUS_CANNOT;
+    }
     walk_begin(&walk, file);
     while (walk_next(&walk, &step)) {
-        uint64_t *moment = &summary->moments[walk.calls * MOMENTS / (calls + 1)];
+        uint64_t *moment = &summary->moments[walk.calls * MOMENTS / (first.calls + 1)];
         collect(summary, &step, &walk);
         *moment = walk.live_bytes > *moment ? walk.live_bytes : *moment;
         if (walk.calls == first.peak_call &&
@@ -331,15 +332,8 @@ int summary_print(const struct trace_file *file)
             note_peak_of_sites(&summary->sites);
         }
     }
-    if (walk.damaged) {
-        fprintf(stderr, "hakmem: the trace is damaged: the content of a frame makes no sense\n");
-    } else {
+    if (!walk.damaged) {
         print_summary(summary, file, &walk);
     }
-    calls = walk.damaged;
-    walk_end(&first);
-    walk_end(&walk);
-    free(summary->sites.rows);
-    free(summary);
-    return calls != 0 ? STATUS_CANNOT : 0;
+    return walk_end(&walk) ? 0 : STATUS_CANNOT; /* the process ends: the tables are not freed */
 }

@@ -186,7 +186,7 @@ static void moment_follow(struct timeline *timeline, unsigned moment)
     next->ms = next[-1].ms;
 }
 
-static bool collect(struct timeline *timeline, struct walk *walk)
+static void collect(struct timeline *timeline, struct walk *walk)
 {
     struct step step;
     unsigned last = 0;
@@ -205,10 +205,6 @@ static bool collect(struct timeline *timeline, struct walk *walk)
     for (; last + 1 < TIMELINE_MOMENTS; last++) {
         moment_follow(timeline, last + 1);
     }
-    if (walk->damaged) {
-        fprintf(stderr, "hakmem: the trace is damaged: the content of a frame makes no sense\n");
-    }
-    return !walk->damaged;
 }
 
 /* `comma` goes before it. */
@@ -297,13 +293,9 @@ int timeline_print(const struct trace_file *file)
     timeline.file = file;
     walk_begin(&walk, file);
     read_frames(&timeline, file->lanes == 1 || walk.stamp_ms > 0);
-    bool whole = collect(&timeline, &walk);
-    if (whole) {
+    collect(&timeline, &walk);
+    if (!walk.damaged) {
         print_document(&timeline, &walk);
     }
-    walk_end(&walk);
-    group_free(&timeline.by_site);
-    group_free(&timeline.by_thread);
-    free(timeline.sites.rows);
-    return whole ? 0 : STATUS_CANNOT;
+    return walk_end(&walk) ? 0 : STATUS_CANNOT; /* the process ends: the tables are not freed */
 }

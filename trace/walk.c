@@ -471,8 +471,11 @@ bool walk_next(struct walk *walk, struct step *step)
     return whole;
 }
 
-void walk_end(struct walk *walk)
+bool walk_end(struct walk *walk)
 {
+    if (walk->damaged) {
+        fprintf(stderr, "hakmem: the trace is damaged: the content of a frame makes no sense\n");
+    }
     for (size_t i = 0; i < walk->place_room; i++) {
         free(walk->places[i].block);
     }
@@ -488,4 +491,5 @@ void walk_end(struct walk *walk)
     free(walk->cursors);
     free(walk->heap);
     free(walk->places);
+    return !walk->damaged;
 }

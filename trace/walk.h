@@ -82,6 +82,7 @@ void *need_memory(void *memory);
 void walk_begin(struct walk *walk, const struct trace_file *file);
 /* False: that was the last step. */
 bool walk_next(struct walk *walk, struct step *step);
-void walk_end(struct walk *walk);
+/* False, after a sentence: the trace is damaged. */
+bool walk_end(struct walk *walk);
 
 #endif

@@ -47,6 +47,16 @@ static size_t page_size(void)
 
 /* --- births --- */
 
+/* What the allocator has returned; ends the lane's part of the call. */
+static void record_birth(struct lane *lane, unsigned kind, size_t alignment, uint64_t site,
+                         void *pointer, size_t size)
+{
+    uint64_t stamp = stamp_now();
+    large_born(pointer, size);
+    lane_record(lane, kind, log2_of(alignment), callers_site(lane, site), pointer, size, stamp);
+    lane_leave(lane);
+}
+
 static void *plain_malloc(size_t size)
 {
     return LIKELY(has_next()) ? next.malloc(size) : early_alloc(1, size);
@@ -60,9 +70,7 @@ void *wrap_malloc(size_t size, unsigned kind, uint64_t site)
         return plain_malloc(size);
     }
     pointer = next.malloc(size);
-    large_born(pointer, size);
-    lane_record(lane, kind, 0, callers_site(lane, site), pointer, size, stamp_now());
-    lane_leave(lane);
+    record_birth(lane, kind, 0, site, pointer, size);
     return pointer;
 }
 
@@ -76,10 +84,7 @@ void *wrap_memalign(size_t alignment, size_t size, unsigned kind, uint64_t site)
     pointer = kind == KIND_ALIGNED_ALLOC ? next.aligned_alloc(alignment, size)
                                          : next.memalign(alignment, size);
     if (lane != NULL) {
-        large_born(pointer, size);
-        lane_record(lane, kind, log2_of(alignment), callers_site(lane, site), pointer, size,
-                    stamp_now());
-        lane_leave(lane);
+        record_birth(lane, kind, alignment, site, pointer, size);
     }
     return pointer;
 }
@@ -102,9 +107,7 @@ EXPORT void *calloc(size_t count, size_t size)
     }
     pointer = next.calloc(count, size);
     if (lane != NULL) {
-        large_born(pointer, bytes);
-        lane_record(lane, KIND_CALLOC, 0, callers_site(lane, CALLER), pointer, bytes, stamp_now());
-        lane_leave(lane);
+        record_birth(lane, KIND_CALLOC, 0, CALLER, pointer, bytes);
     }
     return pointer;
 }
@@ -140,11 +143,8 @@ EXPORT int posix_memalign(void **result, size_t alignment, size_t size)
     }
     status = next.posix_memalign(result, alignment, size);
     if (lane != NULL) {
-        void *pointer = status == 0 ? *result : NULL;
-        large_born(pointer, size);
-        lane_record(lane, KIND_POSIX_MEMALIGN, log2_of(alignment), callers_site(lane, CALLER),
-                    pointer, size, stamp_now());
-        lane_leave(lane);
+        record_birth(lane, KIND_POSIX_MEMALIGN, alignment, CALLER, status == 0 ? *result : NULL,
+                     size);
     }
     return status;
 }
@@ -216,16 +216,13 @@ static void *wrap_realloc(void *pointer, size_t size, uint64_t site)
     }
     if (pointer == NULL) {
         moved = next.realloc(NULL, size);
-        large_born(moved, size);
-        lane_record(lane, KIND_REALLOC_NULL, 0, callers_site(lane, site), moved, size, stamp_now());
+        record_birth(lane, KIND_REALLOC_NULL, 0, site, moved, size);
     } else {
         large_ends(lane, pointer);
         lane_record(lane, KIND_REALLOC_FROM, 0, site, pointer, 0, stamp_now());
         moved = next.realloc(pointer, size);
-        large_born(moved, size);
-        lane_record(lane, KIND_REALLOC, 0, callers_site(lane, site), moved, size, stamp_now());
+        record_birth(lane, KIND_REALLOC, 0, site, moved, size);
     }
-    lane_leave(lane);
     return moved;
 }
 

@@ -61,9 +61,9 @@ done
 XDG_CACHE_HOME=$scratch/cache refuse 2 "no allocator 'other'" "$launcher" replay sample --alloc other
 
 refuse 126 "no file 'nothing'" "$launcher" replay nothing
-refuse 126 'script is not a trace of ./hakmem record' "$launcher" replay script
-refuse 126 'script is not a trace of ./hakmem record' "$launcher" replay script --summary
-refuse 126 'script is not a trace of ./hakmem record' "$launcher" timeline script
+refuse 126 'script is not a trace of hakmem' "$launcher" replay script
+refuse 126 'script is not a trace of hakmem' "$launcher" replay script --summary
+refuse 126 'script is not a trace of hakmem' "$launcher" timeline script
 refuse 126 'cannot write' "$launcher" timeline sample -o none/page.html
 refuse 2 'it is read, too' "$launcher" timeline sample -o ./sample
 refuse 126 'no file .nothing' "$launcher" timeline nothing

@@ -42,7 +42,7 @@ for command in $(hakmem help | sed -nE 's/^  ([a-z]+)  .*/\1/p'); do
     expect "hakmem: $command: unknown option '--no-such' \(hakmem $command --help\)" "$said"
 done
 said=$(hakmem replay /etc/passwd 2>&1) && fail "/etc/passwd is a trace"
-expect '/etc/passwd is not a trace of hakmem record' "${said#hakmem: }"
+expect '/etc/passwd is not a trace of hakmem' "${said#hakmem: }"
 said=$(hakmem run --help)
 [[ $said == *purge_delay_ms*'hakmem(7)'* || $said == *'hakmem(7)'*purge_delay_ms* ]] || fail "run --help: $said"
 for command in build test compare; do
