@@ -39,7 +39,6 @@ static struct loaded *shared_loaded; /* the newest; written under SAMPLES */
 static uint32_t loaded_count;
 static uint64_t loaded_numbers;
 static uintptr_t strange_low = UINTPTR_MAX, strange_high; /* frames in no module so far */
-static uintptr_t gap_start, gap_end; /* no entry lies there; the one looked up last */
 static const struct loaded loaded_unknown = {.number = LOADED_UNKNOWN};
 /* Entries by their starts, under SAMPLES. Half the buckets: a program that loads 8,192 times looks
  * at 64 entries for a frame instead of 32. */
@@ -48,35 +47,13 @@ static const struct loaded loaded_unknown = {.number = LOADED_UNKNOWN};
 static const struct loaded *loaded_buckets[LOADED_BUCKETS];
 
 /* The libraries of C, C++ and Rust, whose functions are not the program's own: the names of their
- * files up to a version or a hash. The tools know the same (python/hakmem/look/owners.py). */
-static const char *const library_names[] = {
-    "libc",
-    "libm",
-    "libpthread",
-    "libdl",
-    "librt",
-    "libutil",
-    "libresolv",
-    "libanl",
-    "libnsl",
-    "libnss_dns",
-    "libnss_files",
-    "libnss_compat",
-    "libstdc++",
-    "libc++",
-    "libc++abi",
-    "libgcc_s",
-    "libunwind",
-    "libstd",
-    "ld",
-    "ld-linux-x86-64",
-    "ld-linux",
-    "ld-musl-x86_64",
-    "ld-linux-aarch64",
-    "ld-musl-aarch64",
-    "libc.musl-x86_64",
-    "libc.musl-aarch64",
-};
+ * files up to a version or a hash, each with its end. The tools know the same
+ * (python/hakmem/look/owners.py). */
+static const char library_names[] =
+    "libc\0libm\0libpthread\0libdl\0librt\0libutil\0libresolv\0libanl\0libnsl\0libnss_dns\0"
+    "libnss_files\0libnss_compat\0libstdc++\0libc++\0libc++abi\0libgcc_s\0libunwind\0libstd\0ld\0"
+    "ld-linux-x86-64\0ld-linux\0ld-musl-x86_64\0ld-linux-aarch64\0ld-musl-aarch64\0"
+    "libc.musl-x86_64\0libc.musl-aarch64\0";
 
 /* True: as the end of "libc-2.31.so", "libgcc_s-a04fdf82.so.1" or "libm.so.6" behind the name. */
 static bool loaded_is_end_of_library(const char *end)
@@ -100,8 +77,8 @@ static bool loaded_is_end_of_library(const char *end)
 static bool loaded_is_of_library(const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
-    for (size_t i = 0; i < sizeof library_names / sizeof *library_names; i++) {
-        const char *end = hak__text_after(name, library_names[i]);
+    for (const char *library = library_names; *library != '\0'; library += strlen(library) + 1) {
+        const char *end = hak__text_after(name, library);
         if (end != NULL && loaded_is_end_of_library(end)) {
             return true;
         }
@@ -187,7 +164,6 @@ static const struct loaded *loaded_add(const struct loader_answer *answer)
     memcpy(loaded->head, answer->start, loaded->head_size);
     loaded_numbers += number != 0;
     loaded_count++;
-    gap_start = gap_end = 0;
     *bucket = loaded;
     atomic_store_release(&shared_loaded, loaded);
     return loaded;
@@ -214,24 +190,16 @@ static const struct loaded *loaded_of_running(uintptr_t address)
     return loaded != NULL ? loaded : loaded_add(&answer);
 }
 
-/* The number of code in no module. Generated code comes often, so the gap is remembered. */
+/* The number of code in no module. */
 static uint64_t loaded_number_of_strange(uintptr_t address)
 {
     strange_low = address < strange_low ? address : strange_low;
     strange_high = address > strange_high ? address : strange_high;
-    if (address - gap_start < gap_end - gap_start) {
-        return 0;
-    }
-    uintptr_t low = 0, high = UINTPTR_MAX;
     for (const struct loaded *loaded = shared_loaded; loaded != NULL; loaded = loaded->older) {
         if (loaded_has(loaded, address)) {
             return LOADED_UNKNOWN;
         }
-        low = loaded->end <= address && loaded->end > low ? loaded->end : low;
-        high = loaded->start > address && loaded->start < high ? loaded->start : high;
     }
-    gap_start = low;
-    gap_end = high;
     return 0;
 }
 

@@ -337,7 +337,7 @@ static void report_write_all(struct report_writer *writer, const struct report *
     report_classes(writer, report);
     report_events(writer, &report->census);
     report_arenas(writer);
-    if (writer->wanted == NULL) {
+    if (writer->visit == NULL) {
         report_threads(writer);
         hak__site_list_write(writer, &report->sites);
         report_options(writer);
@@ -387,26 +387,62 @@ REPORT_AS(hak__report_text, HAK_REPORT_TEXT)
 REPORT_AS(hak__report_json, HAK_REPORT_JSON)
 REPORT_AS(hak__report_prometheus, HAK_REPORT_PROMETHEUS)
 
-bool hak_stats_value(const char *name, uint64_t *value)
+static void report_visit_all(report_visit *visit, void *argument)
 {
     struct report report;
     struct report_writer writer;
     report_take(&report);
-    hak__report_find(&writer, name);
+    hak__report_visit(&writer, visit, argument);
     report_write_all(&writer, &report);
-    if (writer.found) {
-        *value = writer.value;
+}
+
+struct report_search {
+    const char *wanted;
+    uint64_t *value;
+    bool found;
+};
+
+static void report_match(void *argument, const char *name, uint64_t value, const char *help)
+{
+    struct report_search *search = argument;
+    (void)help;
+    if (!search->found && value != UINT64_MAX && hak__text_equal(name, search->wanted)) {
+        search->found = true;
+        *search->value = value;
     }
-    return writer.found;
+}
+
+bool hak_stats_value(const char *name, uint64_t *value)
+{
+    struct report_search search = {name, value, false};
+    report_visit_all(report_match, &search);
+    return search.found;
+}
+
+struct report_listing {
+    hak_report_sink *sink;
+    void *argument;
+};
+
+/* Without the numbers in records, whose names have a part that is a number. */
+static void report_list(void *argument, const char *name, uint64_t value, const char *help)
+{
+    const struct report_listing *listing = argument;
+    char line[400];
+    (void)value;
+    for (const char *at = name; *at != '\0'; at++) {
+        if (*at == '.' && at[1] >= '0' && at[1] <= '9') {
+            return;
+        }
+    }
+    hak__text_make(line, sizeof line, "%s\t\t%s\n", name, help);
+    listing->sink(listing->argument, line, strlen(line));
 }
 
 void hak__report_names(hak_report_sink *sink, void *argument)
 {
-    struct report report;
-    struct report_writer writer;
-    report_take(&report);
-    hak__report_list_names(&writer, sink, argument);
-    report_write_all(&writer, &report);
+    struct report_listing listing = {sink, argument};
+    report_visit_all(report_list, &listing);
 }
 
 /* --- totals --- */

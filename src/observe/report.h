@@ -130,7 +130,8 @@ struct report {
     struct site_list sites;
 };
 
-/* Tells `sink` the names of hak_stats_value, as hak__report_list_names says it. */
+/* Tells `sink` the names of hak_stats_value but those in records: a line for each, with two tabs
+ * and its help behind the name. */
 HAK_HIDDEN void hak__report_names(hak_report_sink *sink, void *argument);
 
 /* hak_report in the format of the name. */

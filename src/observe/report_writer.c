@@ -9,7 +9,7 @@
 
 static void report_flush(struct report_writer *writer)
 {
-    if (writer->text.length != 0 && writer->wanted == NULL) {
+    if (writer->text.length != 0 && writer->visit == NULL) {
         writer->sink(writer->argument, writer->buffer, writer->text.length);
     }
     writer->text.length = 0;
@@ -82,77 +82,45 @@ static void report_json_next(struct report_writer *writer, const char *key)
     }
 }
 
-/* --- looking for one number ---
- *
- * The report is then written as JSON, and goes nowhere. */
+/* --- numbers by name: the report is written as JSON, and goes nowhere --- */
 
-void hak__report_find(struct report_writer *writer, const char *wanted)
+void hak__report_visit(struct report_writer *writer, report_visit *visit, void *argument)
 {
-    hak__report_begin(writer, HAK_REPORT_JSON, NULL, NULL);
-    writer->wanted = wanted;
+    hak__report_begin(writer, HAK_REPORT_JSON, NULL, argument);
+    writer->visit = visit;
 }
 
-void hak__report_list_names(struct report_writer *writer, hak_report_sink *sink, void *argument)
-{
-    hak__report_find(writer, "");
-    writer->tell = sink;
-    writer->tell_argument = argument;
-}
-
-static void find_enter(struct report_writer *writer, const char *name)
+static void visit_enter(struct report_writer *writer, const char *name)
 {
     hak__text_format(&writer->group, "%s%s", writer->group.length != 0 ? "." : "", name);
     writer->group_name[writer->group.length] = '\0';
 }
 
-static void find_leave(struct report_writer *writer)
+static void visit_leave(struct report_writer *writer)
 {
     char *dot = strrchr(writer->group_name, '.'), *end = dot != NULL ? dot : writer->group_name;
     *end = '\0';
     writer->group.length = (size_t)(end - writer->group_name);
 }
 
-/* For hak__report_list_names. Records begin with a number for a name, so inside one the group's
- * name has a part that is a number. */
-static void find_tell_name(const struct report_writer *writer, const char *key, const char *help)
-{
-    char line[2 * REPORT_NAME_SIZE + 160];
-    struct text text = {line, sizeof line - 1, 0};
-    for (const char *at = writer->group_name; *at != '\0'; at++) {
-        if (*at == '.' && at[1] >= '0' && at[1] <= '9') {
-            return;
-        }
-    }
-    hak__text_format(&text, "%s.%s\t\t%s\n", writer->group_name, key, help);
-    line[text.length] = '\0';
-    writer->tell(writer->tell_argument, line, text.length);
-}
-
-static void find_look_at(struct report_writer *writer, const char *key, const char *digits,
+static void visit_number(struct report_writer *writer, const char *key, const char *digits,
                          uint64_t value, const char *help)
 {
+    char name[2 * REPORT_NAME_SIZE];
     if (writer->names) {
-        find_enter(writer, digits);
+        visit_enter(writer, digits);
         writer->names = false;
     }
-    if (writer->tell != NULL) {
-        find_tell_name(writer, key, help);
-        return;
-    }
-    const char *rest = hak__text_after(writer->wanted, writer->group_name);
-    if (!writer->found && value != UINT64_MAX && rest != NULL && *rest == '.' &&
-        hak__text_equal(rest + 1, key)) {
-        writer->found = true;
-        writer->value = value;
-    }
+    hak__text_make(name, sizeof name, "%s.%s", writer->group_name, key);
+    writer->visit(writer->argument, name, value, help);
 }
 
 /* --- JSON --- */
 
 static void report_json_open(struct report_writer *writer, const char *key, char bracket)
 {
-    if (writer->wanted != NULL && key != NULL) {
-        find_enter(writer, key);
+    if (writer->visit != NULL && key != NULL) {
+        visit_enter(writer, key);
     }
     writer->names = key == NULL;
     report_json_next(writer, key);
@@ -164,8 +132,8 @@ static void report_json_close(struct report_writer *writer, char bracket)
 {
     report_put_char(writer, bracket);
     writer->first = false;
-    if (writer->wanted != NULL) {
-        find_leave(writer);
+    if (writer->visit != NULL) {
+        visit_leave(writer);
     }
 }
 
@@ -298,8 +266,8 @@ void hak__report_number(struct report_writer *writer, const char *key, uint64_t 
     if (report_is_json(writer)) {
         report_json_next(writer, key);
         report_put(writer, known ? digits : "null");
-        if (writer->wanted != NULL) {
-            find_look_at(writer, key, digits, value, help);
+        if (writer->visit != NULL) {
+            visit_number(writer, key, digits, value, help);
         }
         return;
     }

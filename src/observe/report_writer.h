@@ -21,7 +21,7 @@
  * fits on any thread's stack. Doubled: half as many calls of the sink, and 1 KiB more stack. */
 #define REPORT_BUFFER_SIZE 1024
 
-/* The longest name of a field with its groups, for hak__report_find. */
+/* The longest name of a group with those that it is in. */
 #define REPORT_NAME_SIZE 96
 
 /* How the fields of a group look in text. */
@@ -38,19 +38,19 @@ struct report_metric {
     const char *help;
 };
 
+/* Is told each number: the keys of its groups and its own key, with dots between them, such as
+ * "counters.malloc_slow". In a record the first number stands for the key: "classes.64.in_use". */
+typedef void report_visit(void *argument, const char *name, uint64_t value, const char *help);
+
 struct report_writer {
     hak_report_sink *sink;
     void *argument;
     enum hak_report_format format;
     enum report_layout layout;
-    bool first;         /* the next field or record is the first of its group */
-    const char *wanted; /* find the number of this name and write nothing; NULL: write */
-    bool found;
-    uint64_t value;              /* if it was found */
+    bool first;                  /* the next field or record is the first of its group */
+    report_visit *visit;         /* told the numbers, and nothing is written; NULL: write */
     bool names;                  /* the next number is the name of its record */
     struct report_metric metric; /* of the next samples; its help is NULL once that is written */
-    hak_report_sink *tell;       /* of hak__report_list_names, with its argument; NULL: find */
-    void *tell_argument;
     struct text group;
     char group_name[REPORT_NAME_SIZE + 1]; /* of the groups that are open, zero-terminated */
     struct text text;
@@ -62,15 +62,9 @@ HAK_HIDDEN void hak__report_begin(struct report_writer *writer, enum hak_report_
                                   hak_report_sink *sink, void *argument);
 HAK_HIDDEN void hak__report_end(struct report_writer *writer);
 
-/* Begins a report that writes nothing. It looks for the number with the name `wanted`: the keys of
- * its groups and its own key, with dots between them, such as "counters.malloc_slow". In a record
- * the first number stands for the key: "classes.64.in_use". Then `found` and `value` tell. */
-HAK_HIDDEN void hak__report_find(struct report_writer *writer, const char *wanted);
-
-/* Begins a report that tells `sink` the names by which hak__report_find knows numbers, without
- * those in records: a line for each, with two tabs and its help behind the name. */
-HAK_HIDDEN void hak__report_list_names(struct report_writer *writer, hak_report_sink *sink,
-                                       void *argument);
+/* Begins a report that writes nothing, and tells `visit` the numbers. */
+HAK_HIDDEN void hak__report_visit(struct report_writer *writer, report_visit *visit,
+                                  void *argument);
 
 /* Begins a group of fields under `key`. Inside a record its fields stay on the record's line. */
 HAK_HIDDEN void hak__report_section_begin(struct report_writer *writer, const char *key);

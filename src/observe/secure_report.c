@@ -46,38 +46,37 @@ static void secure_fault_inside(uintptr_t address, size_t slice)
     hak__diagnose_report(secure_freed, (const void *)address, 0, 0);
 }
 
+/* An address beside a huge block, or in a freed one. */
+static void secure_fault_outside(uintptr_t address)
+{
+    uintptr_t page = bits_align_down(address, hak__os_page_size());
+    uintptr_t next = page + hak__os_page_size();
+    const char *what = secure_front;
+    if (hak__huge_is_quarantined(address)) {
+        hak__diagnose_report(secure_freed, (const void *)address, 0, 0);
+        return;
+    }
+    struct huge block = hak__huge_containing((const void *)(page - 1));
+    if (block.address != 0) {
+        what = block.address + block.size == page ? secure_behind : secure_heap;
+    } else {
+        block = hak__huge_containing((const void *)next);
+    }
+    if (what != secure_front || block.address == next) {
+        hak__diagnose_report(what, (const void *)block.address, huge_usable(&block), 0);
+    }
+}
+
 void hak__secure_fault(const struct os_fault *fault)
 {
+    size_t slice = window_slice_of((const void *)fault->address);
     if (empty_contains((const void *)fault->address)) {
         hak__diagnose_report("overflow: access to a block of size 0", (const void *)fault->address,
                              0, 0);
-        return;
-    }
-    size_t slice = window_slice_of((const void *)fault->address);
-    if (window_contains_slice(slice)) {
-        if (superslab_has_slice(slice)) {
-            secure_fault_inside(fault->address, slice);
-        }
-        return;
-    }
-    if (hak__huge_is_quarantined(fault->address)) {
-        hak__diagnose_report(secure_freed, (const void *)fault->address, 0, 0);
-        return;
-    }
-    uintptr_t page = bits_align_down(fault->address, hak__os_page_size());
-    struct huge before = hak__huge_containing((const void *)(page - 1));
-    if (before.address != 0 && before.address + before.size == page) {
-        hak__diagnose_report(secure_behind, (const void *)before.address, huge_usable(&before), 0);
-        return;
-    }
-    if (before.address != 0) {
-        hak__diagnose_report(secure_heap, (const void *)before.address, huge_usable(&before), 0);
-        return;
-    }
-    uintptr_t next = page + hak__os_page_size();
-    struct huge after = hak__huge_containing((const void *)next);
-    if (after.address == next) {
-        hak__diagnose_report(secure_front, (const void *)next, huge_usable(&after), 0);
+    } else if (!window_contains_slice(slice)) {
+        secure_fault_outside(fault->address);
+    } else if (superslab_has_slice(slice)) {
+        secure_fault_inside(fault->address, slice);
     }
 }
 
