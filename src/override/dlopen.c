@@ -18,6 +18,7 @@
 #include <dlfcn.h>
 
 #include "base/atomics.h"
+#include "base/bits.h"
 #include "base/symbols.h"
 #include "core/diagnose.h"
 #include "core/options.h"
@@ -76,45 +77,28 @@ static bool sharing_look_up(struct sharing *sharing)
     return any;
 }
 
-/* Calls `act` for each symbol that does not have the wanted address. */
-static void sharing_walk(const struct sharing *sharing, const struct symbols *symbols,
-                         void (*act)(ElfW(Sym) * symbol, uintptr_t value, void *argument),
-                         void *argument)
+/* True: some symbols do not have the wanted addresses. `changes`: gives them these. */
+static bool sharing_walk(const struct sharing *sharing, const struct symbols *symbols, bool changes)
 {
     const char *name = shared_names;
+    bool any = false;
     for (uint32_t i = 0; i < SHARED_NAMES; i++) {
         uintptr_t value = sharing->wanted[i] - symbols->base;
         uint32_t at = sharing->wanted[i] != 0 ? hak__symbols_next(symbols, name, 0) : 0;
         for (; at != 0; at = hak__symbols_next(symbols, name, at)) {
             ElfW(Sym) *symbol = &symbols->table[at];
-            if (ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && symbol->st_value != value) {
-                act(symbol, value, argument);
+            bool differs = ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && symbol->st_value != value;
+            any = any || differs;
+            if (differs && changes) {
+                /* relaxed: another thread's loader finds the old function or the new one, and both
+                 * are whole */
+                atomic_store_relaxed(&symbol->st_value, value);
             }
         }
         while (*name++ != '\0') {
         }
     }
-}
-
-struct sharing_span {
-    uintptr_t from;
-    uintptr_t to;
-};
-
-static void sharing_measure(ElfW(Sym) * symbol, uintptr_t value, void *argument)
-{
-    struct sharing_span *span = argument;
-    uintptr_t address = (uintptr_t)symbol;
-    (void)value;
-    span->from = address < span->from ? address : span->from;
-    span->to = address + sizeof *symbol > span->to ? address + sizeof *symbol : span->to;
-}
-
-/* relaxed: another thread's loader finds the old function or the new one, and both are whole */
-static void sharing_change(ElfW(Sym) * symbol, uintptr_t value, void *argument)
-{
-    (void)argument;
-    atomic_store_relaxed(&symbol->st_value, value);
+    return any;
 }
 
 /* Callback of dl_iterate_phdr. It runs under a lock of the loader, so one thread at a time changes
@@ -122,7 +106,6 @@ static void sharing_change(ElfW(Sym) * symbol, uintptr_t value, void *argument)
 static int sharing_visit(struct dl_phdr_info *object, size_t size, void *argument)
 {
     struct sharing *sharing = argument;
-    struct sharing_span span = {UINTPTR_MAX, 0};
     struct symbols symbols;
     (void)size;
     if (hak__symbols_segment(object, sharing->marks[0]) == NULL &&
@@ -133,20 +116,20 @@ static int sharing_visit(struct dl_phdr_info *object, size_t size, void *argumen
         sharing->failed = true;
         return 0;
     }
-    sharing_walk(sharing, &symbols, sharing_measure, &span);
-    if (span.to == 0) {
+    if (!sharing_walk(sharing, &symbols, false)) {
         return 0; /* an earlier call has done it */
     }
-    const ElfW(Phdr) *segment = hak__symbols_segment(object, span.from);
-    uintptr_t page = hak__os_page_size();
-    void *start = (void *)(span.from & ~(page - 1));
-    size_t bytes = ((span.to + page - 1) & ~(page - 1)) - (uintptr_t)start;
+    uintptr_t table = (uintptr_t)symbols.table, page = hak__os_page_size();
+    uintptr_t end = (uintptr_t)(symbols.table + hak__symbols_count(&symbols));
+    const ElfW(Phdr) *segment = hak__symbols_segment(object, table);
+    void *start = (void *)bits_align_down(table, page);
+    size_t bytes = bits_align_up(end, page) - (uintptr_t)start;
     bool code = segment != NULL && (segment->p_flags & PF_X) != 0;
     if (segment == NULL || !hak__os_write_protect(start, bytes, false, code)) {
         sharing->failed = true;
         return 0;
     }
-    sharing_walk(sharing, &symbols, sharing_change, NULL);
+    (void)sharing_walk(sharing, &symbols, true);
     if ((segment->p_flags & PF_W) == 0) {
         (void)hak__os_write_protect(start, bytes, true, code); /* else it stays writable */
     }
