@@ -89,11 +89,6 @@ enum filtered target_filtered(pid_t pid, pid_t tid);
 
 /* Reads the filters of the stopped thread and runs them. FILTERED_UNKNOWN: we may not. */
 enum filtered seccomp_check(pid_t tid);
-struct sock_filter;
-struct seccomp_data;
-/* The action of a filter for one call. */
-uint32_t seccomp_run(const struct sock_filter *steps, size_t count,
-                     const struct seccomp_data *data);
 
 /* --- symbols.c --- */
 

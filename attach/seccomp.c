@@ -92,41 +92,6 @@ static const struct call calls[] = {
 
 /* --- a filter's program --- */
 
-struct machine {
-    uint32_t a, x, memory[BPF_MEMWORDS];
-};
-
-static uint32_t operand(const struct machine *machine, const struct sock_filter *step)
-{
-    return BPF_SRC(step->code) == BPF_X ? machine->x : step->k;
-}
-
-static uint32_t calculate(uint16_t code, uint32_t a, uint32_t b)
-{
-    switch (BPF_OP(code)) {
-    case BPF_ADD:
-        return a + b;
-    case BPF_SUB:
-        return a - b;
-    case BPF_MUL:
-        return a * b;
-    case BPF_DIV:
-        return b != 0 ? a / b : 0;
-    case BPF_OR:
-        return a | b;
-    case BPF_AND:
-        return a & b;
-    case BPF_LSH:
-        return b < 32 ? a << b : 0;
-    case BPF_RSH:
-        return b < 32 ? a >> b : 0;
-    case BPF_XOR:
-        return a ^ b;
-    default: /* BPF_NEG */
-        return 0 - a;
-    }
-}
-
 static bool compare(uint16_t code, uint32_t a, uint32_t b)
 {
     switch (BPF_OP(code)) {
@@ -141,58 +106,30 @@ static bool compare(uint16_t code, uint32_t a, uint32_t b)
     }
 }
 
-static void load(struct machine *machine, const struct sock_filter *step,
-                 const struct seccomp_data *data)
+/* The action of a filter for one call. Only the instructions are known that the makers of filters
+ * use (libseccomp, Chromium's, minijail); with another one the filter counts as one that ends the
+ * process. */
+static uint32_t filter_run(const struct sock_filter *steps, size_t count,
+                           const struct seccomp_data *data)
 {
-    uint32_t value = step->k;
-    if (BPF_MODE(step->code) == BPF_MEM) {
-        value = machine->memory[step->k % BPF_MEMWORDS];
-    } else if (BPF_MODE(step->code) == BPF_LEN) {
-        value = sizeof *data;
-    } else if (BPF_MODE(step->code) == BPF_ABS && step->k <= sizeof *data - sizeof value) {
-        memcpy(&value, (const char *)data + step->k, sizeof value);
-    }
-    *(BPF_CLASS(step->code) == BPF_LD ? &machine->a : &machine->x) = value;
-}
-
-uint32_t seccomp_run(const struct sock_filter *steps, size_t count, const struct seccomp_data *data)
-{
-    struct machine machine = {0};
+    uint32_t a = 0;
     for (size_t at = 0; at < count; at++) {
         const struct sock_filter *step = &steps[at];
-        uint32_t value = operand(&machine, step);
-        switch (BPF_CLASS(step->code)) {
-        case BPF_LD:
-        case BPF_LDX:
-            load(&machine, step, data);
+        if (step->code == (BPF_LD | BPF_W | BPF_ABS) && step->k <= sizeof *data - sizeof a) {
+            memcpy(&a, (const char *)data + step->k, sizeof a);
+        } else if (step->code == (BPF_ALU | BPF_AND | BPF_K)) {
+            a &= step->k;
+        } else if (step->code == (BPF_JMP | BPF_JA)) {
+            at += step->k;
+        } else if (BPF_CLASS(step->code) == BPF_JMP && BPF_SRC(step->code) == BPF_K) {
+            at += compare(step->code, a, step->k) ? step->jt : step->jf;
+        } else if (step->code == (BPF_RET | BPF_K)) {
+            return step->k;
+        } else {
             break;
-        case BPF_ST:
-            machine.memory[step->k % BPF_MEMWORDS] = machine.a;
-            break;
-        case BPF_STX:
-            machine.memory[step->k % BPF_MEMWORDS] = machine.x;
-            break;
-        case BPF_ALU:
-            machine.a = calculate(step->code, machine.a, value);
-            break;
-        case BPF_JMP:
-            if (BPF_OP(step->code) == BPF_JA) {
-                at += step->k;
-            } else {
-                at += compare(step->code, machine.a, value) ? step->jt : step->jf;
-            }
-            break;
-        case BPF_RET:
-            return BPF_RVAL(step->code) == BPF_A ? machine.a : step->k;
-        default: /* BPF_MISC */
-            if (BPF_MISCOP(step->code) == BPF_TAX) {
-                machine.x = machine.a;
-            } else {
-                machine.a = machine.x;
-            }
         }
     }
-    return SECCOMP_RET_KILL_PROCESS; /* the kernel takes no such program */
+    return SECCOMP_RET_KILL_PROCESS;
 }
 
 /* True: the filter ends the process, or sends it a signal, at one of the calls. */
@@ -205,7 +142,7 @@ static bool ends_process(const struct sock_filter *steps, size_t count)
         data.args[1] = call->second;
         data.args[2] = call->third;
         data.args[3] = call->fourth;
-        uint32_t action = seccomp_run(steps, count, &data) & SECCOMP_RET_ACTION_FULL;
+        uint32_t action = filter_run(steps, count, &data) & SECCOMP_RET_ACTION_FULL;
         bool ends = action == SECCOMP_RET_KILL_PROCESS || action == SECCOMP_RET_KILL_THREAD ||
                     action == SECCOMP_RET_TRAP;
         if (ends && call->number >= 0) {
