@@ -145,23 +145,19 @@ int replay_all(const char *name, unsigned runs, char **words, unsigned count)
     static struct arm arms[ARMS_MAX];
     struct replay_image head;
     struct trace_file file;
-    const char *problem = trace_open(&file, name);
-    int image = -1, status = STATUS_FAILED;
-    if (problem != NULL) {
-        fprintf(stderr, "hakmem: %s %s\n", name, problem);
-        status = STATUS_CANNOT;
-    } else if (runs == 0 || runs > RUNS_MAX || count == 0 || count > ARMS_MAX) {
+    int image, status;
+    if (runs == 0 || runs > RUNS_MAX || count == 0 || count > ARMS_MAX) {
         fprintf(stderr, "hakmem: replay: 1 to %d runs, 1 to %d allocators\n", RUNS_MAX, ARMS_MAX);
-    } else {
-        image = image_make(&file);
-        status = image < 0 ? -image : STATUS_FAILED;
+        return STATUS_FAILED;
     }
-    if (image >= 0 && pread(image, &head, sizeof head, 0) == sizeof head) {
-        for (unsigned i = 0; i < count; i++) {
-            arms[i].name = words[3 * i];
-            arms[i].library = words[3 * i + 1];
-            arms[i].environment = words[3 * i + 2];
-        }
+    for (unsigned i = 0; i < count; i++) {
+        arms[i].name = words[3 * i];
+        arms[i].library = words[3 * i + 1];
+        arms[i].environment = words[3 * i + 2];
+    }
+    image = image_make(&file, name, NULL, &head);
+    status = -image;
+    if (image >= 0) {
         printf("%s: %" PRIu64 " calls of %" PRIu64 " thread%s, %" PRIu64 " handed over, %" PRIu64
                " left out; peak %" PRIu64 " live bytes\n",
                file.header.program, head.calls, head.threads, head.threads == 1 ? "" : "s",

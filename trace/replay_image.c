@@ -234,12 +234,13 @@ static bool write_all(int descriptor, const void *data, size_t bytes)
     return true;
 }
 
-static bool write_image(int descriptor, const struct maker *maker, uint64_t peak_bytes)
+static bool write_image(int descriptor, const struct maker *maker, uint64_t peak_bytes,
+                        struct replay_image *head)
 {
-    size_t head = sizeof(struct replay_image) + maker->threads * sizeof(struct op_list);
-    struct replay_image *image = need_memory(calloc(1, head));
+    size_t bytes = sizeof(struct replay_image) + maker->threads * sizeof(struct op_list);
+    struct replay_image *image = need_memory(calloc(1, bytes));
     *image = (struct replay_image){
-        .bytes = head,
+        .bytes = bytes,
         .threads = maker->threads,
         .shared_slots = maker->shared_slots,
         .peak_threads = maker->peak_threads,
@@ -253,7 +254,8 @@ static bool write_image(int descriptor, const struct maker *maker, uint64_t peak
         image->lists[i] = (struct op_list){image->bytes, list->count, list->slots};
         image->bytes += list->count * sizeof(struct op);
     }
-    bool fine = write_all(descriptor, image, head);
+    *head = *image;
+    bool fine = write_all(descriptor, image, bytes);
     for (uint32_t i = 0; i < maker->threads && fine; i++) {
         const struct list *list = &maker->lists[maker->order[i]];
         fine = write_all(descriptor, list->ops, list->count * sizeof(struct op));
@@ -262,8 +264,14 @@ static bool write_image(int descriptor, const struct maker *maker, uint64_t peak
     return fine;
 }
 
-int image_make(const struct trace_file *file)
+int image_make(struct trace_file *file, const char *name, const char *target,
+               struct replay_image *head)
 {
+    const char *problem = trace_open(file, name);
+    if (problem != NULL) {
+        fprintf(stderr, "hakmem: %s %s\n", name, problem);
+        return -STATUS_CANNOT;
+    }
     size_t threads = (size_t)file->threads + 1;
     struct maker maker = {
         .lists = need_memory(calloc(threads, sizeof(struct list))),
@@ -277,9 +285,11 @@ int image_make(const struct trace_file *file)
     if (whole && maker.threads == 0) {
         fprintf(stderr, "hakmem: replay: there are no calls in the trace\n");
     } else if (whole) {
-        descriptor = memfd_create("hakmem-replay", MFD_CLOEXEC);
-        if (descriptor < 0 || !write_image(descriptor, &maker, peak_bytes)) {
-            fprintf(stderr, "hakmem: replay: cannot keep the operations: %s\n", strerror(errno));
+        descriptor = target == NULL ? memfd_create("hakmem-replay", MFD_CLOEXEC)
+                                    : open(target, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        if (descriptor < 0 || !write_image(descriptor, &maker, peak_bytes, head)) {
+            fprintf(stderr, "hakmem: cannot write %s: %s\n",
+                    target != NULL ? target : "the operations", strerror(errno));
             if (descriptor >= 0) {
                 close(descriptor);
             }
@@ -300,26 +310,12 @@ int image_write(const char *name, const char *target)
 {
     struct trace_file file;
     struct replay_image head;
-    const char *problem = trace_open(&file, name);
-    int source = -STATUS_CANNOT, output = -1, status;
-    if (problem != NULL) {
-        fprintf(stderr, "hakmem: %s %s\n", name, problem);
-    } else {
-        source = image_make(&file);
-    }
-    status = source < 0 ? -source : STATUS_FAILED;
-    if (source >= 0 && pread(source, &head, sizeof head, 0) == sizeof head) {
-        void *bytes = mmap(NULL, head.bytes, PROT_READ, MAP_SHARED, source, 0);
-        output = open(target, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-        if (bytes == MAP_FAILED || output < 0 || !write_all(output, bytes, head.bytes)) {
-            fprintf(stderr, "hakmem: cannot write %s: %s\n", target, strerror(errno));
-        } else {
-            remarks_print_repairs(stderr, &file, &head.repairs);
-            printf("{\"program\":\"%s\",\"threads\":%" PRIu64 ",\"calls\":%" PRIu64 "}\n",
-                   file.header.program, head.threads, head.calls);
-            status = 0;
-        }
+    int output = image_make(&file, name, target, &head);
+    if (output >= 0) {
+        remarks_print_repairs(stderr, &file, &head.repairs);
+        printf("{\"program\":\"%s\",\"threads\":%" PRIu64 ",\"calls\":%" PRIu64 "}\n",
+               file.header.program, head.threads, head.calls);
     }
     trace_close(&file);
-    return status;
+    return output >= 0 ? 0 : -output;
 }

@@ -50,9 +50,10 @@ struct replay_image {
     struct op_list lists[];
 };
 
-/* Makes the image of a trace in a file without a name; returns its descriptor, or minus the exit
- * status after a sentence on standard error. */
-int image_make(const struct trace_file *file);
+/* Opens the trace `name` and makes its image in the file `target`, or in one without a name (NULL).
+ * Returns its descriptor, or minus the exit status after a sentence on standard error. */
+int image_make(struct trace_file *file, const char *name, const char *target,
+               struct replay_image *head);
 
 /* Writes the image of the trace `name` to the file `image` and prints a line of JSON about it. */
 int image_write(const char *name, const char *image);
