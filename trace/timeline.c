@@ -70,16 +70,6 @@ static void group_grow(struct group *group)
     group->room = room;
 }
 
-static void group_free(struct group *group)
-{
-    for (size_t i = 0; i < group->room; i++) {
-        for (unsigned born = 0; born < TIMELINE_MOMENTS; born++) {
-            free(group->times[i].born[born]);
-        }
-    }
-    free(group->times);
-}
-
 /* Blocks that were born at the moment and end at the other; TIMELINE_MOMENTS: never. */
 static struct cell *cell_of(struct group *group, size_t number, unsigned born, unsigned ended)
 {
