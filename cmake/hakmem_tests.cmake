@@ -156,7 +156,7 @@ if(repeats_release) # what the kernel refuses, and what time shows, is no matter
     list(REMOVE_ITEM api_kinds unit oom soak fault)
 endif()
 # By these the library enters the kernel, but for getauxval, which tells where the vDSO is; the programs of
-# fault/ put their own functions before them. tests/unit/test_kernel_calls.c compares the list with what the library refers to.
+# fault/ put their own functions before them. tools/check_library.sh has all names that the library refers to.
 set(kernel_calls mmap munmap mremap madvise mincore open close syscall getauxval)
 list(TRANSFORM kernel_calls PREPEND "-Wl,--wrap=" OUTPUT_VARIABLE wrap_options)
 if(HAKMEM_SANITIZE)
@@ -224,7 +224,7 @@ endif()
 # What another compiler may answer otherwise: names, the order in which the loader and constructors come, thread-local
 # variables, stacks.
 set(asked_again names cxx cxx_heaps own_new own_malloc before_main tls_destructors ifunc dlopen deepbind
-    signal crash_handler small_stack usable_size_write)
+    signal crash_handler small_stack)
 file(GLOB sources CONFIGURE_DEPENDS "${tests_directory}/override/test_*.c" "${tests_directory}/override/test_*.cc")
 foreach(source IN LISTS sources)
     hakmem_test_name(${source} name)

@@ -12,9 +12,6 @@
 
 #include <poll.h>
 #include <regex.h>
-#include <signal.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 
 struct child_end {
     int status; /* as waitpid gives it */

@@ -14,14 +14,23 @@
 #define _GNU_SOURCE
 #endif
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cases.h"
@@ -90,6 +99,25 @@ __attribute__((noreturn, format(printf, 1, 2))) static inline void support_fail(
     do {                                                                                           \
         if (condition) {                                                                           \
             skip();                                                                                \
+        }                                                                                          \
+    } while (0)
+
+/* Blocks of `size` bytes each. */
+#define ALLOCATE_ALL(blocks, count, size)                                                          \
+    do {                                                                                           \
+        for (size_t i_ = 0; i_ < (size_t)(count); i_++) {                                          \
+            (blocks)[i_] = hak_malloc(size);                                                       \
+            REQUIRE((blocks)[i_] != NULL);                                                         \
+        }                                                                                          \
+    } while (0)
+
+/* The same, and all of them is written. */
+#define ALLOCATE_WRITTEN(blocks, count, size)                                                      \
+    do {                                                                                           \
+        for (size_t i_ = 0; i_ < (size_t)(count); i_++) {                                          \
+            (blocks)[i_] = hak_malloc(size);                                                       \
+            REQUIRE((blocks)[i_] != NULL);                                                         \
+            memset((blocks)[i_], 1, (size));                                                       \
         }                                                                                          \
     } while (0)
 
@@ -262,6 +290,13 @@ static inline size_t mappings_count(void)
     }
     close(descriptor);
     return lines;
+}
+
+static inline uint64_t now_ms(clockid_t clock)
+{
+    struct timespec now;
+    REQUIRE(clock_gettime(clock, &now) == 0);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
 /* Small pages for this process from now on, whatever the machine prefers: for tests that count

@@ -21,7 +21,8 @@ strangers=$(readelf --dyn-syms -W -- "$library" |
 [[ -z $strangers ]] || fail "strong references to symbols without a version (not the C library's): $strangers"
 
 # What it refers to, and when it is called. src/override/direct.c binds functions of the C library to the C library, so a
-# program's own functions of these names are not called, ready or not; a new name belongs to one of these lists.
+# program's own functions of these names are not called, ready or not; a new name belongs to one of these lists, and, if it
+# enters the kernel, to those that tests/fault wraps (cmake/hakmem_tests.cmake, tests/fault/fault.h).
 start='__cxa_at_quick_exit __register_atfork dl_iterate_phdr dlsym getauxval pthread_key_create' # the constructors
 allocate='__errno_location bcmp madvise memcmp memcpy memmove memset mincore mmap mremap munmap pthread_setspecific syscall'
 options='memchr open close sigaction sigaddset sigemptyset sigfillset strchr strchrnul strlen strncmp strrchr strstr'

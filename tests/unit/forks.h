@@ -8,8 +8,6 @@
 #include "../threads/threads.h"
 #include "arenas.h"
 
-#include <sys/syscall.h>
-
 #include "large/huge.h"
 
 /* How many arenas there are, and whose lock is held. */
@@ -77,10 +75,7 @@ static inline void *wait_with_a_arena(void *argument)
 {
     struct waiter *waiter = argument;
     void *objects[OBJECTS];
-    for (size_t i = 0; i < OBJECTS; i++) {
-        objects[i] = hak_malloc(200);
-        REQUIRE(objects[i] != NULL);
-    }
+    ALLOCATE_ALL(objects, OBJECTS, 200);
     waiter->object = objects[0];
     memset(waiter->object, 'w', 200);
     for (size_t i = 1; i < OBJECTS; i++) {

@@ -142,10 +142,7 @@ TEST_WITH_KNOBS(it_borrows_from_nobody)
     enum { LENT = 1200, HELD = 200 };
     uint32_t class_index = size_class_of(LENT);
     void *objects[HELD];
-    for (size_t i = 0; i < HELD; i++) {
-        objects[i] = hak_malloc(LENT);
-        REQUIRE(objects[i] != NULL);
-    }
+    ALLOCATE_ALL(objects, HELD, LENT);
     for (size_t i = 0; i + 1 < HELD; i++) { /* one stays, so that there is a slab with free ones */
         hak_free(objects[i]);
     }
@@ -166,36 +163,6 @@ TEST_WITH_KNOBS(it_borrows_from_nobody)
     hak_free(list.head);
     hak_free(objects[HELD - 1]);
     hak__thread_park(other);
-}
-
-/* Leaves a block of each kind, and ends inside a scope. */
-static void *end_inside(void *left)
-{
-    ((void **)left)[0] = hak_malloc(SIZE);
-    hak__thread_turn(true);
-    ((void **)left)[1] = hak_malloc(SIZE);
-    return NULL;
-}
-
-TEST(threads_end_inside)
-{
-    for (int round = 0; round < 20; round++) {
-        void *left[2];
-        thread_join(thread_start(end_inside, left));
-        assert_int_not_equal(arena_of(left[0]), arena_of(left[1]));
-        FREE_ALL(left, 2);
-    }
-    uint32_t used = 0;
-    for (struct thread *thread = hak__thread_first(); thread != NULL; thread = thread->next) {
-        used += hak__thread_is_used(thread);
-    }
-    assert_int_equal(used, 2); /* this thread and its twin */
-    struct thread *again[2] = {adopt(), adopt()};
-    for (size_t i = 0; i < COUNT_OF(again); i++) { /* they are as new */
-        assert_null(again[i]->twin);
-        assert_false(again[i]->apart || again[i]->arena->apart);
-        hak__thread_park(again[i]);
-    }
 }
 
 static void *usual[COUNT], *apart[COUNT];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* test_arena.c: arena/arena: threads that share arenas: which one the next joins, how many there
- * get, that the counts stay exact, and what goes with a thread and what with the last one; no
- * memory.
+/* test_arena.c: arena/arena, arena/thread: threads that share arenas: that the counts stay exact,
+ * what goes with a thread and what with the last one, whose objects are whose, and who moves away.
+ * How many arenas there get threads/ asks, and of threads' ends override/test_tls_destructors; that
+ * there is no memory fault/test_threads.
  *
  * ctest: no-qemu
  */
@@ -9,56 +10,7 @@
 #include "../threads/threads.h"
 #include "arenas.h"
 
-static size_t joined_count(void)
-{
-    size_t count = 0;
-    for (const struct arena *arena = hak__arena_first(); arena != NULL; arena = arena->next) {
-        count += arena->threads_count;
-    }
-    return count;
-}
-
-static void adopt_without_memory(void *argument)
-{
-    rlim_t before = unit_limit_address_space(address_space_bytes());
-    size_t count = threads_count(), joined = joined_count();
-    while (hak__thread_adopt() != NULL) { /* parked ones and the rest of a chunk */
-        REQUIRE(threads_count() < count + 100);
-        joined++;
-    }
-    REQUIRE_SIZE(joined_count(), ==, joined); /* the one that got no struct draws from none */
-    unit_limit_address_space(before);
-    adopt();
-}
-
-/* There is a parked struct, and a new arena is due: without memory for it any other will do. */
-static void join_without_memory(void *argument)
-{
-    hak__knobs.arenas_max = 1; /* what there is is shared */
-    struct thread *thread;
-    do {
-        thread = adopt();
-    } while (thread->arena->threads_count == 1); /* those without threads come first */
-    hak__thread_park(thread);
-    hak__knobs.arenas_max = ARENA_ID_MAX;
-    size_t count = arenas_count();
-    unit_limit_address_space(address_space_bytes());
-    while (hak__metadata_allocate(HAK_CACHE_LINE) != NULL) {
-    }
-    assert_ptr_equal(adopt(), thread);
-    assert_int_equal(arenas_count(), count);
-    assert_true(thread->arena->threads_count >= 2);
-    thread_free(thread, 3, thread_allocate(thread, 3));
-}
-
-TEST(no_memory)
-{
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
-    REQUIRE_LIFE(adopt_without_memory, NULL, NULL);
-    REQUIRE_LIFE(join_without_memory, NULL, NULL);
-}
+#include "front/fast.h"
 
 /* --- in a program of its own each: what a thread joins depends on what was made before --- */
 
@@ -129,32 +81,6 @@ TEST_ANEW(joining_and_parting_at_once)
 /* All find one arena fewer than there may be: one makes it, the others share. */
 enum { ROUNDS = 300, AT_ONCE = 8 };
 
-static void *join_each_round(void *argument)
-{
-    for (size_t round = 0; round < ROUNDS; round++) {
-        pthread_barrier_wait(&barrier);
-        adopt();
-        pthread_barrier_wait(&barrier);
-    }
-    return argument;
-}
-
-TEST_ANEW(no_more_are_made_at_once)
-{
-    pthread_t users[AT_ONCE];
-    start_sharing(1);
-    REQUIRE(pthread_barrier_init(&barrier, NULL, AT_ONCE + 1) == 0);
-    threads_start(users, AT_ONCE, join_each_round, 0);
-    for (size_t round = 1; round <= ROUNDS; round++) {
-        hak__knobs.arenas_max = (uint32_t)round;
-        pthread_barrier_wait(&barrier);
-        pthread_barrier_wait(&barrier);
-        REQUIRE_SIZE(arenas_count(), ==, round);
-    }
-    JOIN_ALL(users, AT_ONCE);
-    REQUIRE_SIZE(threads_count(), ==, (size_t)ROUNDS * AT_ONCE);
-}
-
 /* Of two threads on one arena the first to go takes what is its own, the last the rest. */
 TEST_ANEW(parking_one_of_two)
 {
@@ -184,6 +110,94 @@ TEST_ANEW(parking_one_of_two)
             arena->slabs.shared_patience == NOTIFIED_PENDING_MAX_PARKED);
     REQUIRE(arena->spans.slices == 0 && unit_set_is_empty(&arena->slabs));
     REQUIRE(hak__cache_charged.word == 0 && unit_region_bytes_taken() == taken);
+}
+
+static uint64_t counted(const struct thread *thread, enum counter counter)
+{
+    return thread->cache.counters.values[counter];
+}
+
+static void require_nothing_remote(const struct thread *thread)
+{
+    REQUIRE(counted(thread, COUNTER_FREE_REMOTE) == 0);
+    REQUIRE(counted(thread, COUNTER_REMOTE_BATCHES) == 0);
+    REQUIRE(thread->cache.remote_waiting == 0);
+}
+
+enum { SIZE = 100 };
+
+/* Its first operation is the free: the object becomes its own as it joins. */
+static void *free_the_others(void *argument)
+{
+    void **objects = argument;
+    uint32_t class_index = size_class_of(SIZE);
+    REQUIRE(hak__thread == &hak__thread_none);
+    for (size_t i = 0; i < 2; i++) {
+        hak_free(objects[i]);
+        REQUIRE_SIZE(hak__cache_objects(&hak__thread->cache, class_index), ==, i + 1);
+        REQUIRE(hak__thread->cache.bins[class_index].head == objects[i]);
+    }
+    REQUIRE(hak_malloc(SIZE) == objects[1]); /* the last freed, not a fresh one */
+    REQUIRE(hak_malloc(SIZE) == objects[0]);
+    for (size_t i = 0; i < 1000; i++) { /* many more than a bin holds */
+        hak_free(objects[i]);
+    }
+    require_nothing_remote(hak__thread);
+    REQUIRE(counted(hak__thread, COUNTER_FREE_FLUSHED_OBJECTS) != 0);
+    return NULL;
+}
+
+TEST_ANEW(frees_go_into_ones_own_bin)
+{
+    static void *objects[1000];
+    start_sharing(1);
+    size_t taken = unit_region_bytes_taken();
+    ALLOCATE_ALL(objects, COUNT_OF(objects), SIZE);
+    thread_join(thread_start(free_the_others, objects));
+    REQUIRE(arenas_count() == 1 && threads_count() == 2);
+    REQUIRE(hak__thread->arena->slabs.shared_notified == 0);
+    require_nothing_remote(hak__thread);
+    hak__arena_reclaim(false);
+    REQUIRE_SIZE(unit_region_bytes_taken(), ==, taken);
+}
+
+/* `thread` has found its arena's lock taken so often, and this is the slow operation to act on it.
+ */
+static void crowd(struct thread *thread, uint32_t waits)
+{
+    thread->waits = waits;
+    thread->waits_ms = hak__os_clock_ms();
+    thread->operations = TICK_OPERATIONS - 1;
+    hak__thread_count_operation(thread);
+}
+
+TEST_ANEW(moving_from_a_crowd)
+{
+    start_sharing(1);
+    struct thread *mate = adopt(), *thread = adopt();
+    struct arena *arena = thread->arena;
+    void *object = thread_allocate(thread, 3);
+    thread_free(thread, 3, thread_allocate(thread, 3));
+    REQUIRE(mate->arena == arena && arena->threads_count == 2 && arenas_count() == 1);
+    crowd(thread, CROWDED_WAITS); /* no arena to spare */
+    REQUIRE(thread->arena == arena && thread->waits == 0);
+    hak__knobs.arenas_crowded_max = 2;
+    crowd(thread, CROWDED_WAITS);
+    REQUIRE(thread->arena != arena && arenas_count() == 2 && arena->threads_count == 1);
+    REQUIRE(thread->cache.slabs == &thread->arena->slabs && thread->arena->threads_count == 1);
+    REQUIRE(thread->cache.key == thread->arena->slabs.key && hak__cache_bytes(&thread->cache) == 0);
+    crowd(mate, CROWDED_WAITS); /* alone */
+    REQUIRE(mate->arena == arena);
+    uint64_t remote = counted(thread, COUNTER_FREE_REMOTE);
+    hak__remote_free(&thread->cache, window_slice_of(object), object);
+    void *fresh = thread_allocate(thread, 3);
+    REQUIRE(window_owner(window_slice_of(fresh)) == (thread->cache.key | owner_code_of_class(3)));
+    thread_free(thread, 3, fresh);
+    hak__thread_park(thread);
+    REQUIRE(counted(thread, COUNTER_FREE_REMOTE) == remote + 1);
+    hak__thread_park(mate);
+    hak__arena_reclaim(false);
+    REQUIRE_SIZE(unit_region_bytes_taken(), ==, 0);
 }
 
 TESTS(start_with_many_arenas)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_collect.c: arena/collect: what others do for an arena, ticks, reclaiming. */
+/* test_collect.c: arena/collect: what others do for an arena, what ticks do and when they come. */
 #include "../threads/threads.h"
 #include "arenas.h"
 
@@ -236,48 +236,6 @@ TEST_WITH_KNOBS(early_looks_become_rare)
         assert_true(rare);
     }
     hak__thread_park(thread);
-}
-
-static void *reclaim_as_a_thread(void *argument)
-{
-    bool unmap = *(bool *)argument;
-    struct owner other = owner_create();
-    struct thread *thread = hak__thread_enter();
-    struct arena *arena = thread->arena;
-    unit_cache_free(&thread->cache, 2, unit_cache_allocate(&thread->cache, 2));
-    struct span span = hak__span_allocate(&arena->spans, &thread->cache.counters, MIB, SLICE_SIZE);
-    hak__span_free(&arena->spans, &thread->cache.counters, window_slice_of(span.pointer));
-    hak__thread_leave(thread);
-    void *block = hak__huge_allocate(3 * MIB, 4096, false).pointer;
-    memset(block, 1, 3 * MIB);
-    REQUIRE(hak__huge_free(block));
-    size_t cached = hak__huge_totals().cached_bytes;
-    hak__remote_free(&thread->cache, window_slice_of(other.object), other.object);
-    struct owner kept = owner_create_kept(thread);
-    size_t released = hak__arena_reclaim(unmap);
-    REQUIRE(released >= cached && released > 0);
-    REQUIRE_SIZE(hak__huge_totals().cached_bytes, ==, 0);
-    REQUIRE_SIZE(hak__cache_bytes(&thread->cache), ==, 0);
-    REQUIRE(arena->spans.slices == 0 && unit_set_is_empty(&arena->slabs));
-    REQUIRE(!owner_has_slab(&other) && !owner_has_slab(&kept));
-    REQUIRE(!unit_is_mapped((uintptr_t)block));
-    REQUIRE(unmap || hak__superslab_bytes_dirty() == 0);
-    REQUIRE(hak__arena_reclaim(unmap) == 0);
-    hak__thread_park(kept.thread);
-    hak__thread_park(other.thread);
-    return NULL;
-}
-
-TEST_WITH_KNOBS(reclaim)
-{
-    bool unmap = false;
-    hak__knobs.huge_cache_bytes = 16 * MIB;
-    thread_join(thread_start(reclaim_as_a_thread, &unmap));
-    size_t slice = hak__superslab_take(0, SUPERSLAB_SLICES, 1).slice; /* a whole one to unmap */
-    hak__superslab_give(slice, SUPERSLAB_SLICES);
-    unmap = true;
-    thread_join(thread_start(reclaim_as_a_thread, &unmap));
-    assert_false(unit_is_mapped((uintptr_t)window_slice_address(slice)));
 }
 
 TESTS(start_with_many_arenas)

@@ -60,25 +60,6 @@ TEST(writes_behind_a_block)
     }
 }
 
-TEST(frees_wait)
-{
-    size_t before = live_count();
-    void *huge = hak_malloc(3 * MIB), *span = hak_malloc(200000);
-    void *block = hak__emergency_allocate(100, 16);
-    uint64_t free_before = hak__superslab_bytes_free();
-    hak__span_take(window_slice_of(span));
-    assert_true(hak__emergency_free(huge) && hak__emergency_free(span));
-    assert_true(hak__emergency_free(block)); /* is not even registered */
-    assert_false(hak__emergency_free(huge)); /* it waits already */
-    assert_int_equal(live_count(), before + 1);
-    assert_true(hak__superslab_bytes_free() == free_before);
-    assert_true(hak__emergency_settle());
-    assert_int_equal(live_count(), before);
-    assert_true(hak__superslab_bytes_free() > free_before);
-    assert_true(hak__huge_was_freed(huge) && hak__huge_was_freed(block));
-    assert_false(hak__emergency_waits());
-}
-
 /* A free during a fork, then a second one, during the fork or after it. */
 struct twice {
     size_t size;
@@ -149,37 +130,13 @@ TEST(foreign_memory_is_not_written)
     assert_string_equal(foreign, "not hakmem's");
 }
 
-/* More blocks than one page has places for. */
-TEST(many_wait)
-{
-    enum { COUNT = 1500 };
-    void *blocks[COUNT];
-    size_t before = live_count();
-    uint64_t mapped = hak__os_mapped_bytes() - stats_now().bytes_metadata;
-    for (size_t i = 0; i < COUNT; i++) {
-        blocks[i] = hak__emergency_allocate(100, 16);
-        assert_non_null(blocks[i]);
-        assert_true(hak__emergency_free(blocks[i]));
-    }
-    assert_false(hak__emergency_free(blocks[COUNT - 1]));
-    assert_true(hak__emergency_settle());
-    assert_true(hak__emergency_waits()); /* it let forks pass */
-    assert_true(hak__emergency_settle());
-    assert_false(hak__emergency_waits());
-    assert_int_equal(live_count(), before);
-    /* the places for so many count as metadata */
-    assert_true(hak__os_mapped_bytes() - stats_now().bytes_metadata == mapped);
-}
-
 /* While a fork takes long, a program that allocates and frees does not grow. */
 TEST(a_long_fork)
 {
     void *kept[3];
     size_t before = live_count(), mapped = address_space_bytes();
     hak__gate_close();
-    for (size_t i = 0; i < 3; i++) {
-        kept[i] = hak_malloc(3 * MIB);
-    }
+    ALLOCATE_ALL(kept, 3, 3 * MIB);
     for (size_t i = 0; i < 300; i++) { /* the newest of those that were not freed, and another */
         void *first = hak_malloc(3 * MIB), *second = hak_malloc(3 * MIB);
         REQUIRE(first != NULL && second != NULL);
@@ -287,36 +244,5 @@ TEST(no_memory_for_the_entry)
 }
 
 enum { THREADS = 4, ROUNDS = 2000, BLOCKS = 8 };
-
-static void *allocate_and_free(void *argument)
-{
-    uint64_t random = (uintptr_t)argument + 1;
-    unsigned char *blocks[BLOCKS] = {NULL};
-    for (size_t i = 0; i < ROUNDS + BLOCKS; i++) {
-        unsigned char **slot = &blocks[i % BLOCKS];
-        if (*slot != NULL) {
-            REQUIRE((*slot)[0] == (unsigned char)(uintptr_t)argument);
-            hak__emergency_free(*slot);
-        }
-        *slot = i < ROUNDS ? hak__emergency_allocate(1 + random_below(&random, 20000), 16) : NULL;
-        if (*slot != NULL) {
-            (*slot)[0] = (unsigned char)(uintptr_t)argument;
-            REQUIRE(hak__huge_bytes(*slot) != 0); /* on which list it is by now does not matter */
-        }
-        if (i % 16 == 0) {
-            (void)hak__emergency_settle();
-        }
-    }
-    return NULL;
-}
-
-TEST(threads)
-{
-    size_t before = live_count();
-    threads_run(THREADS, allocate_and_free, 0);
-    assert_true(hak__emergency_settle());
-    assert_true(hak__emergency_settle());
-    assert_int_equal(live_count(), before);
-}
 
 TESTS(NULL)

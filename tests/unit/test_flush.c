@@ -117,30 +117,6 @@ static void refill_a_bin_with_a_wrong_count(void *argument)
     unit_cache_refill(cache, 5);
 }
 
-/* A bin of `count` objects, which is said to have more than the flush looks at together if `more`;
- * the link of object `at` leads to object `to`, to nothing, or anywhere. */
-enum { NOTHING = -1, ANYWHERE = -2, PART = FLUSH_PART_OBJECTS };
-struct damage {
-    uint32_t count, at;
-    int to;
-    bool more;
-    const char *named;
-};
-
-static void flush_damaged(void *argument)
-{
-    const struct damage *damage = argument;
-    struct bin *bin = &cache->bins[4];
-    allocate_all(4, damage->count);
-    unit_fill_bin(cache, 4, unit_list_of(objects, damage->count));
-    bin->room -= damage->more ? 3 * PART : 0;
-    void *to = damage->to == NOTHING    ? NULL
-               : damage->to == ANYWHERE ? (void *)(uintptr_t)64
-                                        : objects[damage->to];
-    ((struct object *)objects[damage->at])->next = to;
-    hak__cache_flush(cache);
-}
-
 static void flush_too_many(void *argument)
 {
     uint32_t class_index = size_class_of(MID_SIZE_MAX);
@@ -152,21 +128,9 @@ static void flush_too_many(void *argument)
     }
 }
 
+/* Other lists that a program has broken: death/test_corrupted_list. */
 FLUSH_TEST(broken_lists)
 {
-    static struct damage cases[] = {
-        {6, 2, 0, false, "double free.*64 bytes"}, /* a double free made a circle */
-        {6, 3, 0, true, "double free.*64 bytes"},
-        {PART, PART - 1, 0, true, "double free.*64 bytes"},
-        {PART, PART - 1, PART - 1, true, "double free.*64 bytes"},
-        {6, 0, ANYWHERE, false, "written after free.*64 bytes"},
-        {6, 2, NOTHING, false, "written after free"},
-    };
-    for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        char pattern[80];
-        snprintf(pattern, sizeof pattern, "corrupted free list .%s", cases[i].named);
-        REQUIRE_DEATH(flush_damaged, &cases[i], pattern);
-    }
     /* at level 2 the list itself is looked at before */
     REQUIRE_DEATH(flush_too_many, NULL,
                   HAK_LEVEL >= 2 ? "corrupted free list"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* test_fork.c: arena/fork: prepare holds all arenas, nobody waits for it, parent and child leave no
- * lock; the child begins with arenas of its own, and can adopt the structs of the parent's threads.
+/* test_fork.c: arena/fork: prepare holds all arenas, parent and child leave no lock; the child
+ * begins with arenas of its own, and can adopt the structs of the parent's threads. Forks in signal
+ * handlers, inside operations and beside each other are asked by override/test_fork_libc.
  *
  * The kernel's fork without the C library's handlers, which a program that links the archive may
  * have or not: the test calls the three functions itself. Children allocate nothing from the C
@@ -22,48 +23,6 @@ TEST(arenas_are_held_and_let_go)
         assert_true(none_is_held());
     }
     end_waiters();
-}
-
-static void *work_beside_a_fork(void *argument)
-{
-    void *blocks[BLOCK_SIZES];
-    void **inherited = argument;
-    fill_blocks(blocks);
-    free_blocks(inherited); /* spans and huge blocks that are registered */
-    free_blocks(blocks);
-    void *zeroed = hak_calloc(1, 3000);
-    REQUIRE(zeroed != NULL && *(char *)zeroed == 0);
-    hak_free(zeroed);
-    void *aligned = hak_aligned_alloc(65536, 65536);
-    REQUIRE(aligned != NULL && (uintptr_t)aligned % 65536 == 0);
-    hak_free(aligned);
-    REQUIRE(hak_malloc(SIZE_MAX / 4) == NULL);
-    return NULL;
-}
-
-/* While fork holds the arenas its own thread and others go on, with memory of their own. All of it
- * is given back, or as any other, when the fork is over. */
-TEST(nobody_waits_for_fork)
-{
-    void *before[BLOCK_SIZES], *blocks[BLOCK_SIZES], *kept[BLOCK_SIZES];
-    fill_blocks(before); /* it has an arena */
-    hak_free(hak_malloc(3 * MIB));
-    uint64_t bytes = stats_now().bytes_in_use;
-    hak__fork_prepare();
-    fill_blocks(blocks);
-    fill_blocks(kept);
-    free_blocks(blocks);
-    thread_join(thread_start(work_beside_a_fork, before));
-    size_t all, held = held_count(&all);
-    assert_int_equal(held, all);
-    hak__fork_parent();
-    assert_true(none_is_held());
-    free_blocks(kept);
-    for (size_t i = 0; i < BLOCK_SIZES; i++) {
-        bytes -= hak_good_size(block_sizes[i]);
-    }
-    hak_trim(0);
-    assert_true(stats_now().bytes_in_use <= bytes);
 }
 
 /* What the child has of other threads: nothing. */
@@ -91,53 +50,6 @@ static void require_arenas_serve(void)
     check_blocks();
 }
 
-enum { PARKED_MAX = 100 };
-
-static void require_empty(const struct cache *cache)
-{
-    REQUIRE_SIZE(hak__cache_bytes(cache), ==, 0);
-    REQUIRE(cache->charged == 0);
-    for (size_t i = 0; i < REMOTE_ENTRIES; i++) {
-        REQUIRE(cache->remote[i].link == 0 && remote_count(&cache->remote[i]) == 0);
-    }
-}
-
-/* All structs of threads that are gone can be had, each once; then one is made. They are parked
- * again. */
-static void require_parked_are_adopted(void)
-{
-    struct thread *adopted[PARKED_MAX];
-    size_t count = 0, waiting = 0, all = threads_count();
-    hak_trim(0); /* what they had is counted, and the structs are parked */
-    for (size_t i = 0; i < WAITERS; i++) {
-        waiting += hak__thread == waiters[i].thread; /* this thread may have one */
-    }
-    for (; count < all - 1; count++) {
-        struct thread *thread = adopted[count] = adopt();
-        REQUIRE(thread != hak__thread);
-        require_empty(&thread->cache);
-        for (size_t i = 0; i < count; i++) {
-            REQUIRE(thread != adopted[i]);
-        }
-        for (size_t i = 0; i < WAITERS; i++) {
-            waiting += thread == waiters[i].thread;
-        }
-    }
-    REQUIRE_SIZE(waiting, ==, WAITERS);
-    REQUIRE_SIZE(threads_count(), ==, all); /* none was made */
-    adopted[count++] = adopt();
-    REQUIRE_SIZE(threads_count(), ==, all + 1);
-    require_even(count + 1);
-    while (count != 0) {
-        struct thread *thread = adopted[--count];
-        struct arena *arena = thread->arena;
-        uint32_t before = arena->threads_count;
-        hak__thread_park(thread);
-        REQUIRE(thread->arena == NULL && arena->threads_count == before - 1);
-    }
-    require_others_abandoned();
-}
-
 static void check_child(void)
 {
     size_t arenas = arenas_count();
@@ -145,7 +57,6 @@ static void check_child(void)
     REQUIRE_SIZE(threads_count(), >=, WAITERS + 1);
     require_others_abandoned();
     require_arenas_serve();
-    require_parked_are_adopted();
     REQUIRE_SIZE(arenas_count(), <=, arenas + threads_count()); /* its own */
     REQUIRE(none_is_held());
 }
@@ -266,6 +177,60 @@ TEST(the_child_of_a_thread_without_a_struct)
     start_waiters();
     thread_join(thread_start(fork_from_a_new_thread, NULL));
     end_waiters();
+}
+
+/* The child of the inner fork goes on with the outer one. */
+TEST(the_inner_child_ends_the_outer_fork)
+{
+    int status;
+    start_waiters();
+    hak__fork_prepare();
+    hak__fork_prepare();
+    long pid = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (pid == 0) {
+        alarm(280);
+        hak__fork_child();
+        check_blocks();
+        long outer = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+        if (outer == 0) {
+            hak__fork_child();
+            check_blocks();
+            _exit(0);
+        }
+        hak__fork_parent();
+        check_blocks();
+        REQUIRE(waitpid((pid_t)outer, &status, 0) == outer && status == 0);
+        _exit(0);
+    }
+    hak__fork_parent();
+    hak__fork_parent();
+    check_blocks();
+    REQUIRE(waitpid((pid_t)pid, &status, 0) == pid && status == 0);
+    end_waiters();
+}
+
+static void do_nothing(void)
+{
+}
+
+enum { MANY = 300 };
+
+/* The child touches no struct of another thread: its page faults do not grow with their number. */
+TEST_ANEW(many_threads_cost_the_child_nothing)
+{
+    static struct thread *adopted[MANY];
+    start_sharing(2);
+    hak_free(hak_malloc(1));
+    for (size_t i = 0; i < 4; i++) {
+        adopt(); /* all arenas are there */
+    }
+    long before = fork_and_run(do_nothing);
+    for (size_t i = 0; i < MANY; i++) {
+        adopted[i] = adopt();
+        memset(adopted[i]->cache.remote, 0, sizeof adopted[i]->cache.remote); /* has its pages */
+    }
+    long after = fork_and_run(do_nothing);
+    REQUIRE(after - before < MANY / 4);
 }
 
 TESTS(start_with_many_arenas)

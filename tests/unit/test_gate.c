@@ -1,37 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* test_gate.c: core/gate: nobody waits for a closed gate for long, or at all while inside; closing
- * waits for those inside. */
+/* test_gate.c: core/gate: nobody waits for a closed gate for long, or at all while inside. */
 #include "../threads/threads.h"
 #include "unit.h"
-
-#include <signal.h>
 
 #include "core/gate.h"
 
 static struct lock arena_lock = LOCK_INITIAL(LOCK_RANK_ARENA);
-
-static void *close_and_open(void *argument)
-{
-    bool *shared_closed = argument;
-    hak__gate_close();
-    __atomic_store_n(shared_closed, true, __ATOMIC_RELEASE);
-    return NULL;
-}
-
-TEST(closing_waits_for_those_inside)
-{
-    bool shared_closed = false;
-    assert_true(hak__gate_enter());
-    assert_int_equal(hak__inside, INSIDE_GATE);
-    pthread_t closer = thread_start(close_and_open, &shared_closed);
-    usleep(20000);
-    assert_false(__atomic_load_n(&shared_closed, __ATOMIC_ACQUIRE));
-    assert_true(hak__gate_is_refusal_noted() == false);
-    hak__gate_leave();
-    thread_join(closer);
-    assert_true(shared_closed && hak__inside == 0);
-    hak__gate_open();
-}
 
 TEST(who_comes_to_a_closed_gate_is_refused)
 {
@@ -88,32 +62,6 @@ static void *hold_and_let_go(void *argument)
     }
     lock_release(&arena_lock);
     return NULL;
-}
-
-/* A holder that releases nothing may be stopped by a signal: who waits is refused, here for as long
- * as the test likes. Who gave up once does not wait again, until there was a release. */
-TEST(a_stuck_lock_refuses)
-{
-    bool shared_end = false;
-    pthread_t holder = thread_start(hold_and_let_go, &shared_end);
-    while (__atomic_load_n(&arena_lock.shared_state, __ATOMIC_RELAXED) == 0) {
-        usleep(1000);
-    }
-    assert_false(hak__lock_is_stuck(&arena_lock));
-    for (int round = 0; round < 100; round++) {
-        assert_false(gate_lock(&arena_lock));
-        assert_true(hak__gate_was_refused() && hak__inside == 0);
-        assert_true(hak__lock_is_stuck(&arena_lock));
-        assert_false(lock_acquire_soon(&arena_lock));
-    }
-    assert_true(hak__gate_enter()); /* nothing else is refused */
-    hak__gate_leave();
-    __atomic_store_n(&shared_end, true, __ATOMIC_RELEASE);
-    thread_join(holder);
-    assert_false(hak__lock_is_stuck(&arena_lock));
-    assert_true(gate_lock(&arena_lock));
-    lock_release(&arena_lock);
-    gate_end();
 }
 
 static volatile sig_atomic_t signals_count;

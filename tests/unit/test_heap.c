@@ -53,44 +53,4 @@ TEST(inside_an_operation)
     hak_heap_destroy(unused);
 }
 
-/* Blocks of whole pages in memory of the program: after each step the checks hold, and in the end
- * all is one run. */
-TEST(runs)
-{
-    enum { BLOCKS = 200 };
-    size_t size = 8 * MIB;
-    void *memory = support_map(size);
-    struct hak_heap_options options = {
-        .size = sizeof options, .memory = memory, .memory_size = size};
-    hak_heap *heap = hak_heap_create(&options);
-    size_t pages = heap->free_pages;
-    void *blocks[BLOCKS] = {NULL};
-    uint64_t random = 9;
-    for (size_t i = 0; i < (HAK_LEVEL >= 2 ? 2000 : 20000); i++) {
-        size_t at = random_below(&random, BLOCKS);
-        if (blocks[at] != NULL) {
-            hak_heap_free(heap, blocks[at]);
-            blocks[at] = NULL;
-        } else {
-            size_t alignment = (size_t)4096 << random_below(&random, 7);
-            size_t bytes = 65665 + random_size(&random, 20);
-            blocks[at] = hak_heap_aligned_alloc(heap, alignment, bytes);
-            assert_true(blocks[at] == NULL || is_aligned(blocks[at], alignment));
-        }
-        if (i % 16 == 0) {
-            hak__heap_check(heap);
-        }
-    }
-    for (size_t i = 0; i < BLOCKS; i++) {
-        hak_heap_free(heap, blocks[i]);
-    }
-    assert_int_equal(heap->free_pages, pages);
-    void *all = hak_heap_malloc(heap, pages << HEAP_PAGE_SHIFT);
-    assert_non_null(all);
-    assert_int_equal(heap->free_pages, 0);
-    hak_heap_free(heap, all);
-    hak_heap_destroy(heap);
-    munmap(memory, size);
-}
-
 TESTS(NULL)

@@ -73,46 +73,15 @@ static size_t slabs_left(void)
     return count;
 }
 
-static long faults(void)
-{
-    struct rusage usage;
-    REQUIRE(getrusage(RUSAGE_SELF, &usage) == 0);
-    return usage.ru_minflt;
-}
-
-/* --- wholly free slabs --- */
-
-static void free_all_untouched(void)
-{
-    size_t pages = slabs_left() * hak__size_classes[block_class()].slab_slices * SLICE_SIZE / 4096;
-    long before = faults();
-    for (size_t i = 0; i < blocks_count; i++) {
-        hak_free(blocks[i]); /* it does not read the blocks, which would be a fault, too */
-    }
-    size_t touched = (size_t)(faults() - before);
-    if (!HAK_SECURE && !SUPPORT_SANITIZED && !SUPPORT_EMULATED && sysconf(_SC_PAGESIZE) == 4096) {
-        REQUIRE_SIZE(touched, <=, 100 + pages / 8); /* bits, metadata; the rest only by reading */
-    }
-    hak_trim(0);
-    REQUIRE_SIZE(slabs_left(), ==, 0);
-    REQUIRE(hak__thread == &hak__thread_none || hak__thread->arena != NULL);
-}
-
 /* --- take-over --- */
 
 static void *again[BLOCKS_MAX];
 
-/* Allocates so many blocks, and returns how many lie where blocks of the parent lay. No block in
- * use is handed out. */
-static size_t allocate_again(size_t count, const uintptr_t *freed, size_t freed_count)
+/* No block in use is handed out. */
+static void allocate_again(size_t count)
 {
-    size_t reused = 0;
+    ALLOCATE_ALL(again, count, block_size);
     for (size_t i = 0; i < count; i++) {
-        again[i] = hak_malloc(block_size);
-        REQUIRE(again[i] != NULL);
-        for (size_t k = 0; k < freed_count; k++) {
-            reused += (uintptr_t)again[i] == freed[k];
-        }
         memset(again[i], 255, block_size);
     }
     for (size_t i = 0; i < blocks_count; i++) {
@@ -120,7 +89,6 @@ static size_t allocate_again(size_t count, const uintptr_t *freed, size_t freed_
             check_block(i);
         }
     }
-    return reused;
 }
 
 static void free_again(size_t count)
@@ -128,55 +96,17 @@ static void free_again(size_t count)
     FREE_ALL(again, count);
 }
 
-static uintptr_t freed[BLOCKS_MAX];
-
+/* Frees `part` of each `of` blocks; how many. */
 static size_t free_part(size_t of, size_t part)
 {
     size_t count = 0;
     for (size_t i = 0; i < blocks_count; i++) {
         if (i % of < part) {
-            freed[count++] = (uintptr_t)blocks[i];
             free_block(i);
+            count++;
         }
     }
     return count;
-}
-
-static void reuse_half_free_slabs(void)
-{
-    size_t slabs = slabs_left(), count = free_part(3, 2);
-    hak_free(hak_malloc(1)); /* it has an arena */
-    size_t reused = allocate_again(count, freed, count);
-    /* Slabs at the ends may be shared with other blocks of the class. */
-    REQUIRE_SIZE(reused, >=, count / 2);
-    REQUIRE_SIZE(slabs_left(), <=, slabs + slabs / 2 + 2);
-    free_all(); /* remote or own frees now, where the slab was taken over */
-    free_again(count);
-    hak_trim(0);
-    REQUIRE_SIZE(slabs_left(), ==, 0);
-}
-
-static void leave_fuller_slabs(void)
-{
-    size_t count = free_part(4, 1);
-    hak_trim(0); /* what lay in bins is counted, too */
-    size_t slabs = slabs_left();
-    size_t reused = allocate_again(count, freed, count);
-    REQUIRE_SIZE(reused, <=, 3 * objects_per_slab()); /* the last slabs are not full */
-    REQUIRE_SIZE(slabs_left(), >, slabs);
-    /* Without further memory they serve as well. */
-    hak__os_set_limit(hak__os_mapped_bytes());
-    size_t more = 0;
-    for (void *block; (block = hak_malloc(block_size)) != NULL; more++) {
-        memset(block, 255, block_size);
-    }
-    hak__os_set_limit(UINT64_MAX);
-    REQUIRE_SIZE(more, >=, count * 3 / 4);
-    for (size_t i = 0; i < blocks_count; i++) {
-        if (blocks[i] != NULL) {
-            check_block(i);
-        }
-    }
 }
 
 /* --- what the parent had cached --- */
@@ -205,59 +135,7 @@ TEST(cached_objects_are_counted)
     hak_trim(0);
 }
 
-static void *free_and_wait(void *argument)
-{
-    for (size_t i = 0; i < blocks_count; i++) {
-        blocks[i] = hak_malloc(block_size); /* of this thread's arena */
-        REQUIRE(blocks[i] != NULL);
-    }
-    FREE_ALL(blocks, blocks_count);
-    pthread_barrier_wait(&barrier);
-    pthread_barrier_wait(&barrier);
-    return NULL;
-}
-
-static void know_what_others_had(void)
-{
-    hak_trim(0);
-    REQUIRE_SIZE(slabs_left(), ==, 0);
-}
-
-TEST(objects_of_other_threads_are_counted)
-{
-    REQUIRE(pthread_barrier_init(&barrier, NULL, 2) == 0);
-    block_size = 530;
-    blocks_count = 100;
-    pthread_t thread = thread_start(free_and_wait, NULL);
-    pthread_barrier_wait(&barrier);
-    fork_and_run(know_what_others_had);
-    pthread_barrier_wait(&barrier);
-    thread_join(thread);
-}
-
 /* --- children of children --- */
-
-static void free_third_part(void)
-{
-    for (size_t i = 0; i < blocks_count; i += 2) {
-        hak_free(again[i]); /* of the parent */
-    }
-    free_all();
-    for (size_t i = 1; i < blocks_count; i += 2) {
-        hak_free(again[i]);
-    }
-    hak_trim(0);
-    REQUIRE_SIZE(slabs_left(), ==, 0);
-}
-
-static void free_second_part(void)
-{
-    free_part(5, 3);
-    allocate_again(blocks_count, freed, 0);
-    fork_and_run(free_third_part);
-    fork_and_run(free_third_part);
-    free_third_part();
-}
 
 static uint32_t generations;
 
@@ -364,7 +242,7 @@ static void draw_from_the_parents_arena(void)
     thread->arena = arena;
     hak__thread = thread;
     REQUIRE(is_inherited(blocks[2]));
-    allocate_again(count, freed, count);
+    allocate_again(count);
     free_all();
     free_again(count);
     hak_trim(0);
@@ -426,14 +304,6 @@ TEST(children)
         size_t size, slabs;
         void (*body)(void);
     } cases[] = {
-        {16, 8, free_all_untouched},
-        {1500, 30, free_all_untouched},
-        {9000, 30, free_all_untouched},
-        {48, 12, reuse_half_free_slabs},
-        {2500, 12, reuse_half_free_slabs},
-        {330, 12, leave_fuller_slabs},
-        {64, 9, free_second_part},
-        {3000, 9, free_second_part},
         {720, 4, go_on},
         {900, 6, free_while_inside},
         {960, 6, free_without_bits},

@@ -25,25 +25,6 @@ static uint32_t slab_in_use(struct slab_set *set, void **objects)
     return count;
 }
 
-/* A slab that has nothing left is not looked at by refills and comes back with a free. */
-TEST(a_slab_lent_wholly)
-{
-    void *objects[OBJECTS];
-    struct slab_set *set = unit_set_create();
-    uint32_t count = slab_in_use(set, objects);
-    unit_return(objects, FREE);
-    assert_non_null(set->partial[lent_class()]);
-    assert_true(slab_may_lend(set, lent_class()));
-    assert_int_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).count, FREE);
-    assert_null(set->partial[lent_class()]);
-    assert_false(slab_may_lend(set, lent_class()));
-    unit_return_remote(objects, FREE);
-    assert_true(slab_may_lend(set, lent_class()));
-    assert_int_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).count, FREE);
-    unit_return(objects, count);
-    unit_set_destroy(set);
-}
-
 /* A slab notified after a look at the stack, whose objects a refill took before the next one, is
  * listed then with nothing. */
 TEST(a_slab_with_nothing_is_passed_over)
@@ -169,63 +150,6 @@ TEST(a_failing_allocation_asks)
     }
     unit_return(objects + FREE, count - FREE);
     assert_int_equal(failed, 0);
-}
-
-static struct thread *lender, *asking;
-
-static struct object_list ask(void)
-{
-    return hak__arena_borrow(asking->arena, lent_class(), UINT32_MAX);
-}
-
-/* It is the first to be asked the next time. */
-static void lender_is_next(void **objects)
-{
-    while (ask().count == 0) {
-    }
-    unit_return(objects, FREE);
-}
-
-static void *ask_as_a_thread(void *unused)
-{
-    return (void *)(uintptr_t)ask().count;
-}
-
-/* Nobody waits for an arena's lock, unless address space had to be asked for instead. */
-TEST(whom_a_thread_waits_for)
-{
-    enum { SLICES_MAX = 16384 };
-    static size_t slices[SLICES_MAX];
-    void *objects[OBJECTS], *borrowed;
-    lender = adopt(), asking = adopt();
-    REQUIRE(lender->arena != asking->arena);
-    uint32_t count = slab_in_use(&lender->arena->slabs, objects), taken = 0;
-    unit_return(objects, FREE);
-    hak__superslab_give(hak__superslab_take(0, 1, 1).slice, 1);
-    lender_is_next(objects);
-    lock_acquire(&lender->arena->lock);
-    assert_int_equal(ask().count, 0);
-    lock_release(&lender->arena->lock);
-
-    while (hak__superslab_bytes_free() != 0) {
-        REQUIRE(taken < SLICES_MAX);
-        slices[taken++] = hak__superslab_take(0, 1, 1).slice;
-    }
-    lender_is_next(objects);
-    lock_acquire(&lender->arena->lock);
-    pthread_t thread = thread_start(ask_as_a_thread, NULL);
-    while (__atomic_load_n(&lender->arena->lock.shared_state, __ATOMIC_RELAXED) != 2) {
-        usleep(100);
-    }
-    lock_release(&lender->arena->lock);
-    assert_int_equal(pthread_join(thread, &borrowed), 0);
-    assert_int_equal((uintptr_t)borrowed, FREE);
-    while (taken != 0) {
-        hak__superslab_give(slices[--taken], 1);
-    }
-    unit_return(objects, count);
-    hak__thread_park(lender);
-    hak__thread_park(asking);
 }
 
 TESTS(start_with_many_arenas)

@@ -15,10 +15,7 @@
 #include "arena/arena.h"
 #include "heap/heap.h"
 
-#include <signal.h>
 #include <sys/ptrace.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 
 enum { HUGE_BLOCK = 2306867 /* 2.2 MiB */, PAIRS = 5 };
 

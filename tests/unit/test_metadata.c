@@ -73,23 +73,4 @@ TEST(threads)
     assert_int_equal(mapped_count(), mapped + added);
 }
 
-/* Under a limit that no whole chunk fits below, what fits can be had. */
-TEST(near_a_limit)
-{
-    enum { SIZE = 10624, ROOM = CHUNK / 2, EACH = 3 * 4096 };
-    take(CHUNK_MOST, 1);
-    uint64_t before = hak__os_mapped_bytes(), metadata = hak__metadata_bytes();
-    hak__os_set_limit(before + ROOM);
-    size_t count = 0;
-    for (; hak__os_mapped_bytes() + EACH <= before + ROOM; count++) {
-        take(SIZE, 1);
-    }
-    assert_null(hak__metadata_allocate(SIZE));
-    assert_int_equal(hak__metadata_bytes() - metadata, hak__os_mapped_bytes() - before);
-    hak__os_set_limit(UINT64_MAX);
-    assert_true(hak__os_page_size() != 4096 || count == ROOM / EACH);
-    take(SIZE, 1);
-    assert_true(hak__metadata_bytes() - metadata > CHUNK);
-}
-
 TESTS(unit_start)

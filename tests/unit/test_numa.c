@@ -146,30 +146,6 @@ TEST(long_runs)
     go(FIRST);
 }
 
-/* Addresses that belong to somebody else: the frontier goes past them, and past other nodes. */
-TEST(foreign_addresses)
-{
-    for (size_t i = 0; i < NODES; i++) {
-        go(nodes[i]);
-        const struct superslab_part *part =
-            hak__superslab_parts[hak__superslab_part_near(numa_node())];
-        size_t first = part->frontier < hak__superslab_end(part)
-                           ? part->frontier
-                           : hak__superslabs.groups_count * GROUP_SLICES;
-        size_t bytes = (GROUP_SLICES - first % GROUP_SLICES) * SLICE_SIZE;
-        void *foreign = unit_occupy((uintptr_t)window_slice_address(first), bytes);
-        size_t before = hak__superslab_bytes_claimed();
-        while (hak__superslab_bytes_claimed() == before) {
-            assert_false(numa_is_far(take(SUPERSLAB_SLICES)));
-        }
-        REQUIRE(munmap(foreign, bytes) == 0);
-    }
-    for (uint32_t i = 0; i < superslab_parts(); i++) {
-        assert_true(hak__superslab_index_is_right(hak__superslab_parts[i]));
-    }
-    go(FIRST);
-}
-
 TEST(without_memory_any_node_helps)
 {
     go(OTHER);

@@ -10,7 +10,7 @@
 #include "os/vdso.h"
 
 #include <sys/auxv.h>
-#include <time.h>
+#include <sys/stat.h>
 
 static size_t page;
 
@@ -19,60 +19,6 @@ static int setup(void **state)
     hak__os_init();
     page = hak__os_page_size();
     return page == (size_t)sysconf(_SC_PAGESIZE) ? 0 : -1;
-}
-
-/* An address at which `size` bytes are free now. */
-static void *free_place(size_t size)
-{
-    void *place;
-    assert_int_equal(hak__os_map(size, page, &place), 0);
-    assert_int_equal(hak__os_unmap(place, size), 0);
-    return place;
-}
-
-OS_TEST(map_at)
-{
-    char *place = free_place(8 * page);
-    assert_int_equal(hak__os_map_at(place + 2 * page, 2 * page), 0);
-    assert_int_equal(nonzero_offset(place + 2 * page, 2 * page), SIZE_MAX);
-    memset(place + 2 * page, 'x', 2 * page);
-    /* exactly there, around it, over its first and its last page, and beside it */
-    assert_int_equal(hak__os_map_at(place + 2 * page, 2 * page), -EEXIST);
-    assert_int_equal(hak__os_map_at(place, 8 * page), -EEXIST);
-    assert_int_equal(hak__os_map_at(place + page, 2 * page), -EEXIST);
-    assert_int_equal(hak__os_map_at(place + 3 * page, 2 * page), -EEXIST);
-    assert_false(unit_is_mapped((uintptr_t)place + page));
-    assert_false(unit_is_mapped((uintptr_t)place + 4 * page));
-    errno = ERRNO_UNTOUCHED; /* mincore's */
-    for (size_t i = 0; i < 2 * page; i++) {
-        assert_int_equal(place[2 * page + i], 'x');
-    }
-    assert_int_equal(hak__os_map_at(place, 2 * page), 0);
-    assert_int_equal(hak__os_map_at(place + 4 * page, 4 * page), 0);
-    assert_int_equal(hak__os_unmap(place, 8 * page), 0);
-    assert_int_equal(hak__os_map_at((void *)~(uintptr_t)(2 * page - 1), page), -ENOMEM);
-}
-
-OS_TEST(map_alignments)
-{
-    for (size_t alignment = page; alignment <= GIB; alignment *= 2) {
-        char *places[4];
-        for (size_t i = 0; i < COUNT_OF(places); i++) {
-            size_t size = (1 + i * i) * page;
-            size_t before = address_space_bytes();
-            assert_int_equal(hak__os_map(size, alignment, (void **)&places[i]), 0);
-            assert_true(is_aligned(places[i], alignment));
-            assert_int_equal(nonzero_offset(places[i], size), SIZE_MAX);
-            if (!SUPPORT_SANITIZED) { /* nothing stays of what was mapped to find the place */
-                assert_int_equal(address_space_bytes() - before, size);
-            }
-            places[i][0] = places[i][size - 1] = 'x';
-        }
-        for (size_t i = 0; i < COUNT_OF(places); i++) {
-            assert_int_equal(hak__os_unmap(places[i], (1 + i * i) * page), 0);
-        }
-    }
-    errno = ERRNO_UNTOUCHED; /* /proc reading */
 }
 
 OS_TEST(remap_keeps_alignment)
@@ -121,70 +67,6 @@ OS_TEST(remap_gains_alignment)
     assert_true(is_aligned(moved, alignment));
     assert_int_equal(pattern_mismatch(moved, 4 * page, 3), SIZE_MAX);
     assert_int_equal(hak__os_unmap(moved, 8 * page), 0);
-}
-
-OS_TEST(resident)
-{
-    char *place;
-    size_t most = OS_RESIDENT_SIZE_MAX;
-    assert_int_equal(hak__os_map(most, page, (void **)&place), 0);
-    madvise(place, most, MADV_NOHUGEPAGE); /* page by page, whatever this machine prefers */
-    errno = ERRNO_UNTOUCHED;
-    assert_int_equal(hak__os_resident(place, most), 0);
-    place[2 * page] = place[4 * page + 7] = place[most - 1] = 'x';
-    assert_int_equal(hak__os_resident(place, most), 3 * page);
-    assert_int_equal(hak__os_resident(place + 2 * page, page), page);
-    assert_int_equal(hak__os_resident(place + 3 * page, page), 0);
-    assert_int_equal(hak__os_resident(place, 5 * page), 2 * page);
-    memset(place, 'y', most);
-    assert_int_equal(hak__os_resident(place, most), most);
-    assert_int_equal(hak__os_purge(place + page, 5 * page), 0);
-    assert_int_equal(hak__os_resident(place, most), most - 5 * page);
-    assert_int_equal(hak__os_unmap(place + 3 * page, page), 0);
-    assert_int_equal(hak__os_resident(place, most), SIZE_MAX); /* the kernel will not say */
-    assert_int_equal(hak__os_unmap(place, most), 0);
-}
-
-/* What is not resident stays so, but for short gaps; what was only read gets no memory. */
-OS_TEST(clear)
-{
-    size_t size = 2 * OS_RESIDENT_SIZE_MAX + 5 * page;
-    char *place;
-    assert_int_equal(hak__os_map(size, page, (void **)&place), 0);
-    madvise(place, size, MADV_NOHUGEPAGE);
-    errno = ERRNO_UNTOUCHED;
-    hak__os_clear(place, size);
-    assert_int_equal(hak__os_resident(place, OS_RESIDENT_SIZE_MAX), 0);
-    memset(place, 'x', 10 * page);
-    place[12 * page + 5] = place[20 * page + 7] = place[size - 1] = 'x';
-    hak__os_clear(place + 1, 100);
-    assert_true(place[0] == 'x' && place[101] == 'x');
-    assert_int_equal(nonzero_offset(place + 1, 100), SIZE_MAX);
-    hak__os_clear(place + page - 1, size - page);
-    assert_true(place[page - 2] == 'x' && place[page - 1] == 0 && place[size - 1] == 'x');
-    assert_int_equal(hak__os_resident(place, OS_RESIDENT_SIZE_MAX), 14 * page);
-    hak__os_clear(place, size);
-    assert_int_equal(nonzero_offset(place, size), SIZE_MAX); /* reads all of it */
-    uint64_t before = rss_bytes();
-    hak__os_clear(place, size);
-    assert_true(rss_bytes() <= before + 4 * page);
-    assert_int_equal(hak__os_unmap(place, size), 0);
-}
-
-OS_TEST(resident_percent)
-{
-    char *place;
-    size_t most = OS_RESIDENT_SIZE_MAX;
-    assert_int_equal(hak__os_map(3 * most, page, (void **)&place), 0);
-    madvise(place, 3 * most, MADV_NOHUGEPAGE);
-    errno = ERRNO_UNTOUCHED;
-    memset(place + most, 'x', most / 4);
-    assert_int_equal(hak__os_resident_percent(place + 1, 3 * most - 2), 25); /* the middle */
-    assert_int_equal(hak__os_resident_percent(place, most), 0);
-    assert_int_equal(hak__os_resident_percent(place + most, most / 2), 50);
-    assert_int_equal(hak__os_resident_percent(place + most + 1, 2 * page), 100); /* one page */
-    assert_int_equal(hak__os_resident_percent(place + most + 1, page), 0);       /* none */
-    assert_int_equal(hak__os_unmap(place, 3 * most), 0);
 }
 
 #if defined(__x86_64__)
@@ -245,6 +127,107 @@ TEST(processor_and_node)
     }
     REQUIRE(sched_setaffinity(0, sizeof before, &before) == 0);
     assert_int_equal(hak__os_processors(), CPU_COUNT(&before));
+}
+
+/* --- files --- */
+
+/* The number is high, fork's child has it, and another file under the number is noticed. */
+OS_TEST(keep)
+{
+    char path[] = "/tmp/test_os_files_XXXXXX", text[64];
+    int file = mkstemp(path);
+    assert_true(file >= 0);
+    errno = ERRNO_UNTOUCHED;
+    struct os_kept kept = hak__os_keep_append(path);
+    assert_true(kept.descriptor >= OS_KEPT_MIN);
+    assert_true(hak__os_is_kept(&kept));
+    assert_int_equal(errno, ERRNO_UNTOUCHED);
+    assert_int_equal(fcntl(kept.descriptor, F_GETFD), FD_CLOEXEC);
+    hak__os_write(kept.descriptor, "kept", 4);
+    support_read_file(path, text, sizeof text);
+    assert_string_equal(text, "kept");
+    int other = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    assert_true(other >= 0 && dup2(other, kept.descriptor) == kept.descriptor);
+    errno = ERRNO_UNTOUCHED;
+    assert_false(hak__os_is_kept(&kept));
+    close(kept.descriptor);
+    assert_false(hak__os_is_kept(&kept));
+    kept = hak__os_keep_append(path);
+    assert_true(hak__os_is_kept(&kept));
+    unlink(path); /* it is to be made again */
+    assert_false(hak__os_is_kept(&kept));
+    close(kept.descriptor);
+    kept = hak__os_keep_append("/dev/null/none");
+    assert_int_equal(kept.descriptor, -1);
+    assert_false(hak__os_is_kept(&kept));
+    assert_int_equal(errno, ERRNO_UNTOUCHED);
+    close(other);
+    close(file);
+}
+
+OS_TEST(open)
+{
+    char directory[] = "/tmp/unit.XXXXXX", path[64], link[64];
+    struct stat about;
+    assert_non_null(mkdtemp(directory));
+    snprintf(path, sizeof path, "%s/file", directory);
+    snprintf(link, sizeof link, "%s/link", directory);
+    errno = ERRNO_UNTOUCHED;
+    for (int replaces = 0; replaces < 2; replaces++) {
+        int (*open_file)(const char *) = replaces ? hak__os_open_new : hak__os_open_append;
+        int file = open_file(path);
+        assert_int_equal(fstat(file, &about), 0);
+        assert_int_equal(about.st_mode, S_IFREG | 0600);
+        assert_int_equal(fcntl(file, F_GETFL) & (O_NONBLOCK | O_APPEND), replaces ? 0 : O_APPEND);
+        hak__os_close(file);
+        assert_int_equal(symlink(path, link), 0);
+        assert_int_equal(open_file(link), -ELOOP);
+        unlink(link);
+        assert_int_equal(mkfifo(link, 0600), 0);
+        assert_int_equal(open_file(link), -ENXIO); /* nobody reads: no wait */
+        int reader = open(link, O_RDONLY | O_NONBLOCK);
+        file = open_file(link);
+        assert_int_equal(fcntl(file, F_GETFL) & O_NONBLOCK, 0); /* writes wait */
+        hak__os_close(file);
+        if (geteuid() == 0) {
+            assert_int_equal(chown(link, 64125, 64125), 0);
+            assert_int_equal(open_file(link), -EPERM);
+        }
+        close(reader);
+        unlink(link);
+        unlink(path);
+    }
+    assert_int_equal(errno, ERRNO_UNTOUCHED);
+    rmdir(directory);
+}
+
+OS_TEST(update_file)
+{
+    char directory[] = "/tmp/unit.XXXXXX", path[64], text[64];
+    assert_non_null(mkdtemp(directory));
+    snprintf(path, sizeof path, "%s/file", directory);
+    errno = ERRNO_UNTOUCHED;
+    assert_int_equal(hak__os_update_file(path, "a long text", 11), 0);
+    support_read_file(path, text, sizeof text);
+    assert_string_equal(text, "a long text");
+    assert_int_equal(hak__os_update_file(path, "short", 5),
+                     0); /* nothing of the old text is left */
+    assert_int_equal(hak__os_read_file(path, text, sizeof text), 5);
+    assert_memory_equal(text, "short", 5);
+    assert_int_equal(hak__os_update_file("/dev/null", "text", 4), 0);
+    assert_int_equal(hak__os_update_file(directory, "text", 4), -EISDIR);
+    assert_int_equal(hak__os_update_file("/dev/null/none", "text", 4), -ENOTDIR);
+    assert_int_equal(errno, ERRNO_UNTOUCHED);
+    unlink(path);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(hak__os_update_file(path, "text", 4), -ENXIO); /* nobody reads: no wait */
+    assert_int_equal(hak__os_read_file(path, text, sizeof text), 0);
+    unlink(path);
+    assert_int_equal(symlink("/dev/null", path), 0);
+    assert_int_equal(hak__os_update_file(path, "text", 4), -ELOOP);
+    unlink(path);
+    rmdir(directory);
+    errno = ERRNO_UNTOUCHED;
 }
 
 TESTS(setup)

@@ -10,8 +10,6 @@
 #include "observe/samples.h"
 #include "observe/sites.h"
 
-#include <setjmp.h>
-
 enum { NAMES = 1024 };
 
 static void allocate_of(struct site *site, uint32_t count, uint64_t now_ms)

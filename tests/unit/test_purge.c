@@ -73,31 +73,6 @@ PURGE_TEST(freed_slices_go_at_the_second_pass)
     hak__superslab_purge(true);
 }
 
-/* Holes between slices in use, over a whole superslab: each run by itself. */
-PURGE_TEST(holes)
-{
-    size_t slice = take(SUPERSLAB_SLICES);
-    uint64_t random = 5;
-    uint64_t map = random_next(&random) & random_next(&random);
-    fill(slice, SUPERSLAB_SLICES, 'u');
-    for (uint32_t i = 0; i < SUPERSLAB_SLICES; i++) {
-        if ((map >> i & 1) != 0) {
-            hak__superslab_give(slice + i, 1);
-        }
-    }
-    uint64_t calls = hak__os_calls[OS_CALL_PURGE];
-    assert_int_equal(hak__superslab_purge(true), bits_count(map) * SLICE_SIZE);
-    assert_int_equal(hak__os_calls[OS_CALL_PURGE] - calls, bits_count(map & ~(map << 1)));
-    for (uint32_t i = 0; i < SUPERSLAB_SLICES; i++) {
-        assert_true(is_filled(slice + i, 1, (map >> i & 1) != 0 ? 0 : 'u'));
-        if ((map >> i & 1) == 0) {
-            hak__superslab_give(slice + i, 1);
-        }
-    }
-    assert_int_equal(hak__superslab_purge(true), (SUPERSLAB_SLICES - bits_count(map)) * SLICE_SIZE);
-    assert_true(is_filled(slice, SUPERSLAB_SLICES, 0));
-}
-
 /* The slab metadata of a superslab goes with the last of its slices, purged or unmapped, and not
  * while one of them is in use. */
 PURGE_TEST(metadata_goes_with_the_superslab)
@@ -116,29 +91,6 @@ PURGE_TEST(metadata_goes_with_the_superslab)
         unmap == 0 ? hak__superslab_purge(true) : hak__superslab_release(SIZE_MAX);
         assert_int_equal(hak__os_resident(metadata, bytes), 0);
     }
-}
-
-/* 1 GiB that was due made one malloc 120 to 150 ms long when it made the whole pass. */
-PURGE_TEST(a_pass_in_parts)
-{
-    enum { SUPERSLABS = 8, PART = 2 * SUPERSLAB_SIZE };
-    unit_free_superslabs(SUPERSLABS);
-    size_t dirty = hak__superslab_bytes_dirty();
-    assert_int_equal(dirty, SUPERSLABS * SUPERSLAB_SIZE);
-    hak__superslab_purge_part(false, PART); /* none is under way */
-    assert_int_equal(hak__superslab_bytes_dirty(), dirty);
-    hak__superslab_purge_part(true, PART); /* the first that sees them */
-    assert_false(hak__superslab_purge_is_under_way());
-    assert_int_equal(hak__superslab_bytes_dirty(), dirty);
-    hak__superslab_purge_part(true, PART);
-    for (size_t parts = 1; hak__superslab_purge_is_under_way(); parts++) {
-        size_t left = hak__superslab_bytes_dirty();
-        assert_int_equal(dirty - left, PART);
-        assert_true(parts <= SUPERSLABS);
-        dirty = left;
-        hak__superslab_purge_part(parts % 2 == 0, PART); /* a new period does not begin anew */
-    }
-    assert_int_equal(hak__superslab_bytes_dirty(), 0);
 }
 
 static pthread_barrier_t lock_turn;

@@ -1,28 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* test_size_class.c: core/size_class: each size, each table entry, each alignment. */
+/* test_size_class.c: core/size_class: each table entry, and where objects start. The class of each
+ * size and alignment shows in what api/test_query and api/test_aligned ask. */
 #include "unit.h"
 
 /* Up to here there are eight classes in a doubling; those of powers of two have the skew. */
 #define EIGHT_STEPS_MAX ((size_t)7680)
-
-/* The smallest class that holds it, by the fast functions as well. api/query bounds the waste. */
-TEST(every_size)
-{
-    assert_int_equal(size_class_of_tiny(0), 0); /* the bin that is always empty */
-    for (size_t size = 0; size <= MID_SIZE_MAX; size++) {
-        uint32_t class_index = size_class_of(size);
-        assert_in_range(class_index, 1, ROUND_CLASS_FIRST - 1);
-        size_t bytes = size_class_bytes(class_index);
-        assert_true(bytes >= size);
-        assert_true(class_index == 1 || size_class_bytes(class_index - 1) < size);
-        assert_true(size == 0 || class_index == (size <= TINY_SIZE_MAX ? size_class_of_tiny(size)
-                                                                       : size_class_of_mid(size)));
-    }
-    /* powers of two with a header */
-    for (size_t size = 2048; size <= MID_SIZE_MAX; size *= 2) {
-        assert_int_equal(size_class_bytes(size_class_of(size + MID_SKEW)), size + MID_SKEW);
-    }
-}
 
 /* What programs read first of each object is at another line of a page than in its neighbours. */
 TEST(neighbours_start_at_other_lines)
@@ -53,33 +35,6 @@ TEST(tables_are_consistent)
         assert_int_equal(size_class->objects_per_slab, slab_bytes / size);
         assert_true(size_class->objects_per_slab >= SLAB_OBJECTS_MIN);
         assert_in_range(size_class->colors, 1, slab_bytes % size / HAK_CACHE_LINE + 1);
-    }
-}
-
-/* The definition, by looking at every class; slabs start at slices, or lines behind. */
-static uint32_t naive_class_of_aligned(size_t size, size_t alignment)
-{
-    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        size_t bytes = hak__size_classes[class_index].object_size;
-        bool kept = hak__size_classes[class_index].colors == 1 || alignment <= HAK_CACHE_LINE;
-        if (bytes >= size && bytes % alignment == 0 && alignment <= SLICE_SIZE && kept) {
-            return class_index;
-        }
-    }
-    return CLASS_COUNT;
-}
-
-TEST(aligned_classes)
-{
-    for (size_t alignment = 1; alignment <= 2 * SLICE_SIZE; alignment *= 2) {
-        assert_int_equal(size_class_of_aligned(SIZE_MAX, alignment), CLASS_COUNT);
-        for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-            size_t bytes = size_class_bytes(class_index);
-            for (size_t size = bytes - 15; size <= bytes + 1; size++) {
-                assert_int_equal(size_class_of_aligned(size, alignment),
-                                 naive_class_of_aligned(size, alignment));
-            }
-        }
     }
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_span.c: large/span: whole slices, the cache of freed ones, growing in place. */
+/* test_span.c: large/span: where allocations start, the cache of freed ones, growing in place. */
 #include "unit.h"
 
 #include "large/span.h"
@@ -33,47 +33,12 @@ static int nothing_is_left(void **state)
 
 #define SPAN_TEST(name) TEST_WITH(name, fresh_cache, nothing_is_left)
 
-/* Where no more lines are to spare, an allocation starts where its span does. */
-#define OFFSET_MAX ((size_t)63 * HAK_CACHE_LINE)
-
-static size_t span_offset(size_t slice)
-{
-    return (uintptr_t)hak__span_pointer(slice) - (uintptr_t)window_slice_address(slice);
-}
-
 /* A span that must exist, as its first slice. */
 static size_t allocate(size_t size)
 {
     struct span span = hak__span_allocate(&cache, &counters, size, SLICE_SIZE);
     REQUIRE(span.pointer != NULL);
     return window_slice_of(span.pointer);
-}
-
-SPAN_TEST(sizes_and_owner_words)
-{
-    for (size_t size = 1; size <= SPAN_SIZE_MAX; size += 1 + size / 3) {
-        struct span span = hak__span_allocate(NULL, &counters, size, OBJECT_ALIGNMENT);
-        assert_true(span.pointer != NULL && is_aligned(span.pointer, HAK_CACHE_LINE));
-        size_t slice = window_slice_of(span.pointer), bytes = hak__span_bytes(slice);
-        size_t offset = span_offset(slice), whole = bits_align_up(size, SLICE_SIZE);
-        assert_ptr_equal(span.pointer, hak__span_pointer(slice));
-        assert_in_range(offset, 0, whole - size < OFFSET_MAX ? whole - size : OFFSET_MAX);
-        assert_int_equal(bytes, whole - offset);
-        assert_int_equal(hak__span_good_size(size),
-                         size < whole - OFFSET_MAX ? whole - OFFSET_MAX : size);
-        assert_int_equal(window_owner(slice), OWNER_SPAN);
-        for (size_t i = 1; i < whole / SLICE_SIZE; i++) {
-            assert_int_equal(window_owner(slice + i), OWNER_NOBODY);
-        }
-        if (span.zeroed) {
-            assert_int_equal(nonzero_offset(span.pointer, bytes), SIZE_MAX);
-        }
-        memset(span.pointer, 'x', bytes);
-        hak__span_free(NULL, &counters, slice);
-        assert_int_equal(window_owner(slice), OWNER_NOBODY);
-    }
-    assert_true(counters.values[COUNTER_SPAN_ALLOCATED] == counters.values[COUNTER_SPAN_FREED]);
-    assert_true(counters.values[COUNTER_SPAN_CACHE_HIT] == 0);
 }
 
 /* The lines that 64 allocations of `size` bytes start at, of 64. */
@@ -168,55 +133,6 @@ SPAN_TEST(resize_in_place)
     hak__span_cache_trim(&cache, true);
     hak__superslab_give(superslab, 40);
     hak__superslab_give(superslab + 48, 16);
-}
-
-/* An allocation some lines behind its span that grows to all of it; the neighbour is taken. */
-SPAN_TEST(growth_moves_down_to_the_start)
-{
-    size_t slices[64], moved = 0;
-    for (size_t i = 0; i < COUNT_OF(slices); i++) {
-        struct span span =
-            hak__span_allocate(&cache, &counters, 3 * SLICE_SIZE - OFFSET_MAX, OBJECT_ALIGNMENT);
-        slices[i] = window_slice_of(span.pointer);
-        pattern_fill(span.pointer, hak__span_bytes(slices[i]), 1);
-    }
-    for (size_t i = 0; i < COUNT_OF(slices); i++) {
-        char *old = hak__span_pointer(slices[i]);
-        size_t old_bytes = hak__span_bytes(slices[i]);
-        char *bytes = hak__span_resize(slices[i], 3 * SLICE_SIZE, false);
-        assert_non_null(bytes);
-        assert_ptr_equal(bytes, hak__span_pointer(slices[i]));
-        assert_in_range(hak__span_bytes(slices[i]), 3 * SLICE_SIZE, 4 * SLICE_SIZE);
-        assert_int_equal(pattern_mismatch(bytes, old_bytes, 1), SIZE_MAX);
-        moved += bytes != old;
-        assert_true(bytes == old || bytes == window_slice_address(slices[i]));
-    }
-    assert_in_range(moved, COUNT_OF(slices) / 4, COUNT_OF(slices) - 1);
-    for (size_t i = 0; i < COUNT_OF(slices); i++) {
-        hak__span_free(NULL, &counters, slices[i]);
-    }
-}
-
-SPAN_TEST(a_cached_span_of_another_alignment_is_not_taken)
-{
-    struct span span = hak__span_allocate(&cache, &counters, 4 * SLICE_SIZE, MIB);
-    size_t aligned = window_slice_of(span.pointer);
-    size_t odd = 0, others[64], count = 0;
-    do { /* one at no multiple of 1 MiB */
-        others[count++] = odd = allocate(4 * SLICE_SIZE);
-    } while (is_aligned(window_slice_address(odd), MIB));
-    hak__span_free(&cache, &counters, odd);
-    hak__span_free(&cache, &counters, aligned);
-    span = hak__span_allocate(&cache, &counters, 4 * SLICE_SIZE, MIB);
-    assert_int_equal(window_slice_of(span.pointer), aligned);
-    struct span second = hak__span_allocate(&cache, &counters, 4 * SLICE_SIZE, MIB);
-    assert_true(is_aligned(second.pointer, MIB));
-    assert_int_not_equal(window_slice_of(second.pointer), odd);
-    hak__span_free(NULL, &counters, aligned);
-    hak__span_free(NULL, &counters, window_slice_of(second.pointer));
-    while (count-- > 1) {
-        hak__span_free(NULL, &counters, others[count - 1]);
-    }
 }
 
 TESTS(setup)

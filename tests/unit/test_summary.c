@@ -49,10 +49,7 @@ TEST(half_of_it_never_touched)
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         size_t count = total / sizes[i];
         struct hak_summary before = summary_now();
-        for (size_t j = 0; j < count; j++) {
-            blocks[j] = hak_malloc(sizes[i]);
-            assert_non_null(blocks[j]);
-        }
+        ALLOCATE_ALL(blocks, count, sizes[i]);
         for (size_t j = 0; j < count / 2; j++) {
             memset(blocks[j], 1, sizes[i]);
         }
@@ -105,10 +102,7 @@ TEST(free_in_slabs)
     enum { SIZE = 512, COUNT = 40 * 1024 };
     static void *blocks[COUNT];
     struct hak_summary before = summary_now();
-    for (size_t i = 0; i < COUNT; i++) {
-        blocks[i] = hak_malloc(SIZE);
-        memset(blocks[i], 1, SIZE);
-    }
+    ALLOCATE_WRITTEN(blocks, COUNT, SIZE);
     struct hak_summary full = summary_now();
     require_grown(blocks_of(&before), blocks_of(&full), (size_t)SIZE * COUNT);
     for (size_t i = 0; i < COUNT; i += 2) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* test_superslab.c: region/superslab: addresses that belong to somebody else; limits; release and
- * reclaim. Which slices go out is asked by test_superslab_parts.c and test_superslab_index.c.
+/* test_superslab.c: region/superslab: addresses that are somebody else's. Which slices go out is
+ * asked by test_superslab_parts.c and test_superslab_index.c, what is released by
+ * oom/test_limit_again.
  *
  * ctest: no-qemu
  */
@@ -9,97 +10,12 @@
 /* Slices behind which a reservation leaves less than a superslab, but maybe a claim of level 2. */
 enum { CLAIMED_APART = 20 };
 
-TEST(take_exact_at_the_borders)
-{
-    struct slice_run run = hak__superslab_take(0, SUPERSLAB_SLICES, 1);
-    assert_int_not_equal(run.slice, SLICE_NONE);
-    assert_int_equal(run.slice % SUPERSLAB_SLICES, 0);
-    assert_false(hak__superslab_take_exact(run.slice + 1, 1));
-    assert_false(hak__superslab_take_exact(run.slice + SUPERSLAB_SLICES, 1));
-    hak__superslab_give(run.slice + 32, 32);
-    assert_false(hak__superslab_take_exact(run.slice + 31, 2));
-    assert_false(hak__superslab_take_exact(run.slice + 63, 2));
-    assert_true(hak__superslab_take_exact(run.slice + 32, 31));
-    assert_true(hak__superslab_take_exact(run.slice + 63, 1));
-    hak__superslab_give(run.slice, SUPERSLAB_SLICES);
-}
-
-/* An OS page of somebody else's, `offset` slices into the next superslab: left alone and skipped.
- */
-static void skip_a_stranger(size_t offset)
-{
-    size_t index = (hak__superslab_first.frontier + SUPERSLAB_SLICES - 1) / SUPERSLAB_SLICES;
-    size_t slice = index * SUPERSLAB_SLICES + offset;
-    char *stranger = unit_occupy((uintptr_t)window_slice_address(slice), hak__os_page_size());
-    memset(stranger, 's', hak__os_page_size());
-    size_t taken[512], count = 0;
-    do {
-        assert_true(count < COUNT_OF(taken));
-        size_t run = taken[count++] = hak__superslab_take(0, 8, 1).slice;
-        assert_int_not_equal(run, SLICE_NONE);
-        assert_true(slice < run || slice >= run + 8);
-        memset(window_slice_address(run), 'x', 8 * SLICE_SIZE);
-    } while (hak__superslab_first.frontier <= (index + 1) * SUPERSLAB_SLICES);
-    assert_int_equal(stranger[0], 's');
-    assert_int_equal(stranger[hak__os_page_size() - 1], 's');
-    assert_int_equal(window_owner(slice), OWNER_NOBODY);
-    for (size_t i = 0; i < count; i++) {
-        hak__superslab_give(taken[i], 8);
-    }
-    munmap(stranger, hak__os_page_size());
-}
-
-TEST(claims_skip_what_somebody_else_has_mapped)
-{
-    skip_a_stranger(0);
-    skip_a_stranger(SUPERSLAB_SLICES / 2 + 8);
-}
-
-static size_t whole_superslabs(void)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < hak__superslabs.count; i++) {
-        count += superslab_at(i)->free == UINT64_MAX;
-    }
-    return count;
-}
-
 static size_t take_whole(bool *zeroed)
 {
     struct slice_run run = hak__superslab_take(0, SUPERSLAB_SLICES, SUPERSLAB_SLICES);
     assert_int_not_equal(run.slice, SLICE_NONE);
     *zeroed = run.zeroed;
     return run.slice;
-}
-
-TEST(release_and_reclaim)
-{
-    bool zeroed;
-    size_t kept = take_whole(&zeroed), freed = take_whole(&zeroed);
-    memset(window_slice_address(kept), 'k', SUPERSLAB_SIZE);
-    memset(window_slice_address(freed), 'f', SUPERSLAB_SIZE);
-    hak__superslab_give(freed, SUPERSLAB_SLICES);
-    size_t claimed = hak__superslab_bytes_claimed(), free_bytes = hak__superslab_bytes_free();
-    size_t whole = whole_superslabs();
-    assert_int_equal(hak__superslab_release(SIZE_MAX), whole * SUPERSLAB_SIZE);
-    assert_int_equal(hak__superslab_bytes_claimed(), claimed - whole * SUPERSLAB_SIZE);
-    assert_int_equal(hak__superslab_bytes_free(), free_bytes - whole * SUPERSLAB_SIZE);
-    assert_int_equal(superslab_at(freed / SUPERSLAB_SLICES)->state, SUPERSLAB_RELEASED);
-    assert_false(unit_is_mapped((uintptr_t)window_slice_address(freed)));
-    assert_false(unit_is_mapped((uintptr_t)window_slice_address(freed + SUPERSLAB_SLICES - 1)));
-    assert_int_equal(hak__superslab_release(SIZE_MAX), 0);
-    for (size_t i = 0; i < whole; i++) { /* the addresses come back, the contents do not */
-        size_t frontier = hak__superslab_first.frontier;
-        size_t slice = take_whole(&zeroed);
-        assert_int_equal(hak__superslab_first.frontier, frontier);
-        assert_true(zeroed);
-        assert_int_equal(nonzero_offset(window_slice_address(slice), SUPERSLAB_SIZE), SIZE_MAX);
-        hak__superslab_give(slice, SUPERSLAB_SLICES);
-        hak__superslab_take_exact(slice + 1, SUPERSLAB_SLICES - 1); /* so that the next is needed */
-    }
-    assert_int_equal(hak__superslab_bytes_claimed(), claimed);
-    const char *bytes = window_slice_address(kept);
-    assert_true(bytes[0] == 'k' && bytes[SUPERSLAB_SIZE - 1] == 'k');
 }
 
 TEST(reclaim_gives_up_what_somebody_else_took)
@@ -175,26 +91,6 @@ TEST(nothing_is_reserved_for_a_fork)
     assert_true(unit_mapping_has_flag(window_slice_address(slice), " nr"));
     assert_false(unit_mapping_has_flag(window_slice_address(slice), " ac"));
     hak__superslab_give(slice, 1);
-}
-
-/* With 20 slices left of a limit, half a superslab cannot be had, but single slices can. */
-TEST(near_a_limit)
-{
-    size_t count = 0;
-    while (hak__superslab_bytes_free() != 0) {
-        REQUIRE(hak__superslab_take(0, 1, 1).slice != SLICE_NONE);
-    }
-    size_t claimed = hak__superslab_bytes_claimed();
-    hak__os_set_limit(hak__os_mapped_bytes() + 20 * SLICE_SIZE);
-    assert_int_equal(hak__superslab_take(0, SUPERSLAB_SLICES / 2, 1).slice, SLICE_NONE);
-    for (struct slice_run run; (run = hak__superslab_take(0, 4, 1)).slice != SLICE_NONE; count++) {
-        assert_true(run.zeroed);
-        memset(window_slice_address(run.slice), 'x', 4 * SLICE_SIZE);
-    }
-    hak__os_set_limit(UINT64_MAX);
-    assert_true(count >= 3);
-    assert_int_equal(hak__superslab_bytes_claimed() - claimed, 4 * SLICE_SIZE * count);
-    assert_int_equal(hak__superslab_bytes_free(), 0);
 }
 
 static int setup(void **state)

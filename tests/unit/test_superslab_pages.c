@@ -158,22 +158,6 @@ static void give_the_rest(size_t slice)
     hak__superslab_give(slice + PART_FIRST + PART, SUPERSLAB_SLICES - PART_FIRST - PART);
 }
 
-HUGE_TEST(what_goes_back_of_a_huge_page_stays_away)
-{
-    SKIP_IF(!kernel_shows_huge_pages());
-    size_t slice = claim_and_purge_part();
-    const size_t left = SUPERSLAB_SIZE - PART * SLICE_SIZE;
-    assert_true(superslab_has_flag(slice, " nh"));
-    assert_int_equal(superslab_resident(slice), left);
-    support_collapse(window_slice_address(slice), SUPERSLAB_SIZE);
-    assert_int_equal(superslab_resident(slice), left);
-    assert_int_equal(superslab_of(slice)->huge_pages, 0);
-    assert_true(hak__superslab_take_exact(slice + PART_FIRST, 1)); /* nothing but what is taken */
-    assert_int_equal(hak__superslab_bytes_dirty(), 0);
-    hak__superslab_give(slice + PART_FIRST, 1);
-    give_the_rest(slice);
-}
-
 /* When all of it has been purged; not when all of it is in use, of which a part may go back soon.
  */
 HUGE_TEST(a_split_superslab_is_joined)

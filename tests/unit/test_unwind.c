@@ -8,9 +8,6 @@
 
 #include "observe/unwind.h"
 
-#include <pthread.h>
-#include <signal.h>
-#include <sys/mman.h>
 #include <unwind.h>
 
 enum { DEPTH_MAX = 400 };

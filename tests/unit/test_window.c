@@ -38,44 +38,10 @@ static void check_last(size_t end)
 static size_t tables_cover; /* superslabs */
 
 /* First, while nothing has been claimed. */
-TEST(an_untouched_window)
-{
-    assert_int_equal(hak__window.shared_limit, 0);
-    assert_false(window_contains_slice(0));
-    assert_false(window_contains_slice(window_slice_of(window_slice_address(0))));
-    tables_cover = covered_superslabs(1);
-    /* the room is somebody's from the start */
-    check_accounts();
-}
-
-TEST(the_limit_follows_claims)
-{
-    struct slice_run run = hak__superslab_take(0, 1, 1);
-    assert_int_not_equal(run.slice, SLICE_NONE);
-    assert_true(window_contains_slice(run.slice));
-    assert_true(window_limit_seen() > run.slice);
-    size_t limit = window_limit_seen();
-    assert_int_equal(limit, hak__superslab_first.frontier);
-    hak__superslab_give(run.slice, 1);
-    assert_int_equal(window_limit_seen(), limit); /* grows only */
-    char on_stack;
-    const void *const strangers[] = {NULL,
-                                     &on_stack,
-                                     &limit,
-                                     (void *)(uintptr_t)test_the_limit_follows_claims,
-                                     (void *)(hak__window.base - 1),
-                                     hak__window.owners,
-                                     window_slice_address(limit),
-                                     (char *)window_slice_address(limit) + 12345,
-                                     (void *)(hak__window.base + hak__window.size),
-                                     (void *)UINTPTR_MAX};
-    for (size_t i = 0; i < COUNT_OF(strangers); i++) {
-        assert_false(window_contains_slice(window_slice_of(strangers[i])));
-    }
-}
-
 TEST(tables_grow)
 {
+    REQUIRE(hak__superslab_take(0, 1, 1).slice != SLICE_NONE);
+    tables_cover = covered_superslabs(1);
     size_t last = tables_cover * SUPERSLAB_SLICES - 1;
     window_set_owner(last, 77);
     *(uint64_t *)(void *)window_slab_metadata(last) = 88;
@@ -95,32 +61,6 @@ TEST(tables_grow)
     assert_int_equal(*(uint64_t *)(void *)window_slab_metadata(last), 88);
     window_set_owner(last, OWNER_NOBODY);
     *(uint64_t *)(void *)window_slab_metadata(last) = 0;
-}
-
-/* Somebody else sits where a table wants to grow: an error, and a second try once they are gone.
- * What the other tables got is kept. */
-static void grow_past_a_stranger(uintptr_t next, size_t more)
-{
-    void *stranger = unit_occupy(next, hak__os_page_size());
-    *(char *)stranger = 'x';
-    assert_int_equal(grow_tables(more), -EEXIST);
-    assert_int_equal(*(char *)stranger, 'x');
-    check_accounts();
-    munmap(stranger, hak__os_page_size());
-    assert_int_equal(grow_tables(more), 0);
-    check_accounts();
-    tables_cover = covered_superslabs(more);
-    check_last(tables_cover * SUPERSLAB_SLICES);
-}
-
-TEST(tables_grow_after_a_failure)
-{
-    size_t page = hak__os_page_size(), end = tables_cover * SUPERSLAB_SLICES;
-    uintptr_t slabs = (uintptr_t)hak__window.slabs;
-    grow_past_a_stranger(slabs + bits_align_up(end * SLAB_METADATA_SIZE, page), end + 1);
-    end = tables_cover * SUPERSLAB_SLICES; /* above a table that grows downwards */
-    grow_past_a_stranger(bits_align_up((uintptr_t)&hak__window.owners[end], page),
-                         end + (size_t)32 * SUPERSLAB_GROUP * SUPERSLAB_SLICES);
 }
 
 /* The lowest byte of the lower table's last group when it covers `superslabs`. */

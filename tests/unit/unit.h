@@ -19,8 +19,6 @@
 #include "region/superslab.h"
 #include "region/window.h"
 
-#include <sys/resource.h>
-
 /* cmocka group setup. */
 static inline int unit_start(void **state)
 {
@@ -74,18 +72,6 @@ static inline bool unit_mapping_has_flag(const void *place, const char *flag)
         }
     }
     return false;
-}
-
-/* The process may have that many bytes of address space, what it has included; returns what it
- * might have before. */
-static inline rlim_t unit_limit_address_space(rlim_t bytes)
-{
-    struct rlimit limit;
-    REQUIRE(getrlimit(RLIMIT_AS, &limit) == 0);
-    rlim_t before = limit.rlim_cur;
-    limit.rlim_cur = bytes;
-    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
-    return before;
 }
 
 /* Somebody else's mapping of `size` bytes at exactly `address`. */
