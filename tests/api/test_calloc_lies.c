@@ -6,9 +6,6 @@
  */
 #include "../support.h"
 
-#include <sys/mman.h>
-#include <sys/syscall.h>
-
 enum answer { TRUTH, NOTHING, EVERY_OTHER_PAGE, EVERY_OTHER_EIGHT, EVERYTHING, REFUSED };
 static enum answer answer;
 static bool purge_fails;

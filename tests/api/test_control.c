@@ -168,9 +168,7 @@ TEST(bins_follow_the_option)
     set("bin_bytes", "512k");
     set("purge_delay_ms", "never"); /* bins are not trimmed meanwhile */
     for (size_t round = 0; round < 8; round++) {
-        for (size_t i = 0; i < OBJECTS; i++) {
-            objects[i] = hak_malloc(64);
-        }
+        ALLOCATE_ALL(objects, OBJECTS, 64);
         FREE_ALL(objects, OBJECTS);
     }
     uint64_t cached = 0, after = 0;
@@ -284,10 +282,7 @@ TEST(names)
 TEST(actions)
 {
     void *blocks[64];
-    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
-        blocks[i] = hak_malloc(100 * KIB);
-        memset(blocks[i], 1, 100 * KIB);
-    }
+    ALLOCATE_WRITTEN(blocks, COUNT_OF(blocks), 100 * KIB);
     FREE_ALL(blocks, COUNT_OF(blocks));
     assert_string_equal(ask("trim", "1t"), "0");
     const char *trimmed = ask("trim", NULL);

@@ -7,8 +7,6 @@
 #include "../child.h"
 #include "../report.h"
 
-#include <fcntl.h>
-
 /* In the secure form free clears the block. At level 2 and under sanitizers free looks at pages. */
 static bool is_measured(void)
 {
@@ -25,13 +23,7 @@ static uint64_t random_state = 9;
 /* Kibibytes that the process shares with no other. Without malloc. */
 static size_t private_kib(void)
 {
-    char text[4096];
-    int file = open("/proc/self/smaps_rollup", O_RDONLY | O_CLOEXEC);
-    ssize_t length = file < 0 ? 0 : read(file, text, sizeof text - 1);
-    close(file);
-    text[length < 0 ? 0 : length] = '\0';
-    const char *line = strstr(text, "Private_Dirty:");
-    return line == NULL ? 0 : strtoul(line + strlen("Private_Dirty:"), NULL, 10);
+    return support_proc_bytes("/proc/self/smaps_rollup", "\nPrivate_Dirty:") / KIB;
 }
 
 static void *filled(size_t size)
@@ -108,8 +100,7 @@ TEST(a_child_copies_little)
 
 static size_t taken_bytes(void)
 {
-    struct hak_stats stats;
-    hak_stats_get(&stats);
+    struct hak_stats stats = stats_now();
     return stats.bytes_in_use + stats.bytes_free_in_slabs + stats.bytes_cached;
 }
 

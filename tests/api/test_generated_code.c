@@ -9,8 +9,6 @@
 #include "../collect.h"
 
 #include <hakmem/profile.h>
-#include <pthread.h>
-#include <sys/mman.h>
 #include <ucontext.h>
 
 /* The generated functions: `callee` gets `argument`. The third one puts `argument` in the register

@@ -5,8 +5,6 @@
 #include "../report.h"
 #include "../threads/threads.h"
 
-#include <sys/wait.h>
-
 enum { SLICE = 32 << 10 };
 
 static struct collected first, second, third;
@@ -124,10 +122,7 @@ TEST(known_blocks)
     const char *before = map_read(&first, collect);
     check_stats(before);
     size_t in_use = number_of(before, "in_use", "{\"class\": 6, "), huge = huge_of(before, bytes);
-    for (size_t i = 0; i < COUNT; i++) {
-        blocks[i] = hak_malloc(96);
-        memset(blocks[i], 1, 96);
-    }
+    ALLOCATE_WRITTEN(blocks, COUNT, 96);
     char *span = hak_malloc(300 * KIB), *block = hak_malloc(5 * MIB), *kept = hak_malloc(9 * MIB);
     memset(span, 1, 300 * KIB);
     memset(block, 1, 3 * MIB);

@@ -3,11 +3,6 @@
  * alignments, and with page providers, each call of which fails once. */
 #include "../support.h"
 
-#include <pthread.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <hakmem/heap.h>
 
 static hak_heap *create_in(void *memory, size_t size)

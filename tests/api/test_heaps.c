@@ -6,8 +6,6 @@
 
 #include <hakmem/heap.h>
 
-#include <pthread.h>
-
 struct item {
     unsigned char *bytes;
     size_t size;

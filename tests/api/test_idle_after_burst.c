@@ -26,11 +26,7 @@ static size_t burst(size_t size)
 {
     size_t count = (SUPPORT_SLOW ? 16 : 100) * MIB / size;
     char **blocks = support_map(count * sizeof *blocks);
-    for (size_t i = 0; i < count; i++) {
-        blocks[i] = hak_malloc(size);
-        REQUIRE(blocks[i] != NULL);
-        memset(blocks[i], 1, size);
-    }
+    ALLOCATE_WRITTEN(blocks, count, size);
     size_t full = rss_bytes();
     FREE_ALL(blocks, count);
     munmap(blocks, count * sizeof *blocks);

@@ -8,9 +8,6 @@
 #include "../child.h"
 #include "../report.h"
 
-#include <sys/resource.h>
-#include <time.h>
-
 static size_t page_faults(void)
 {
     struct rusage usage;
@@ -25,16 +22,9 @@ extern const char __executable_start[], _end[]; /* the linker's */
 static size_t anonymous_bytes(void)
 {
     static char text[200 * KIB];
-    size_t length = 0, sum = 0;
+    size_t sum = 0;
     bool own = false;
-    int file = open("/proc/self/smaps", O_RDONLY | O_CLOEXEC);
-    REQUIRE(file >= 0);
-    for (ssize_t got; (got = read(file, text + length, sizeof text - 1 - length)) > 0;) {
-        length += (size_t)got;
-    }
-    close(file);
-    REQUIRE(length < sizeof text - 1);
-    text[length] = 0;
+    REQUIRE(support_read_file("/proc/self/smaps", text, sizeof text) < sizeof text - 1);
     for (char *line = text; *line != 0; line = strchr(line, '\n') + 1) {
         unsigned long start, end, kib;
         if (sscanf(line, "%lx-%lx ", &start, &end) == 2) {
@@ -168,13 +158,6 @@ TEST(growth_by_mremap)
     hak_free(block);
 }
 
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 /* A program that fills and empties 24 MiB all the time does not purge all the time (DONTNEED storms
  * and their interrupts: jemalloc #1422): a pass each half period, each slice at most once in it. */
 TEST(phases_cause_no_storm)
@@ -182,9 +165,9 @@ TEST(phases_cause_no_storm)
     enum { BLOCKS = 3000, SIZE_MEAN = 8192, DELAY_MS = 1000, RUN_MS = 1800 };
     SKIP_IF(SUPPORT_SLOW);
     static void *blocks[BLOCKS];
-    uint64_t random = 1, start = now_ms();
+    uint64_t random = 1, start = now_ms(CLOCK_MONOTONIC);
     size_t phases = 0, purges = report_number("madvise_dontneed");
-    for (; now_ms() - start < RUN_MS; phases++) {
+    for (; now_ms(CLOCK_MONOTONIC) - start < RUN_MS; phases++) {
         for (size_t i = 0; i < BLOCKS; i++) {
             size_t size = 1 + random_below(&random, 2 * SIZE_MEAN);
             blocks[i] = hak_malloc(size);
@@ -194,7 +177,7 @@ TEST(phases_cause_no_storm)
         FREE_ALL(blocks, BLOCKS);
     }
     purges = report_number("madvise_dontneed") - purges;
-    uint64_t passes = (now_ms() - start) / (DELAY_MS / 2) + 2;
+    uint64_t passes = (now_ms(CLOCK_MONOTONIC) - start) / (DELAY_MS / 2) + 2;
     print_message("%zu phases, %zu purges in at most %d passes\n", phases, purges, (int)passes);
     assert_true(phases > 10);
     REQUIRE_SIZE(purges, <=, passes * (32 * MIB / (2 * MIB)) * 4); /* superslabs, runs of each */
@@ -204,11 +187,7 @@ TEST(phases_cause_no_storm)
 CHILD(use)
 {
     static void *blocks[65536];
-    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
-        blocks[i] = hak_malloc(1024);
-        REQUIRE(blocks[i] != NULL);
-        memset(blocks[i], 1, 1024);
-    }
+    ALLOCATE_WRITTEN(blocks, COUNT_OF(blocks), 1024);
     for (unsigned i = 0; i < 3; i++) {
         char *block = hak_malloc(32 * MIB);
         REQUIRE(block != NULL);

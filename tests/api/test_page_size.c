@@ -9,9 +9,7 @@
 #include "../child.h"
 
 #include <elf.h>
-#include <stdarg.h>
 #include <sys/auxv.h>
-#include <sys/syscall.h>
 
 #define PAGE_NAME "TEST_PAGE_SIZE"
 
@@ -164,11 +162,7 @@ CHILD(give)
     memset(blocks, 1, sizeof blocks);
     hak_free(hak_malloc(100));
     size_t before = rss_bytes();
-    for (size_t i = 0; i < BLOCKS; i++) {
-        blocks[i] = hak_malloc(1000);
-        REQUIRE(blocks[i] != NULL);
-        memset(blocks[i], 1, 1000);
-    }
+    ALLOCATE_WRITTEN(blocks, BLOCKS, 1000);
     for (size_t i = 0; i < BLOCKS; i++) {
         if (i % 4000 != 0) {
             hak_free(blocks[i]);

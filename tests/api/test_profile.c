@@ -52,10 +52,7 @@ TEST(write)
     static void *blocks[COUNT];
     start(10000);
     uint64_t live = sum_of(profile_now(), "live_bytes");
-    for (size_t i = 0; i < COUNT; i++) {
-        blocks[i] = hak_malloc(SIZE);
-        assert_non_null(blocks[i]);
-    }
+    ALLOCATE_ALL(blocks, COUNT, SIZE);
     const char *text = profile_now();
     assert_int_equal(text[0], '{');
     assert_int_equal(text[strlen(text) - 1], '\n');
@@ -77,79 +74,6 @@ TEST(write)
 
 /* --- threads and forks --- */
 
-static int shared_stop;
-
-static void *allocate_much(void *argument)
-{
-    uint64_t random = (uint64_t)(uintptr_t)argument + 1;
-    void *blocks[64] = {NULL};
-    while (!__atomic_load_n(&shared_stop, __ATOMIC_RELAXED)) {
-        char name[32];
-        snprintf(name, sizeof name, "busy.%u", (unsigned)(random % 50));
-        uintptr_t before = hak_site_enter(hak_site_register(name));
-        size_t i = random_next(&random) % COUNT_OF(blocks);
-        if (random_next(&random) % 4 == 0) {
-            void *resized = hak_realloc(blocks[i], random_size(&random, 20) + 1);
-            blocks[i] = resized != NULL ? resized : blocks[i];
-        } else {
-            hak_free(blocks[i]);
-            blocks[i] = hak_malloc(random_size(&random, 22));
-        }
-        hak_site_leave(before);
-    }
-    FREE_ALL(blocks, COUNT_OF(blocks));
-    return NULL;
-}
-
-static void *start_and_stop(void *argument)
-{
-    for (size_t i = 0; !__atomic_load_n(&shared_stop, __ATOMIC_RELAXED); i++) {
-        hak_profile_start(i % 3 == 0 ? 1 : 1000);
-        sched_yield();
-        if (i % 5 == 0) {
-            hak_profile_stop();
-        }
-    }
-    return argument;
-}
-
-static void fork_and_profile(void *argument)
-{
-    pthread_t threads[5];
-    hak_profile_start(1000);
-    for (size_t i = 0; i < COUNT_OF(threads); i++) {
-        threads[i] = thread_start(i == 0 ? start_and_stop : allocate_much, (void *)i);
-    }
-    for (size_t i = 0; i < (SUPPORT_SLOW ? 20 : 100); i++) {
-        pid_t child = fork();
-        REQUIRE(child >= 0);
-        if (child == 0) {
-            hak_profile_start(100);
-            void *blocks[100];
-            for (size_t j = 0; j < COUNT_OF(blocks); j++) {
-                blocks[j] = hak_malloc(j * 1000);
-            }
-            REQUIRE(strlen(profile_now()) > 100);
-            REQUIRE(hak_site_register("busy.child") != 0);
-            REQUIRE(strlen(collect_report(&taken, HAK_REPORT_JSON)) > 100);
-            FREE_ALL(blocks, COUNT_OF(blocks));
-            _exit(0);
-        }
-        int status;
-        REQUIRE(waitpid(child, &status, 0) == child && status == 0);
-        REQUIRE(strlen(profile_now()) > 100);
-        REQUIRE(strlen(collect_report(&taken, HAK_REPORT_PROMETHEUS)) > 100);
-    }
-    __atomic_store_n(&shared_stop, 1, __ATOMIC_RELAXED);
-    JOIN_ALL(threads, COUNT_OF(threads));
-    hak_profile_stop();
-}
-
-TEST(fork)
-{
-    REQUIRE_LIFE(fork_and_profile, NULL, "");
-}
-
 /* --- misuse --- */
 
 static char *sampled_block(void)
@@ -159,10 +83,7 @@ static char *sampled_block(void)
     for (size_t i = 0; i < 10000; i++) {
         hak_free(hak_malloc(100));
     }
-    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
-        blocks[i] = hak_malloc(200);
-        REQUIRE(blocks[i] != NULL);
-    }
+    ALLOCATE_ALL(blocks, COUNT_OF(blocks), 200);
     return blocks[50];
 }
 

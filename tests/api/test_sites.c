@@ -242,9 +242,7 @@ static void *allocate_elsewhere(void *argument)
 {
     notice_start(&seen_elsewhere, "probe.elsewhere");
     HAK_SITE_SCOPE("elsewhere");
-    for (size_t i = 0; i < SHARED_COUNT; i++) {
-        shared_blocks[i] = hak_malloc(200);
-    }
+    ALLOCATE_ALL(shared_blocks, SHARED_COUNT, 200);
     return argument;
 }
 

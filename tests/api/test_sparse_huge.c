@@ -8,15 +8,11 @@
 #include "../child.h"
 #include "../report.h"
 
-#include <fcntl.h>
-
 static bool kernel_gives_huge_pages_unasked(void)
 {
-    char text[64] = "";
-    int fd = open("/sys/kernel/mm/transparent_hugepage/enabled", O_RDONLY | O_CLOEXEC);
-    ssize_t size = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
-    (void)close(fd);
-    return size > 0 && strstr(text, "[always]") != NULL;
+    char text[64];
+    support_read_file("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text);
+    return strstr(text, "[always]") != NULL;
 }
 
 /* Touches a page in 64 of what lies from `start` to `end`; returns bytes touched. */

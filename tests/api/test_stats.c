@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* test_stats.c: versions of the struct, counters that only grow, peaks. test_report.c tests the
- * reports, model/test_statistics.c that the figures are exact. */
+/* test_stats.c: versions of the library and the struct, counters that only grow, peaks.
+ * test_report.c tests the reports, model/test_statistics.c that the figures are exact. */
 #include "../threads/threads.h"
 
 #include <sys/auxv.h>
-#include <time.h>
-#include <unistd.h>
 
 /* A struct of an older version, which was shorter, is filled as far as it goes. */
 TEST(older_structs)
@@ -77,27 +75,20 @@ TEST(counters_only_grow)
     }
 }
 
-static uint64_t coarse_ms(void)
-{
-    struct timespec now;
-    assert_int_equal(clock_gettime(CLOCK_MONOTONIC_COARSE, &now), 0);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 /* Between two moments of the same clock, however slowly this test runs. */
 TEST(time_of_the_peak)
 {
-    uint64_t ago_ms, before_ms = coarse_ms();
+    uint64_t ago_ms, before_ms = now_ms(CLOCK_MONOTONIC_COARSE);
     hak_free(hak_malloc(100 * MIB));
-    uint64_t after_ms = coarse_ms();
+    uint64_t after_ms = now_ms(CLOCK_MONOTONIC_COARSE);
     usleep(20000);
-    uint64_t asked_ms = coarse_ms();
+    uint64_t asked_ms = now_ms(CLOCK_MONOTONIC_COARSE);
     if (!hak_stats_value("totals.peak_taken_ago_ms", &ago_ms)) {
         assert_int_equal(getauxval(AT_SYSINFO_EHDR), 0);
         return;
     }
     assert_true(ago_ms >= asked_ms - after_ms);
-    assert_true(ago_ms <= coarse_ms() - before_ms);
+    assert_true(ago_ms <= now_ms(CLOCK_MONOTONIC_COARSE) - before_ms);
 }
 
 TEST(peaks)
@@ -127,6 +118,15 @@ TEST(peaks)
     }
     assert_true(stats_now().peak_bytes_taken >= stats_now().bytes_in_use);
     FREE_ALL(blocks, COUNT_OF(blocks));
+}
+
+TEST(version_is_the_headers)
+{
+    char expected[64];
+    snprintf(expected, sizeof expected, "%d.%d.%d", HAK_VERSION_MAJOR, HAK_VERSION_MINOR,
+             HAK_VERSION_PATCH);
+    assert_string_equal(hak_version(), expected);
+    assert_ptr_equal(hak_version(), hak_version());
 }
 
 TESTS(NULL)

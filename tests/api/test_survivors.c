@@ -24,11 +24,7 @@ TEST(one_in_256_kib_stays)
     memset(blocks, 1, count * sizeof *blocks);
     hak_free(hak_malloc(BLOCK));
     size_t before = rss_bytes();
-    for (size_t i = 0; i < count; i++) {
-        blocks[i] = hak_malloc(BLOCK);
-        assert_non_null(blocks[i]);
-        memset(blocks[i], 1, BLOCK);
-    }
+    ALLOCATE_WRITTEN(blocks, count, BLOCK);
     size_t full = rss_bytes() - before;
     for (size_t i = 0; i < count; i++) {
         if (i % EVERY != 0) {
@@ -70,11 +66,7 @@ TEST(sizes_that_change)
     size_t before = rss_bytes();
     for (size_t size = 96, phase = 0; phase < PHASES; phase++, size += size / 2) {
         count = phase_bytes / size;
-        for (size_t i = 0; i < count; i++) {
-            blocks[i] = hak_malloc(size);
-            assert_non_null(blocks[i]);
-            memset(blocks[i], 1, size);
-        }
+        ALLOCATE_WRITTEN(blocks, count, size);
         for (size_t i = 0; i < count; i++) {
             if (i % SURVIVES == 7) {
                 memcpy(blocks[i], &stay, sizeof stay);
