@@ -19,15 +19,25 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <malloc.h>
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define TEST_SKIPPED 77
@@ -210,8 +220,8 @@ static inline uintptr_t find_in(void *library, const char *name)
     return (uintptr_t)found;
 }
 
-/* Waits for `child`; it must end with exit status 0. */
-static inline void wait_for_success(pid_t child, const char *what)
+/* Waits for `child`; its status as waitpid gives it. */
+static inline int status_of(pid_t child)
 {
     int status = 0;
     pid_t ended;
@@ -219,6 +229,21 @@ static inline void wait_for_success(pid_t child, const char *what)
         ended = waitpid(child, &status, 0);
     } while (ended < 0 && errno == EINTR);
     CHECK_EQUAL(ended, child);
+    return status;
+}
+
+/* Waits for `child`, which exits; its exit status. */
+static inline int exit_status_of(pid_t child)
+{
+    int status = status_of(child);
+    CHECK(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+/* Waits for `child`; it must end with exit status 0. */
+static inline void wait_for_success(pid_t child, const char *what)
+{
+    int status = status_of(child);
     if (WIFSIGNALED(status)) {
         dprintf(2, "%s: killed by signal %d%s\n", what, WTERMSIG(status),
                 WTERMSIG(status) == 14 ? " (its alarm: it hung)" : "");
@@ -260,13 +285,19 @@ static inline size_t read_to_end(int file, char *text, size_t size)
     return length;
 }
 
+/* The whole file, which is there, as a string. */
+static inline size_t read_file(const char *path, char *text, size_t size)
+{
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    CHECK(file >= 0);
+    return read_to_end(file, text, size);
+}
+
 /* A "Key:  number kB" line of a file in /proc/self, in bytes, without allocating. */
 static inline size_t proc_bytes(const char *path, const char *key)
 {
     char text[8192];
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    CHECK(file >= 0);
-    read_to_end(file, text, sizeof text);
+    read_file(path, text, sizeof text);
     const char *line = strstr(text, key);
     return line == NULL ? 0 : strtoul(line + strlen(key), NULL, 10) << 10;
 }

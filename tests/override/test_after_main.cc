@@ -8,7 +8,6 @@
 
 #include <atomic>
 #include <list>
-#include <pthread.h>
 #include <string>
 #include <thread>
 #include <vector>

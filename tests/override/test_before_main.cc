@@ -7,7 +7,6 @@
  */
 #include "override.h"
 
-#include <malloc.h>
 #include <string>
 #include <thread>
 #include <vector>

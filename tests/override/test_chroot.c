@@ -4,8 +4,6 @@
  * ctest: no-qemu */
 #include "override.h"
 
-#include <sys/stat.h>
-
 static int use(const char *root)
 {
     char byte = 0;
@@ -43,9 +41,7 @@ int main(int argc, char **argv)
     CHECK_EQUAL(threads_count(program.process), 2);
     close_ends(&program);
     wait_for_success(program.process, "in the other root directory");
-    int file = open(profile, O_RDONLY | O_CLOEXEC);
-    CHECK(file >= 0);
-    read_to_end(file, text, sizeof text);
+    read_file(profile, text, sizeof text);
     own_path(self);
     const char *mappings = strstr(text, "\"mappings\"");
     CHECK(mappings != NULL && strstr(mappings, self) != NULL);

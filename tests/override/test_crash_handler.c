@@ -4,9 +4,6 @@
  * hang when such a handler waits for the lock under which that happened. */
 #include "override.h"
 
-#include <signal.h>
-#include <sys/resource.h>
-
 enum { OBJECTS = 4000, OBJECT_BYTES = 2000 };
 
 static void *objects[OBJECTS];

@@ -5,10 +5,8 @@
  */
 #include "override.h"
 
-#include <malloc.h>
 #include <new>
 #include <string>
-#include <sys/resource.h>
 #include <vector>
 
 #ifndef __cpp_sized_deallocation
@@ -188,10 +186,7 @@ void releasing_handler()
 void test_handler_may_release()
 {
     const size_t large = size_t{40} << 20;
-    unsigned long pages = 0; /* of address space */
-    FILE *file = fopen("/proc/self/statm", "r");
-    CHECK(file != nullptr && fscanf(file, "%lu", &pages) == 1 && fclose(file) == 0);
-    const rlim_t bytes = pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + 10 * large;
+    const rlim_t bytes = proc_bytes("/proc/self/status", "\nVmSize:") + 10 * large;
     const struct rlimit limit = {bytes, bytes};
     std::vector<void *> blocks;
     blocks.reserve(100000);

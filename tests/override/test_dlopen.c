@@ -10,7 +10,6 @@
  */
 #include "override.h"
 
-#include <limits.h>
 #include <link.h>
 #include <stdatomic.h>
 
@@ -88,9 +87,7 @@ static void use_in_threads(void)
 static size_t mappings_count(void)
 {
     static char text[1 << 20];
-    int file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-    CHECK(file >= 0);
-    read_to_end(file, text, sizeof text);
+    read_file("/proc/self/maps", text, sizeof text);
     return count_words(text, "\n");
 }
 

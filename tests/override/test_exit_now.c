@@ -7,13 +7,7 @@
  */
 #include "override.h"
 
-#include <dirent.h>
-#include <sched.h>
-#include <signal.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 
 enum { STATUS = 37, CHURNERS = 3, CHILDREN = 3 };
 
@@ -99,11 +93,8 @@ static void end_while_busy(void)
 
 static void wait_for_status(pid_t child)
 {
-    int status;
     CHECK(child > 0);
-    CHECK(waitpid(child, &status, 0) == child);
-    CHECK(WIFEXITED(status));
-    CHECK_EQUAL(WEXITSTATUS(status), STATUS);
+    CHECK_EQUAL(exit_status_of(child), STATUS);
 }
 
 static void end_after_vfork(void)

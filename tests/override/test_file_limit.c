@@ -5,11 +5,6 @@
  * ctest: no-qemu */
 #include "override.h"
 
-#include <malloc.h>
-#include <signal.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-
 enum { STATUS = 7, LIMIT = 1024 };
 
 static char folder[] = "/tmp/file_limit_XXXXXX";
@@ -42,7 +37,6 @@ static void limit_files(rlim_t size)
 static void run_limited(const struct output *output)
 {
     static char said[100000];
-    int status;
     char path[TEST_PATH_SIZE];
     snprintf(path, sizeof path, "%s/%s", folder, output->file != NULL ? output->file : "");
     const char *const variables[] = {output->variable, output->file != NULL ? path : "1",
@@ -51,7 +45,7 @@ static void run_limited(const struct output *output)
     struct again program = start_again("work", AGAIN_ERRORS, variables);
     limit_files(RLIM_INFINITY);
     read_to_end(program.ends[2], said, sizeof said);
-    CHECK(waitpid(program.process, &status, 0) == program.process);
+    int status = status_of(program.process);
     if (status != STATUS << 8 ||
         (output->must_complain && strstr(said, "limit of the file size") == NULL)) {
         dprintf(2, "%s: status %d: %s\n", output->variable, status, said);
@@ -70,7 +64,6 @@ static void run_limited(const struct output *output)
 /* Nobody has the other end, or somebody who reads nothing. */
 static void run_unread_pipe(bool full)
 {
-    int status;
     const char *const variables[] = {"HAKMEM_STATS", "1", NULL};
     struct again program =
         start_again(full ? "full" : "unread", AGAIN_INPUT | AGAIN_ERRORS, variables);
@@ -78,9 +71,7 @@ static void run_unread_pipe(bool full)
         close(program.ends[2]);
     }
     close(program.ends[0]);
-    CHECK(waitpid(program.process, &status, 0) == program.process);
-    CHECK(WIFEXITED(status));
-    CHECK_EQUAL(WEXITSTATUS(status), STATUS);
+    CHECK_EQUAL(exit_status_of(program.process), STATUS);
     if (full) {
         close(program.ends[2]);
     }

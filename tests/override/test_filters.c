@@ -12,12 +12,7 @@
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <malloc.h>
-#include <sched.h>
-#include <sys/mman.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 
 enum { FILTER_MAX = 128, MIB = 1 << 20, STEPS = 20000 };
 
@@ -119,20 +114,15 @@ static void *use_in_thread(void *argument)
 static void use_as(const char *how)
 {
     pthread_t thread;
-    int status = 0;
     if (strcmp(how, "alone") == 0) {
         use_small(5, STEPS / 10);
         use_large();
         return;
     }
     use_everything();
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
+    IN_CHILD("child") {
         use_everything();
-        _exit(0);
     }
-    CHECK(waitpid(child, &status, 0) == child && status == 0);
     if (strcmp(how, "with a thread") == 0) {
         CHECK(pthread_create(&thread, NULL, use_in_thread, NULL) == 0);
         use_everything();
@@ -304,7 +294,6 @@ static bool filter_later(int way)
 static bool run(bool (*set_up)(int), int argument, const char *how)
 {
     char self[TEST_PATH_SIZE];
-    int status = 0;
     own_path(self);
     pid_t child = fork();
     CHECK(child >= 0);
@@ -314,7 +303,7 @@ static bool run(bool (*set_up)(int), int argument, const char *how)
         }
         _exit(TEST_SKIPPED);
     }
-    CHECK(waitpid(child, &status, 0) == child);
+    int status = status_of(child);
     bool skipped = WIFEXITED(status) && WEXITSTATUS(status) == TEST_SKIPPED;
     if (status != 0 && !skipped) {
         dprintf(2, "%s, %d: status %d\n", how, argument, status);

@@ -15,7 +15,6 @@
 #include "hakmem/stats.h"
 
 #include <spawn.h>
-#include <sys/mman.h>
 
 /* Bytes between samples: nearly each thread is taking one all the time. */
 enum { PERIOD = 2000, CLONE_STACK = 256 << 10, SLOTS = 64 };

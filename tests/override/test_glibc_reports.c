@@ -4,9 +4,6 @@
  * malloc_trim gives memory back is asked by api/test_trim. */
 #include "override.h"
 
-#include <dlfcn.h>
-#include <malloc.h>
-
 /* --- malloc_info writes XML ---------------------------------------------------------------- */
 
 /* qemu-user does not start programs. */

@@ -11,7 +11,6 @@
 
 #include <csignal>
 #include <string>
-#include <sys/resource.h>
 #include <thread>
 
 #define PLANT(name) __attribute__((noinline, section("text_" #name)))
@@ -57,7 +56,7 @@ static std::string output_of(const char *option, const char *argument, int *stat
     const char *const variables[] = {"HAKMEM_GUARD", option, nullptr};
     struct again program = start_again(argument, AGAIN_ERRORS, variables);
     read_to_end(program.ends[2], text, sizeof text);
-    CHECK(waitpid(program.process, status, 0) == program.process);
+    *status = status_of(program.process);
     return text;
 }
 

@@ -8,9 +8,6 @@
  */
 #include "override.h"
 
-#include <malloc.h>
-#include <sys/prctl.h>
-
 enum { STATUS = 40 };
 
 static size_t (*count_of)(const char *name);
@@ -34,14 +31,11 @@ static const struct call {
 static void check_end(void (*end)(int), int expected)
 {
     pid_t child = fork();
-    int status;
     CHECK(child >= 0);
     if (child == 0) {
         end(STATUS);
     }
-    CHECK(waitpid(child, &status, 0) == child);
-    CHECK(WIFEXITED(status));
-    CHECK_EQUAL(WEXITSTATUS(status), expected);
+    CHECK_EQUAL(exit_status_of(child), expected);
 }
 
 /* Frees blocks of all kinds, and has their pages go back. */
@@ -118,17 +112,11 @@ static void run(void)
     exit(0);
 }
 
-int main(int argc, char **arguments)
+int main(int argc, char **argv)
 {
-    char plugin[TEST_PATH_SIZE], before[2 * TEST_PATH_SIZE], after[2 * TEST_PATH_SIZE];
     if (argc > 1) {
         run();
     }
-    const char *hakmem = prove_served() == SERVED_BY_PRELOAD ? preloaded_library_path() : "";
-    plugin_path("interposed", plugin);
-    snprintf(before, sizeof before, "%s:%s", plugin, hakmem);
-    snprintf(after, sizeof after, "%s:%s", hakmem, plugin);
-    run_again("before", (const char *const[]){"LD_PRELOAD", before, NULL});
-    run_again("after", (const char *const[]){"LD_PRELOAD", after, NULL});
-    return arguments == NULL;
+    run_self_beside_plugin("interposed", "run");
+    return 0;
 }

@@ -8,9 +8,6 @@
  */
 #include "override.h"
 
-#include <sys/mman.h>
-#include <sys/resource.h>
-
 #define MIB ((size_t)1 << 20)
 
 struct node {

@@ -6,7 +6,6 @@
 #include "override.h"
 
 #include <link.h>
-#include <malloc.h>
 
 #define WEAK __attribute__((weak))
 

@@ -10,9 +10,6 @@
  */
 #include "override.h"
 
-#include <signal.h>
-#include <sys/stat.h>
-
 #define MIB ((size_t)1 << 20)
 
 static char directory[] = "/tmp/test_profile_dump_XXXXXX";
@@ -134,9 +131,8 @@ static void grow(const struct again *program)
 
 static void end(const struct again *program, int number)
 {
-    int status;
     CHECK(kill(program->process, number) == 0);
-    CHECK(waitpid(program->process, &status, 0) == program->process);
+    int status = status_of(program->process);
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == number);
     close_ends(program);
 }
@@ -146,9 +142,8 @@ static size_t take(const char *name)
 {
     static const char head[] = "{\"hakmem_profile\": ";
     static char text[1 << 22];
-    int file = open(in_directory(name), O_RDONLY | O_CLOEXEC);
-    CHECK(file >= 0);
-    size_t length = read_to_end(file, text, sizeof text), lines = count_words(text, "\n");
+    size_t length = read_file(in_directory(name), text, sizeof text);
+    size_t lines = count_words(text, "\n");
     CHECK(length > 2 && strcmp(text + length - 2, "}\n") == 0);
     CHECK_EQUAL(count_words(text, head), lines);
     for (char *line = text; *line != '\0'; line = strchr(line, '\n') + 1) {
@@ -229,9 +224,7 @@ static void test_exits(void)
     static char text[1 << 20];
     char name[64];
     wait_for_success(start("allocate", 0, "profile", "").process, "two exits");
-    int file = open(in_directory("profile"), O_RDONLY | O_CLOEXEC);
-    CHECK(file >= 0);
-    read_to_end(file, text, sizeof text);
+    read_file(in_directory("profile"), text, sizeof text);
     const char *second = strchr(text, '\n') + 1;
     CHECK(live_bytes(text) > 19000000 && live_bytes(text) < 22000000);
     CHECK(live_bytes(second) > 19000000 && live_bytes(second) < 22000000);

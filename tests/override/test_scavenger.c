@@ -13,10 +13,7 @@
  */
 #include "override.h"
 
-#include <sched.h>
-#include <signal.h>
 #include <sys/mount.h>
-#include <time.h>
 
 enum {
     THREADS = 8,

@@ -12,7 +12,6 @@
 #include "hakmem/control.h"
 
 #include <sys/auxv.h>
-#include <sys/stat.h>
 
 enum { NOBODY = 65534 };
 
@@ -56,13 +55,11 @@ static int run_copy(const char *copy, const char *report, const char *config, bo
     close(channel[1]);
     ssize_t length = read(channel[0], text, sizeof text);
     close(channel[0]);
-    int status = 0;
-    CHECK(waitpid(child, &status, 0) == child);
-    CHECK(WIFEXITED(status));
+    int status = exit_status_of(child);
     struct stat file;
     CHECK(stat(report, &file) == 0);
     *printed = length > 0 || file.st_size != 0;
-    return WEXITSTATUS(status);
+    return status;
 }
 
 int main(int argc, char **argv)

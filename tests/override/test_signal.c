@@ -4,8 +4,6 @@
  * that interrupts the allocator may not call it, with glibc or any other.) */
 #include "override.h"
 
-#include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 
 enum { THREADS_COUNT = 4, SIGNALS_COUNT = 4000, BLOCKS_COUNT = 64 };

@@ -4,9 +4,6 @@
  * ctest: no-qemu */
 #include "override.h"
 
-#include <limits.h>
-#include <signal.h>
-
 static const char *how_to_end;
 
 static void *end(void *argument)
@@ -46,12 +43,8 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < COUNT_OF(ends); i++) {
         const char *const variables[] = {
             "HAKMEM_STATS", "json", "HAKMEM_STATS_SIGNAL", "1", "HAKMEM_STATS_FILE", path, NULL};
-        int status;
-        struct again program = start_again(ends[i], 0, variables);
-        CHECK(waitpid(program.process, &status, 0) == program.process);
-        file = open(path, O_RDONLY | O_CLOEXEC);
-        CHECK(file >= 0);
-        size_t length = read_to_end(file, report, sizeof report);
+        int status = status_of(start_again(ends[i], 0, variables).process);
+        size_t length = read_file(path, report, sizeof report);
         CHECK(unlink(path) == 0);
         if (status != (strcmp(ends[i], "signal") == 0 ? SIGTERM : 0) || length == 0 ||
             report[length - 1] != '\n') {

@@ -7,8 +7,6 @@
  */
 #include "override.h"
 
-#include <sys/stat.h>
-
 enum { NOBODY = 65534, KEPT_MIN = 512, KEPT_MAX = 1024 };
 
 static void keep_all(void)
@@ -65,9 +63,7 @@ int main(int argc, char **argv)
     read_to_end(server.ends[2], said, sizeof said);
     wait_for_success(server.process, "server");
     CHECK(chmod(directory, 0700) == 0);
-    int file = open(report, O_RDONLY | O_CLOEXEC);
-    CHECK(file >= 0);
-    read_to_end(file, reports, sizeof reports);
+    read_file(report, reports, sizeof reports);
     CHECK(unlink(report) == 0 && rmdir(directory) == 0);
     /* The server and its first worker; the others are refused. */
     CHECK_EQUAL(count_words(reports, "{\"hakmem\": "), 2);

@@ -9,8 +9,6 @@
  */
 #include "override.h"
 
-#include <signal.h>
-
 static char directory[] = "/tmp/test_stats_signal_XXXXXX";
 static char report[64], profile[64], map[64]; /* files in the directory */
 
@@ -44,7 +42,7 @@ static void *fork_often(void *argument)
         if (child == 0) {
             raise(SIGKILL); /* it does not report */
         }
-        CHECK(waitpid(child, NULL, 0) == child);
+        (void)status_of(child);
     }
     return argument;
 }
@@ -116,10 +114,9 @@ static struct again start_profiling(const char *what, const char *number, const 
 
 static void end_by(const struct again *program, int number)
 {
-    int status;
     alarm(240); /* a report that hangs fails the test */
     CHECK(kill(program->process, number) == 0);
-    CHECK(waitpid(program->process, &status, 0) == program->process);
+    int status = status_of(program->process);
     alarm(0);
     CHECK(WIFSIGNALED(status));
     CHECK_EQUAL(WTERMSIG(status), number);
@@ -129,11 +126,8 @@ static void end_by(const struct again *program, int number)
 /* Its input ends. */
 static int end(const struct again *program)
 {
-    int status;
     close_ends(program);
-    CHECK(waitpid(program->process, &status, 0) == program->process);
-    CHECK(WIFEXITED(status));
-    return WEXITSTATUS(status);
+    return exit_status_of(program->process);
 }
 
 /* What the file holds, or nothing if there is none; the last line may be under way. */

@@ -5,10 +5,7 @@
  * ctest: no-qemu (which writes a line of its own to descriptor 2 when a program aborts) */
 #include "override.h"
 
-#include <signal.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 
 static char path[] = "/tmp/hakmem_stderr_XXXXXX";
 
@@ -47,8 +44,7 @@ static size_t said_after(enum change change)
         }
         say_something();
     }
-    int status;
-    CHECK(waitpid(child, &status, 0) == child);
+    int status = status_of(child);
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
     close(ends[1]);
     char text[1000];
@@ -84,9 +80,8 @@ int main(int argc, char **argv)
         execl(self, self, "inherited", path, (char *)NULL);
         _exit(126);
     }
-    int status;
     struct stat file;
-    CHECK(waitpid(child, &status, 0) == child);
+    (void)status_of(child);
     CHECK(stat(path, &file) == 0 && file.st_size > 100);
     unlink(path);
     return 0;

@@ -6,8 +6,6 @@
  */
 #include "override.h"
 
-#include <malloc.h>
-
 enum { BLOCK = 2000, OTHER_BLOCK = 3900, COUNT = 40000 };
 #define MIB ((size_t)1 << 20)
 #define LEFT_MAX (6 * MIB) /* states of 240 MiB are 15 MiB */

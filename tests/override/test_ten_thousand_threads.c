@@ -8,8 +8,6 @@
  */
 #include "override.h"
 
-#include <limits.h>
-
 enum { THREADS_COUNT = 10000, COST_MAX = 12 << 10, ADDRESSES_MAX = 16 << 10 };
 
 struct cost {
@@ -66,8 +64,7 @@ static struct cost cost_with(const char *preload)
     ssize_t length = read(program.ends[1], &cost, sizeof cost);
     close_ends(&program);
     if (length != (ssize_t)sizeof cost) { /* this machine has no room for so many */
-        int status;
-        CHECK(waitpid(program.process, &status, 0) == program.process);
+        int status = status_of(program.process);
         bool skipped = WIFEXITED(status) && WEXITSTATUS(status) == TEST_SKIPPED;
         _exit(skipped ? TEST_SKIPPED : 1);
     }

@@ -8,9 +8,7 @@
 #include "override.h"
 
 #include <atomic>
-#include <malloc.h>
 #include <memory>
-#include <pthread.h>
 #include <string>
 #include <thread>
 #include <vector>

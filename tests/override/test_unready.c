@@ -5,9 +5,6 @@
  * ctest: preload-only secure-too exports no-qemu */
 #include "override.h"
 
-#include <sys/mman.h>
-#include <sys/syscall.h>
-
 #if defined(__GLIBC__) && (defined(__x86_64__) || defined(__aarch64__))
 
 extern unsigned char unready_ready;

@@ -11,12 +11,8 @@
 #include "override.h"
 
 #include <linux/userfaultfd.h>
-#include <malloc.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)

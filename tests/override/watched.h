@@ -9,10 +9,7 @@
 #include "override.h"
 
 #include <poll.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
-#include <sys/prctl.h>
 
 enum { HANG_SECONDS = 60 };
 /* A child that hangs outlives the watchdog's patience, so that its stacks are seen. It ends by

@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* at_exit.c: the secure form, preloaded, looks at blocks that nobody freed when the program exits,
  * and at freed ones that rest; and it reports nothing else. */
-#include <malloc.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <sys/mman.h>
 
 #include "child.h"
 

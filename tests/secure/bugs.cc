@@ -10,9 +10,6 @@
  *
  * Only memory tags (src/base/tags.h) notice the bugs whose names begin with "tags_". */
 #include <new>
-#include <pthread.h>
-#include <signal.h>
-#include <stdint.h>
 
 #include "child.h"
 

@@ -5,11 +5,6 @@
  * after its first 1,024. Each mistake is made in a child process, which must end by a report to
  * count. Counts are of all places or all values, not of random ones, so that each run gives the
  * same. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-#include <stdbool.h>
-#include <stdint.h>
 
 #include "child.h"
 #include "hakmem/heap.h"

@@ -1,14 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* closed_pages.c: what was closed in either way, or was never mapped, is memory again when malloc
  * hands it out. For the secure form, preloaded. */
-#include <errno.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "child.h"
 

@@ -15,10 +15,6 @@
  * The seed of a failed run is printed; `corruption 1 SEED` repeats it, but for the library's own
  * random numbers. */
 #include <dlfcn.h>
-#include <malloc.h>
-#include <signal.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 #include "child.h"
 

@@ -3,13 +3,6 @@
  * free of objects of heaps (hakmem/heap.h), and reports nothing else.
  *
  * Each case is a child process. The bytes that it writes differ from those that stand there. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-#include <errno.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <sys/mman.h>
 
 #include "child.h"
 #include "heap_attacks.h"

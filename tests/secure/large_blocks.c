@@ -2,12 +2,6 @@
 /* large_blocks.c: blocks above 64 KiB in the secure form, preloaded: old contents are gone, closed
  * pages stand around them also after realloc, and they take little more address space than asked.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-#include <malloc.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 #include "child.h"
 

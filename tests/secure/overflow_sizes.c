@@ -5,13 +5,6 @@
  * Usage: overflow_sizes [STEP]. Each case is a child process that writes behind one block and frees
  * it or resizes it. The bytes are even, which a canary never is, so a case cannot pass by chance.
  * STEP: only each STEPth small size. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-#include <malloc.h>
-#include <signal.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 #include "child.h"
 

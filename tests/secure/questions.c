@@ -2,9 +2,6 @@
 /* questions.c: the secure form, preloaded, reports questions about freed blocks, sized frees with
  * another size than that of the request, and each use of a block of size 0; each such block has an
  * address of its own; first blocks lie at random places. */
-#include <malloc.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 #include "child.h"
 

@@ -8,12 +8,6 @@
 #include <elf.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <malloc.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 
 #define FORKS 200
 #define SKIPPED 77
@@ -99,9 +93,8 @@ static bool has_value(const char *name, const char *wanted)
 /* --- what ends a child, and how --- */
 
 /* The wait status of a child that runs `function`. */
-static int status_of(void (*function)(void))
+static int status_in_child(void (*function)(void))
 {
-    int status;
     pid_t pid = fork();
     CHECK(pid >= 0);
     if (pid == 0) {
@@ -109,8 +102,7 @@ static int status_of(void (*function)(void))
         function();
         _exit(0);
     }
-    CHECK(waitpid(pid, &status, 0) == pid);
-    return status;
+    return status_of(pid);
 }
 
 static size_t written;
@@ -145,7 +137,7 @@ static void change_in_grandchild(void)
     CHECK(all_closed());
     CHECK(set("purge_delay_ms", "5") == 0 && has_value("purge_delay_ms", "5"));
     CHECK(all_closed());
-    CHECK(status_of(change_options) == 0);
+    CHECK(status_in_child(change_options) == 0);
     CHECK(has_value("purge_delay_ms", "5"));
 }
 
@@ -173,7 +165,7 @@ static void fork_often(void)
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, change_always, NULL) == 0);
     for (int i = 0; i < FORKS; i++) {
-        CHECK(status_of(change_once) == 0);
+        CHECK(status_in_child(change_once) == 0);
     }
     __atomic_store_n(&shared_stops, true, __ATOMIC_RELAXED);
     CHECK(pthread_join(thread, NULL) == 0 && has_value("cache_bytes", "1m"));
@@ -249,16 +241,16 @@ int main(void)
     CHECK(block != NULL && block[24] % 2 == 1);
     free(block);
     for (written = 0; written < SEALED; written++) {
-        int status = status_of(write_sealed);
+        int status = status_in_child(write_sealed);
         CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
     }
     CHECK(set("purge_delay_ms", "1000") == 0); /* each form has a default of its own */
     void (*const refusals[])(void) = {refuse_all, refuse_closed, refuse_then_all};
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
-        int status = status_of(refusals[i]);
+        int status = status_in_child(refusals[i]);
         CHECK(status == 0 || (WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED));
     }
-    CHECK(status_of(change_in_grandchild) == 0);
+    CHECK(status_in_child(change_in_grandchild) == 0);
     CHECK(has_value("purge_delay_ms", "1000") && all_closed());
     fork_often();
     change_options();
