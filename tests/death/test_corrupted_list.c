@@ -2,9 +2,9 @@
 /* test_corrupted_list.c: a program that writes to memory it has freed is told so when that memory
  * is to be handed out again, and no address that a program has written there is ever handed out. */
 #include "../child.h"
+#include "../threads/threads.h"
 
 #include <hakmem/heap.h>
-#include <pthread.h>
 
 struct corruption {
     size_t size;
@@ -47,46 +47,55 @@ TEST(write_after_free)
     }
 }
 
-/* Links that lead in a circle: no check follows them for ever. */
-static void close_circle(void *argument)
+/* Links that lead in a circle, in malloc's lists or a heap's, also beyond what a flush looks at
+ * together: no check follows them for ever. */
+struct circle {
+    size_t count;
+    hak_heap *heap; /* NULL: malloc's */
+};
+
+static char *circle_allocate(const struct circle *circle)
 {
-    char *blocks[12], *last = hide(hak_malloc(64));
-    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
-        blocks[i] = hide(hak_malloc(64));
-        REQUIRE(blocks[i] != NULL);
-    }
-    FREE_ALL(blocks, COUNT_OF(blocks));
-    *(char **)hide(blocks[0]) = blocks[COUNT_OF(blocks) - 1];
-    alarm(240);
-    hak_free(last);
-    for (size_t i = 0; i < 2 * COUNT_OF(blocks); i++) {
-        blocks[0] = hide(hak_malloc(64));
+    return hide(circle->heap != NULL ? hak_heap_malloc(circle->heap, 64) : hak_malloc(64));
+}
+
+static void circle_free(const struct circle *circle, void *block)
+{
+    if (circle->heap != NULL) {
+        hak_heap_free(circle->heap, block);
+    } else {
+        hak_free(block);
     }
 }
 
-static void close_circle_in_heap(void *argument)
+static void close_circle(void *argument)
 {
-    hak_heap *heap = hak_heap_create(NULL);
-    char *blocks[12], *last = hide(hak_heap_malloc(heap, 64));
-    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
-        blocks[i] = hide(hak_heap_malloc(heap, 64));
+    const struct circle *circle = argument;
+    static char *blocks[300];
+    char *last = circle_allocate(circle);
+    for (size_t i = 0; i < circle->count; i++) {
+        blocks[i] = circle_allocate(circle);
         REQUIRE(blocks[i] != NULL);
     }
-    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
-        hak_heap_free(heap, blocks[i]);
+    for (size_t i = 0; i < circle->count; i++) {
+        circle_free(circle, blocks[i]);
     }
-    *(char **)hide(blocks[0]) = blocks[COUNT_OF(blocks) - 1];
+    *(char **)hide(blocks[0]) = blocks[circle->count - 1];
     alarm(240);
-    hak_heap_free(heap, last);
-    for (size_t i = 0; i < 2 * COUNT_OF(blocks); i++) {
-        blocks[0] = hide(hak_heap_malloc(heap, 64));
+    circle_free(circle, last);
+    for (size_t i = 0; i < 2 * circle->count; i++) {
+        blocks[0] = circle_allocate(circle);
     }
 }
 
 TEST(circle)
 {
-    REQUIRE_DEATH(close_circle, NULL, "^hakmem: fatal: .*(corrupted|double free).*pointer 0x");
-    REQUIRE_DEATH(close_circle_in_heap, NULL, "^hakmem: fatal: .*corrupted.*pointer 0x");
+    struct circle cases[] = {
+        {12, NULL}, {300, NULL}, {12, hak_heap_create(NULL)}, {300, hak_heap_create(NULL)}};
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        REQUIRE_DEATH(close_circle, &cases[i],
+                      "^hakmem: fatal: .*(corrupted|double free).*pointer 0x");
+    }
 }
 
 /* One word of a freed object is overwritten: with a forged link, or with what an overflow of the
@@ -115,9 +124,7 @@ static void forge_one_word(void *argument)
         REQUIRE(freed[i] != NULL && kept[i] != NULL);
     }
     if (forged->other_thread) {
-        pthread_t thread;
-        REQUIRE(pthread_create(&thread, NULL, free_them, NULL) == 0);
-        pthread_join(thread, NULL);
+        thread_join(thread_start(free_them, NULL));
     } else {
         free_them(NULL);
     }

@@ -5,10 +5,9 @@
  * ctest: not-again
  */
 #include "../child.h"
+#include "../threads/threads.h"
 
 #include "hakmem/heap.h"
-
-#include <pthread.h>
 
 static void free_twice(void *argument)
 {
@@ -20,12 +19,18 @@ static void free_twice(void *argument)
     hak_free(hide(block));
 }
 
-TEST(small_at_once)
+/* At once, in every tier. A huge block too large for the cache is unmapped at once: nobody can know
+ * that it was ours. */
+TEST(at_once)
 {
-    static size_t sizes[] = {1, 16, 100, 1024, 5000, 65536};
-    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+    static size_t sizes[] = {1,      16,     100,     1024,    5000,    65536,    65665,
+                             131072, 800000, 2 * MIB, 3 * MIB, 8 * MIB, 100 * MIB};
+    for (size_t i = 0; i < COUNT_OF(sizes) - 1; i++) {
         REQUIRE_DEATH(free_twice, &sizes[i], "^hakmem: fatal: .*double free.*pointer 0x[0-9a-f]+");
     }
+    struct child_end end;
+    child_fork(free_twice, &sizes[COUNT_OF(sizes) - 1], &end);
+    assert_true(text_matches(end.text, "^hakmem: .*(double free|foreign pointer).*0x[0-9a-f]+"));
 }
 
 /* What one program's bug makes of it: the block freed twice is handed out again. Every form of the
@@ -55,9 +60,7 @@ static void get_two_owners(void *argument)
         hak_free(blocks[i]);
     }
     if (how->by_another_thread) {
-        pthread_t thread;
-        REQUIRE(pthread_create(&thread, NULL, free_one, hide(blocks[0])) == 0);
-        pthread_join(thread, NULL);
+        thread_join(thread_start(free_one, hide(blocks[0])));
     } else {
         hak_free(hide(blocks[0]));
     }
@@ -128,11 +131,9 @@ static void race_for_a_block(void *heap_or_null)
     race.block = hide(race_allocate());
     REQUIRE(race.block != NULL);
     for (size_t i = 0; i < RACERS; i++) {
-        REQUIRE(pthread_create(&threads[i], NULL, free_and_allocate, &race.shared_got[i]) == 0);
+        threads[i] = thread_start(free_and_allocate, &race.shared_got[i]);
     }
-    for (size_t i = 0; i < RACERS; i++) {
-        pthread_join(threads[i], NULL);
-    }
+    JOIN_ALL(threads, RACERS);
     REQUIRE(race.shared_got[0] != race.shared_got[1]);
 }
 
@@ -155,26 +156,6 @@ TEST(two_threads_never_both_own)
         }
     }
     hak_heap_destroy(heap);
-}
-
-TEST(span)
-{
-    static size_t sizes[] = {65665, 131072, 800000, 2 * MIB};
-    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
-        REQUIRE_DEATH(free_twice, &sizes[i], "^hakmem: fatal: .*double free.*pointer 0x[0-9a-f]+");
-    }
-}
-
-/* A huge block too large for the cache is unmapped at once: nobody can know that it was ours. */
-TEST(block)
-{
-    static size_t sizes[] = {3 * MIB, 8 * MIB, 100 * MIB};
-    for (size_t i = 0; i < 2; i++) {
-        REQUIRE_DEATH(free_twice, &sizes[i], "^hakmem: fatal: .*double free.*pointer 0x[0-9a-f]+");
-    }
-    struct child_end end;
-    child_fork(free_twice, &sizes[2], &end);
-    assert_true(text_matches(end.text, "^hakmem: .*(double free|foreign pointer).*0x[0-9a-f]+"));
 }
 
 static void ask_after_free(void *argument)
@@ -215,14 +196,9 @@ static void *free_all_of_another(void *argument)
 
 static void free_remotely_twice(void *argument)
 {
-    for (size_t i = 0; i < REMOTE_OBJECTS; i++) {
-        remote_objects[i] = hide(hak_malloc(*(size_t *)argument));
-        REQUIRE(remote_objects[i] != NULL);
-    }
+    ALLOCATE_ALL(remote_objects, REMOTE_OBJECTS, *(size_t *)argument);
     for (int i = 0; i < 2; i++) {
-        pthread_t thread;
-        REQUIRE(pthread_create(&thread, NULL, free_all_of_another, NULL) == 0);
-        pthread_join(thread, NULL);
+        thread_join(thread_start(free_all_of_another, NULL));
     }
 }
 
@@ -253,15 +229,10 @@ static void *free_kept_twice(void *argument)
 
 static void keep_twice(void *argument)
 {
-    pthread_t thread;
     remote_objects[0] = hide(hak_malloc(*(size_t *)argument));
-    REQUIRE(pthread_create(&thread, NULL, free_kept_twice, argument) == 0);
-    pthread_join(thread, NULL);
+    thread_join(thread_start(free_kept_twice, argument));
     /* its heap looks at its lists */
-    for (size_t i = 0; i < REMOTE_OBJECTS; i++) {
-        remote_objects[i] = hide(hak_malloc(*(size_t *)argument));
-        REQUIRE(remote_objects[i] != NULL);
-    }
+    ALLOCATE_ALL(remote_objects, REMOTE_OBJECTS, *(size_t *)argument);
     free_all_of_another(NULL);
     hak_trim(0);
 }

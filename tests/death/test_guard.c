@@ -6,10 +6,7 @@
  * ctest: no-qemu
  */
 #include "../child.h"
-
-#include <pthread.h>
-#include <setjmp.h>
-#include <sys/mman.h>
+#include "../threads/threads.h"
 
 enum { SIZE = 64 };
 
@@ -123,9 +120,7 @@ static void free_twice_in_threads(void *argument)
 {
     char *block = hide(hak_malloc(SIZE));
     for (int i = 0; i < 2; i++) {
-        pthread_t thread;
-        REQUIRE(pthread_create(&thread, NULL, free_twice_there, block) == 0);
-        pthread_join(thread, NULL);
+        thread_join(thread_start(free_twice_there, block));
     }
 }
 
@@ -231,11 +226,9 @@ static void fault_in_threads(void *argument)
     pthread_t threads[4];
     REQUIRE(signal(SIGSEGV, go_on) != SIG_ERR);
     for (size_t i = 0; i < COUNT_OF(threads); i++) {
-        REQUIRE(pthread_create(&threads[i], NULL, fault_often, argument) == 0);
+        threads[i] = thread_start(fault_often, argument);
     }
-    for (size_t i = 0; i < COUNT_OF(threads); i++) {
-        pthread_join(threads[i], NULL);
-    }
+    JOIN_ALL(threads, COUNT_OF(threads));
 }
 
 /* A fault that is not hakmem's goes to the program's handler, or ends the process. */

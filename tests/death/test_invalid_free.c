@@ -2,8 +2,7 @@
 /* test_invalid_free.c: pointers into the middle of allocations, or to where nothing was allocated.
  */
 #include "../child.h"
-
-#include <pthread.h>
+#include "../threads/threads.h"
 
 struct interior {
     size_t size;
@@ -115,10 +114,8 @@ static void free_by_a_new_thread(void *argument)
 {
     size_t offset = *(size_t *)argument;
     char *block = hide(hak_malloc(1536 * KIB));
-    pthread_t thread;
     REQUIRE(block != NULL);
-    REQUIRE(pthread_create(&thread, NULL, free_first, hide(block + offset)) == 0);
-    pthread_join(thread, NULL);
+    thread_join(thread_start(free_first, hide(block + offset)));
 }
 
 TEST(by_a_new_thread)

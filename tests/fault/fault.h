@@ -2,11 +2,10 @@
 /* fault.h: system calls that fail on purpose.
  *
  * The programs of this folder are linked with --wrap for every function by which the library enters
- * the kernel (cmake/hakmem_tests.cmake lists them; tests/unit/test_kernel_calls.c sees that none
- * is missing). What is
- * here stands in between: it counts each call, keeps a ledger of the bytes that are mapped, and
- * lets the plan's calls fail. The calls of the tests themselves come here too, so none is made
- * while calls are counted but by __real_ names.
+ * the kernel (cmake/hakmem_tests.cmake lists them; tools/check_library.sh knows all that there
+ * are). What is here stands in between: it counts each call, keeps a ledger of the bytes that are
+ * mapped, and lets the plan's calls fail. The calls of the tests themselves come here too, so none
+ * is made while calls are counted but by __real_ names.
  *
  * A plan: these calls (a set), the n-th of them counted from fault_arm, that errno, that one or all
  * from it on until fault_disarm.
@@ -17,10 +16,7 @@
 #include "../child.h"
 
 #include <linux/futex.h>
-#include <pthread.h>
-#include <stdarg.h>
 #include <sys/auxv.h>
-#include <sys/syscall.h>
 
 #ifndef MADV_POPULATE_WRITE /* of Linux 5.14 */
 #define MADV_POPULATE_WRITE 23

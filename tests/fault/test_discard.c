@@ -40,42 +40,6 @@ TEST(unmapped_later)
     assert_int_equal(fault_ledger - before, 0);
 }
 
-/* An alignment that cannot be had by chance: too much is mapped, and its ends are not wanted. */
-TEST(aligned_mapping)
-{
-    void *place;
-    int64_t before = fault_ledger;
-    fault_arm((struct fault_plan){FAULT_SET(FAULT_MUNMAP), 1, ENOMEM, true, 0}, 0);
-    assert_int_equal(hak__os_map(MIB, GIB, &place), 0);
-    assert_true(is_aligned(place, GIB));
-    fault_disarm();
-    assert_true(fault_fired_count != 0);
-    assert_int_equal(fault_ledger - before, MIB + hak__os_discarded_bytes());
-    hak__os_discard(place, MIB);
-    assert_int_equal(fault_ledger - before, 0);
-}
-
-TEST(huge)
-{
-    void *kept = hak_malloc(3 * MIB); /* the registry exists */
-    int64_t before = fault_ledger;
-    hak__knobs.huge_cache_bytes = 0;
-    void *block = hak_malloc(600 * MIB);
-    assert_non_null(block);
-    fault_arm((struct fault_plan){FAULT_SET(FAULT_MUNMAP), 1, ENOMEM, true, 0}, 0);
-    hak_free(block);
-    fault_disarm();
-    assert_int_equal(fault_fired_count, 1);
-    struct hak_stats stats = stats_now();
-    assert_int_equal(fault_ledger, stats.bytes_mapped + stats.bytes_metadata);
-    assert_int_equal(fault_ledger - before, 600 * MIB);
-    assert_true(hak_trim(0));
-    assert_true(fault_ledger <= before);
-    stats = stats_now();
-    assert_int_equal(fault_ledger, stats.bytes_mapped + stats.bytes_metadata);
-    hak_free(kept);
-}
-
 /* Makes the move of `place` into an aligned mapping fail in a way, and any other. */
 static void fail_to_move(void *place, size_t size, int error)
 {

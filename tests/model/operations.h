@@ -12,8 +12,6 @@
 #include "draw.h"
 #include "shadow.h"
 
-#include <pthread.h>
-
 enum { LANE_SLOTS = 1024, SHARED_SLOTS = 256, LANES_MAX = 256 };
 
 #define SIZE_BITS 23 /* ordinary sizes, unless told otherwise: below 8 MiB */

@@ -11,11 +11,6 @@
  */
 #include "program.h"
 
-#include <dirent.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <time.h>
-
 /* Shared with the process that runs programs. */
 struct program {
     char origin[300]; /* a file's name or a seed, for messages */

@@ -15,9 +15,6 @@
  */
 #include "lane.h"
 
-#include <signal.h>
-#include <time.h>
-
 static uint64_t option_operations, option_seconds;
 static bool shared_stop;
 
@@ -77,31 +74,24 @@ static void *lane_run(void *argument)
     return NULL;
 }
 
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 /* Ends the run when its time is over; a lane that does not move for a minute is a deadlock. */
 static void lanes_watch(void)
 {
-    uint64_t last[LANES_MAX], moved[LANES_MAX], start = now_ms();
+    uint64_t last[LANES_MAX], moved[LANES_MAX], start = now_ms(CLOCK_MONOTONIC);
     for (size_t i = 0; i < option_threads; i++) {
         last[i] = UINT64_MAX;
         moved[i] = start;
     }
-    for (bool busy = true; busy && now_ms() - start < option_seconds * 1000;) {
+    for (bool busy = true; busy && now_ms(CLOCK_MONOTONIC) - start < option_seconds * 1000;) {
         busy = false;
         usleep(20000);
         for (size_t i = 0; i < option_threads; i++) {
             uint64_t operation = __atomic_load_n(&lanes[i].shared_operation, __ATOMIC_RELAXED);
-            moved[i] = operation == last[i] ? moved[i] : now_ms();
+            moved[i] = operation == last[i] ? moved[i] : now_ms(CLOCK_MONOTONIC);
             last[i] = operation;
             if (operation < option_operations) {
                 busy = true;
-                if (now_ms() - moved[i] > 60000) {
+                if (now_ms(CLOCK_MONOTONIC) - moved[i] > 60000) {
                     model_fail(&lanes[i], "no progress for a minute");
                 }
             }

@@ -7,8 +7,6 @@
  * ctest: no-secure */
 #include "../report.h"
 
-#include <pthread.h>
-
 enum {
     WORKLOADS = SUPPORT_SLOW ? 60 : 1000,
     THREADS = 4,

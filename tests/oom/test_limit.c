@@ -56,10 +56,7 @@ static void errno_of_free(void *argument)
     size_t size = *(size_t *)argument;
     size_t count = size > 64 * 1024 ? 1 : BLOCKS; /* one of many small ones finds its bin full */
     struct told told = {0, 0};
-    for (size_t i = 0; i < count; i++) {
-        blocks[i] = hak_malloc(size);
-        REQUIRE(blocks[i] != NULL);
-    }
+    ALLOCATE_ALL(blocks, count, size);
     hak_limit_set(1, SIZE_MAX, tell, &told);
     errno = ENOTTY;
     for (size_t i = 0; i < count; i++) {
@@ -81,11 +78,7 @@ TEST(errno_of_free)
 static void use_much(void)
 {
     static void *blocks[BLOCKS];
-    for (size_t i = 0; i < BLOCKS; i++) {
-        blocks[i] = hak_malloc(BLOCK_SIZE);
-        REQUIRE(blocks[i] != NULL);
-        memset(blocks[i], 1, BLOCK_SIZE);
-    }
+    ALLOCATE_WRITTEN(blocks, BLOCKS, BLOCK_SIZE);
     FREE_ALL(blocks, BLOCKS);
 }
 

@@ -23,9 +23,6 @@
  */
 #include "../threads/threads.h"
 
-#include <sys/wait.h>
-#include <time.h>
-
 enum {
     THREADS_MAX = 64,
     SLOTS = 4096,

@@ -67,7 +67,8 @@ static const char *const settings[][2] = {{"purge_delay_ms", "1"},
 static void *change(void *argument)
 {
     static const char *const names[] = {"trim",          "purge",       "counters.malloc_slow",
-                                        "options.limit", "reset_peaks", "totals.bytes_mapped"};
+                                        "options.limit", "reset_peaks", "totals.bytes_mapped",
+                                        "profile.start", "profile.stop"};
     uint64_t random = (uintptr_t)argument;
     for (size_t i = 0; i < ROUNDS; i++) {
         const char *const *setting = settings[random_below(&random, COUNT_OF(settings))];

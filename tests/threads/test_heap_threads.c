@@ -6,8 +6,6 @@
 
 #include <hakmem/heap.h>
 
-#include <sys/wait.h>
-
 enum { WORKERS = 8, SLOTS = 512, LIVES = 4 };
 
 struct shared {

@@ -18,11 +18,7 @@ static void meet(void)
 
 static void blocks_allocate(void)
 {
-    for (size_t i = 0; i < OBJECTS; i++) {
-        blocks[i] = hak_malloc(BLOCK);
-        REQUIRE(blocks[i] != NULL);
-        memset(blocks[i], 1, BLOCK);
-    }
+    ALLOCATE_WRITTEN(blocks, OBJECTS, BLOCK);
 }
 
 static void blocks_free(void)

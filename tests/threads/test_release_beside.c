@@ -15,8 +15,6 @@
 #include "../report.h"
 #include "threads.h"
 
-#include <sys/syscall.h>
-
 enum { BLOCK = 30000, TRIES = 200, STEPS = 5 };
 
 static size_t total_bytes(void)
@@ -67,10 +65,7 @@ static void *use_beside(void *argument)
     REQUIRE(block != NULL);
     for (size_t i = 0; !__atomic_load_n(&shared_stop, __ATOMIC_RELAXED); i++) {
         void *small[40];
-        for (size_t j = 0; j < COUNT_OF(small); j++) {
-            small[j] = hak_malloc(1000 + i % 50 * 1000);
-            REQUIRE(small[j] != NULL);
-        }
+        ALLOCATE_ALL(small, COUNT_OF(small), 1000 + i % 50 * 1000);
         void *span = hak_malloc(70000 + i % 16 * 40000);
         REQUIRE(span != NULL && hak_usable_size(block) >= 3 * MIB);
         hak_free(span);
@@ -86,11 +81,7 @@ static void release_slabs(void)
 {
     size_t count = total_bytes() / BLOCK;
     void **blocks = support_map(count * sizeof *blocks);
-    for (size_t i = 0; i < count; i++) {
-        blocks[i] = hak_malloc(BLOCK);
-        REQUIRE(blocks[i] != NULL);
-        memset(blocks[i], 1, BLOCK);
-    }
+    ALLOCATE_WRITTEN(blocks, count, BLOCK);
     FREE_ALL(blocks, count);
     munmap(blocks, count * sizeof *blocks);
     releasing_thread = (pid_t)syscall(SYS_gettid);

@@ -10,8 +10,6 @@
 
 #include "hakmem/profile.h"
 
-#include <limits.h>
-
 enum { STACK_SIZE = 128 * 1024, PAINT = 0xa5, STACK_MAX = HAK_LEVEL >= 2 ? 4096 : 2048 };
 
 struct measured {

@@ -10,8 +10,6 @@
 #include <hakmem/heap.h>
 
 #include <semaphore.h>
-#include <signal.h>
-#include <sys/wait.h>
 
 enum { THREADS_MAX = 16, KEPT = 300, SLOTS = 256, HANG_SECONDS = 280 };
 
@@ -167,8 +165,7 @@ static void collect(uint64_t *random, size_t round, bool forks)
         (void)hak_trim(0);
     }
     if (round % 16 == 8 && !forks) {
-        struct hak_stats stats;
-        hak_stats_get(&stats);
+        (void)stats_now();
         hak_heap_free(shared.heap, hak_heap_malloc(shared.heap, 100));
         thread_join(thread_start(short_life, NULL));
     }

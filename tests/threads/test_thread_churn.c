@@ -7,8 +7,6 @@
  */
 #include "threads.h"
 
-#include <dirent.h>
-
 enum { TOGETHER = 4, WARM_UP = 1000, HUGE_SIZE = 3 * MIB };
 enum { THREADS_TOTAL = SUPPORT_SANITIZED ? 2000 : HAK_LEVEL >= 2 ? 8000 : 20000 };
 

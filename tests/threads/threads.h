@@ -6,9 +6,6 @@
 
 #include "../support.h"
 
-#include <pthread.h>
-#include <sched.h>
-
 /* Small stacks: a test may have thousands of threads. Sanitizers need more. */
 static inline pthread_t thread_start(void *(*body)(void *), void *argument)
 {
