@@ -98,7 +98,6 @@ void settings_check(void);
 
 /* --- reports.c --- */
 
-void reports_set_format(const char *format);
 /* True: each process of the tree reports, because the name has %p. */
 bool reports_set_file(const char *name);
 void reports_set_heap_map(const char *name);

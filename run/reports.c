@@ -13,18 +13,6 @@
 
 enum { MAP_NAME_SIZE = 1024 }; /* core/option_table.h: OPTION_VALUE_SIZE */
 
-void reports_set_format(const char *format)
-{
-    static const char *const formats[] = {"summary", "full", "text", "json", "prometheus"};
-    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
-        if (strcmp(format, formats[i]) == 0) {
-            setenv("HAKMEM_STATS", format, 1);
-            return;
-        }
-    }
-    words_misuse("--stats needs summary, full, json or prometheus, not '%s'", format);
-}
-
 /* The name of the program's own report file: %p is its process id, which is this one's. */
 static char *expand(const char *name, bool *has_pid)
 {

@@ -53,7 +53,6 @@ static void take_flag(struct run_options *options, const char *word)
         options->stats = "summary";
     } else if (strncmp(word, "--stats=", 8) == 0) {
         options->stats = word + 8;
-        reports_set_format(options->stats);
     } else if (strcmp(word, "--all-processes") == 0) {
         options->all_processes = true;
     } else if (strcmp(word, "--quiet") == 0) {
@@ -112,13 +111,13 @@ int run_program(char **words)
     if (options.profile_file != NULL) {
         settings_read(options.profile_file);
     }
+    if (options.stats != NULL) {
+        settings_add("stats", options.stats);
+    }
     program = program_check(*words);
     settings_check();
     names_watch();
     process = words_join("%d", (int)getpid());
-    if (options.stats != NULL) {
-        reports_set_format(options.stats);
-    }
     if (options.stats != NULL || options.heap_map) {
         setenv("HAKMEM_STATS_PID", options.all_processes ? "0" : process, 1);
     }

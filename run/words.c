@@ -131,31 +131,33 @@ char *words_join(const char *format, ...)
     return text;
 }
 
+/* Each character as `change` gives it. */
+static char *changed(char *text, int (*change)(int character))
+{
+    for (char *at = text; *at != 0; at++) {
+        *at = (char)change((unsigned char)*at);
+    }
+    return text;
+}
+
+static int printable(int character)
+{
+    return isprint(character) ? character : '?';
+}
+
 char *words_shown(const char *text)
 {
-    char *shown = words_join("%.60s", text);
-    for (char *at = shown; *at != 0; at++) {
-        *at = isprint((unsigned char)*at) ? *at : '?';
-    }
-    return shown;
+    return changed(words_join("%.60s", text), printable);
 }
 
 char *words_small(const char *text)
 {
-    char *small = words_join("%s", text);
-    for (char *at = small; *at != 0; at++) {
-        *at = (char)tolower((unsigned char)*at);
-    }
-    return small;
+    return changed(words_join("%s", text), tolower);
 }
 
 char *words_large(const char *text)
 {
-    char *large = words_join("%s", text);
-    for (char *at = large; *at != 0; at++) {
-        *at = (char)toupper((unsigned char)*at);
-    }
-    return large;
+    return changed(words_join("%s", text), toupper);
 }
 
 char *words_absolute(const char *name)

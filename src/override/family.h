@@ -17,7 +17,6 @@ HAK_HIDDEN void hak__family_free_any(void *pointer);
 
 /* hakmem's functions under names that no program can replace. In libc.c. */
 HAK_HIDDEN extern void *hak__own_malloc(size_t size);
-HAK_HIDDEN extern void *hak__own_realloc(void *pointer, size_t size);
 HAK_HIDDEN extern void hak__own_free(void *pointer);
 HAK_HIDDEN extern void *hak__own_memalign(size_t alignment, size_t size);
 HAK_HIDDEN extern void *hak__own_aligned_alloc(size_t alignment, size_t size);

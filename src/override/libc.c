@@ -103,7 +103,6 @@ void free_aligned_sized(void *pointer, size_t alignment, size_t size)
     HAK_HIDDEN extern result hak__own_##name parameters LIBC_COPY(name)                            \
         __attribute__((alias(#name)));
 LIBC_OWN(void *, malloc, (size_t size))
-LIBC_OWN(void *, realloc, (void *pointer, size_t size))
 LIBC_OWN(void, free, (void *pointer))
 LIBC_OWN(void *, memalign, (size_t alignment, size_t size))
 LIBC_OWN(void *, aligned_alloc, (size_t alignment, size_t size))
