@@ -28,6 +28,7 @@ set(recorder_sources caller_names.c callers.c encode.c large.c modules.c output.
     wrappers_cxx.c)
 list(TRANSFORM recorder_sources PREPEND "${trace_directory}/")
 file(GLOB unwinder_sources "${PROJECT_SOURCE_DIR}/src/observe/unwind*.c")
+list(REMOVE_ITEM unwinder_sources "${PROJECT_SOURCE_DIR}/src/observe/unwind_index.c")
 list(APPEND recorder_sources "${PROJECT_SOURCE_DIR}/src/base/mapped.c"
     "${PROJECT_SOURCE_DIR}/src/base/text.c" ${unwinder_sources})
 add_library(hakmem_recorder SHARED ${recorder_sources})

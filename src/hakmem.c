@@ -150,10 +150,9 @@
 #include "front/realloc.c"
 
 #if HAK_OVERRIDE
-#include "override/exit_now.c"
 #include "override/family.c"
 #include "override/kinds.c"
 #include "override/libc.c"
 #include "override/libc_reports.c"
-#include "override/prctl.c"
+#include "override/next.c"
 #endif

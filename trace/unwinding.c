@@ -5,12 +5,11 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <linux/futex.h>
-#include <sys/auxv.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "observe/loaded.h"
+#include "observe/unwind.h"
 #include "os/os.h"
 
 /* NULL: missing. Written before the process has a second thread. */
@@ -27,11 +26,6 @@ bool hak__loaded_ask(uintptr_t address, struct loader_answer *answer)
     return find_object != NULL && find_object((void *)address, answer) == 0; /* NOLINT */
 }
 
-size_t hak__os_page_size(void)
-{
-    return (size_t)getauxval(AT_PAGESZ);
-}
-
 bool hak__os_is_readable(uintptr_t address)
 {
     HAK_KEEP_ERRNO;
@@ -39,25 +33,10 @@ bool hak__os_is_readable(uintptr_t address)
            errno == EAGAIN;
 }
 
-int hak__os_map(size_t size, size_t alignment, void **address)
-{
-    HAK_KEEP_ERRNO;
-    void *memory = alignment <= hak__os_page_size() ? mmap(NULL, size, PROT_READ | PROT_WRITE,
-                                                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-                                                    : MAP_FAILED;
-    if (memory == MAP_FAILED) {
-        return -ENOMEM;
-    }
-    *address = memory;
-    return 0;
-}
-
 /* For static programs, which have no recorder. */
-long hak__os_read_part(const char *path, uint64_t offset, char *buffer, size_t size)
+bool hak__unwind_index(struct unwind_module *module, uintptr_t bias)
 {
-    (void)path;
-    (void)offset;
-    (void)buffer;
-    (void)size;
-    return -ENOSYS;
+    (void)module;
+    (void)bias;
+    return false;
 }

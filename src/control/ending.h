@@ -4,7 +4,7 @@
  * file.
  *
  * exit runs the library's destructor (life.c), and quick_exit a function that hakmem registers.
- * _exit runs nothing, so hakmem has a function of that name (override/exit_now.c). Shells, forked
+ * _exit runs nothing, so hakmem has a function of that name (override/next.c). Shells, forked
  * children of servers and Python's os._exit end that way.
  *
  * State: one word. None -> the thread that writes -> done. So all is written once, also if exit

@@ -5,7 +5,7 @@
  *           environment. Registers the fork handlers: they must be the first in the process, so
  *           the library is linked with -z initfirst. Starts the scavenger and the observer, opens
  *           the report's file, and writes the line that says hakmem serves this process.
- *   end     At exit and quick_exit: what ending.h says. At _exit, override/exit_now.c does the
+ *   end     At exit and quick_exit: what ending.h says. At _exit, override/next.c does the
  *           same.
  *
  * hakmem serves memory before begin and after end: it needs nothing from here for that. */

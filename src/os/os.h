@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* os.h: everything that hakmem asks of the kernel. System calls are made in src/os alone, but for
- * prctl (override/prctl.c) and the start of threads (control/background.c).
+ * prctl (override/next.c) and the start of threads (control/background.c).
  *
  * These rules hold for all functions, unless one says otherwise:
  *   - Addresses and sizes are multiples of hak__os_page_size().

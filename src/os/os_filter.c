@@ -5,7 +5,7 @@
  * process at any other. So with a filter hakmem makes none of the calls that only it would make.
  *
  *   at start   a file of the kernel says whether there is one. The loader reads files, too
- *   later      the program calls prctl, which sets a filter or prepares it (override/prctl.c)
+ *   later      the program calls prctl, which sets a filter or prepares it (override/next.c)
  *   besides    hakmem asks prctl itself before each call in question. It finds filters that were
  *              set in other ways, unless they end the process at that */
 #ifndef _GNU_SOURCE
