@@ -14,13 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "decode.h"
-#include "record.h"
+#include "commands.h"
 #include "remarks.h"
-#include "replay.h"
-#include "replay_image.h"
-#include "summary.h"
-#include "timeline.h"
 
 #define STATUS_USAGE 2
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* record.c: runs a program with the recorder before its allocator, and says what was recorded. */
 #define _GNU_SOURCE
-#include "record.h"
+#include "commands.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -17,7 +17,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "decode.h"
 #include "output.h"
 #include "watch.h"
 

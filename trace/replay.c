@@ -9,7 +9,7 @@
  * What the replay itself needs is in memory that is not anonymous, so that the anonymous memory is
  * the allocator's. */
 #define _GNU_SOURCE
-#include "replay.h"
+#include "commands.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>

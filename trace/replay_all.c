@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* replay_all.c: starts a process for each allocator and run, in turns, and prints a table. */
 #define _GNU_SOURCE
-#include "replay.h"
+#include "commands.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "commands.h"
 #include "remarks.h"
 
 struct list {

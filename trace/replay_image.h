@@ -55,7 +55,4 @@ struct replay_image {
 int image_make(struct trace_file *file, const char *name, const char *target,
                struct replay_image *head);
 
-/* Writes the image of the trace `name` to the file `image` and prints a line of JSON about it. */
-int image_write(const char *name, const char *image);
-
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* sites.h: names a call site: the module it is in and the offset there. */
+/* sites.h: call sites: names, as the module and the offset there, and what is known of each. */
 #ifndef TRACE_SITES_H
 #define TRACE_SITES_H
 
@@ -20,5 +20,19 @@ void sites_print_ids(const struct sites *sites, const char *names, size_t count,
 /* Prints them as records of JSON, as profiles of hakmem have mappings of code. */
 void sites_print_mappings(const struct sites *sites);
 void sites_free(struct sites *sites);
+
+/* What is known of a call site. */
+struct site_row {
+    uint64_t site, births, bytes, live_bytes, peak_bytes;
+    size_t number; /* from 0 on, in the order of their first blocks */
+};
+
+struct site_table {
+    struct site_row *rows; /* hash table; births 0: empty */
+    size_t room, count;
+};
+
+/* The row of a site, made if it is new; the caller counts the birth. In summary.c. */
+struct site_row *site_find(struct site_table *table, uint64_t site);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* summary.c: what a trace says of a program: sizes, lifetimes, threads, reuse, sites. Two walks:
  * the first finds the peak, the second collects. */
-#include "summary.h"
+#include "commands.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,9 +1,22 @@
 /* SPDX-License-Identifier: MIT */
-/* replay.h: `hakmem-trace replay` and the process it starts for each allocator. */
-#ifndef TRACE_REPLAY_H
-#define TRACE_REPLAY_H
+/* commands.h: what hakmem-trace does (main.c). Each function returns an exit status. */
+#ifndef TRACE_COMMANDS_H
+#define TRACE_COMMANDS_H
 
-#include <stdint.h>
+#include "decode.h"
+
+/* Runs `words` with LD_PRELOAD=libraries and writes its trace to `file`, an absolute path. Ends as
+ * the program does, also by its signal. */
+int record_program(const char *file, const char *libraries, char **words);
+
+/* Prints what is in a trace. */
+int summary_print(const struct trace_file *file);
+
+/* Memory over time, as JSON: live bytes and resident memory at TIMELINE_MOMENTS moments, and for
+ * each call site and thread how much was allocated and freed between which of them. */
+int timeline_print(const struct trace_file *file);
+
+/* --- replay --- */
 
 /* What one replay measured; the replaying process writes it to its parent. */
 struct replay_result {
@@ -17,7 +30,7 @@ struct replay_result {
 };
 
 /* In a process that the allocator serves: runs the image once; `library`: what must own malloc,
- * empty for the C library. Writes the result to `output`. Returns an exit status. */
+ * empty for the C library. Writes the result to `output`. */
 int replay_run(int image, const char *library, int output);
 
 /* Runs the image in the file once and prints a line of JSON as bench/harness.h says; `expected`:
@@ -26,5 +39,8 @@ int replay_bench(const char *name, const char *expected);
 
 /* Replays `file` `runs` times under each allocator: `arms` are NAME LIBRARY ENVIRONMENT triples. */
 int replay_all(const char *file, unsigned runs, char **arms, unsigned arm_count);
+
+/* Writes the image of the trace `name` to the file `image` and prints a line of JSON about it. */
+int image_write(const char *name, const char *image);
 
 #endif
