@@ -224,7 +224,7 @@ __asm__(".text\n\t.globl seldom_tables\n\t.type seldom_tables, %function\n"
         ".cfi_offset x30, -24\n\tadd x19, sp, #32\n\t.cfi_remember_state\n\t"
         ".cfi_def_cfa_register x19\n\t.cfi_restore_state\n\t.cfi_remember_state\n\t"
         /* DW_CFA_def_cfa_expression: DW_OP_breg19 (x19) 8, DW_OP_lit8, DW_OP_minus */
-        ".cfi_escape 0x0f, 0x05, 0x83, 0x08, 0x38, 0x1c, 0x96\n\t"
+        ".cfi_escape 0x0f, 0x04, 0x83, 0x08, 0x38, 0x1c\n\t"
         ".cfi_escape 0x16, 0x14, 0x02, 0x84, 0x00\n\t.cfi_register x21, x21\n\t"
         "bl call_compare\n\t.cfi_restore_state\n\t"
         "ldp x19, x30, [sp], #32\n\t.cfi_def_cfa_offset 0\n\t.cfi_restore x19\n\t"
