@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* plugin_interposed.c: a library that puts its own functions before the C library's, as memory
  * hooks and registration caches do. They count their calls and call the next function of their
- * name; on demand they allocate first. Its _exit and _Exit add the number of calls to the status.
- * */
+ * name; on demand they allocate first, so often. Its _exit and _Exit add the number of calls to the
+ * status.
+ */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -19,9 +20,9 @@
 static const char *const names[] = {"prctl", "dlopen"};
 enum { NAMES = sizeof names / sizeof names[0] };
 static size_t counts[NAMES];
-bool plugin_interposed_allocates;
+int plugin_interposed_allocates;
 
-EXPORT extern bool plugin_interposed_allocates;
+EXPORT extern int plugin_interposed_allocates;
 EXPORT size_t plugin_interposed_count(const char *name);
 
 size_t plugin_interposed_count(const char *name)
@@ -40,8 +41,8 @@ static void *called(const char *name)
     for (size_t i = 0; i < NAMES; i++) {
         counts[i] += strcmp(names[i], name) == 0;
     }
-    for (size_t i = 0; plugin_interposed_allocates && i < 100; i++) {
-        void *volatile block = malloc(i * 30);
+    for (int i = 0; i < plugin_interposed_allocates; i++) {
+        void *volatile block = malloc((size_t)i * 30);
         free(block);
     }
     return dlsym(RTLD_NEXT, name);
@@ -58,9 +59,9 @@ static void note_mapping(void)
     static __thread void *noted[64];
     static __thread size_t next;
     static __thread bool notes;
-    if (plugin_interposed_allocates && !notes) {
+    if (!notes) {
         notes = true;
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < plugin_interposed_allocates; i++) {
             free(noted[next]);
             noted[next] = malloc(next * 1000);
             next = (next + 1) % (sizeof noted / sizeof noted[0]);

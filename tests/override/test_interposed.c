@@ -8,6 +8,9 @@
  */
 #include "override.h"
 
+#include <malloc.h>
+#include <sys/prctl.h>
+
 enum { STATUS = 40 };
 
 static size_t (*count_of)(const char *name);
@@ -31,11 +34,14 @@ static const struct call {
 static void check_end(void (*end)(int), int expected)
 {
     pid_t child = fork();
+    int status;
     CHECK(child >= 0);
     if (child == 0) {
         end(STATUS);
     }
-    CHECK_EQUAL(exit_status_of(child), expected);
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status));
+    CHECK_EQUAL(WEXITSTATUS(status), expected);
 }
 
 /* Frees blocks of all kinds, and has their pages go back. */
@@ -103,8 +109,10 @@ static void run(void)
     check_end(_exit, STATUS + 1);
     check_end(_Exit, STATUS + 10);
     alarm(60);
-    *(bool *)find_in(RTLD_DEFAULT, "plugin_interposed_allocates") = true;
+    int *allocates = (int *)find_in(RTLD_DEFAULT, "plugin_interposed_allocates");
+    *allocates = 100;
     purge();
+    *allocates = 3;
     for (int i = 0; i < 2; i++) {
         churn_in_threads();
     }
@@ -112,11 +120,17 @@ static void run(void)
     exit(0);
 }
 
-int main(int argc, char **argv)
+int main(int argc, char **arguments)
 {
+    char plugin[TEST_PATH_SIZE], before[2 * TEST_PATH_SIZE], after[2 * TEST_PATH_SIZE];
     if (argc > 1) {
         run();
     }
-    run_self_beside_plugin("interposed", "run");
-    return 0;
+    const char *hakmem = prove_served() == SERVED_BY_PRELOAD ? preloaded_library_path() : "";
+    plugin_path("interposed", plugin);
+    snprintf(before, sizeof before, "%s:%s", plugin, hakmem);
+    snprintf(after, sizeof after, "%s:%s", hakmem, plugin);
+    run_again("before", (const char *const[]){"LD_PRELOAD", before, NULL});
+    run_again("after", (const char *const[]){"LD_PRELOAD", after, NULL});
+    return arguments == NULL;
 }
