@@ -271,7 +271,7 @@ def test_an_impatient_load_waits_for_the_server(kind: str, after_s: str, tmp_pat
     assert seen["end"] == "stopped"
 
 
-QUARANTINED = WATCHED + """
+RESTING = WATCHED + """
 import socket
 held = bytearray(100 << 20)
 s = socket.socket(socket.AF_UNIX)
@@ -298,7 +298,7 @@ os._exit(0)
 def resting(place: Path, rest_s: int, lives: float, status: int = 0) -> dict[str, object]:
     """A server that lets go of 100 MiB after its load."""
     path = place / f"{rest_s}-{status}"
-    server = python(filled(QUARANTINED, path=path, lives=lives, status=status))
+    server = python(filled(RESTING, path=path, lives=lives, status=status))
     load = load_words(python(filled(ENDING, path=path)))
     return report("--ready-ms", "60000", "--rest-s", str(rest_s), *load, "--", *server)
 
