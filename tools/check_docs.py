@@ -13,6 +13,7 @@ words                    all Markdown of the tree together has at most WORDS_MAX
 lines                    have at most 120 columns, but for table rows, fenced code, and lines that are one link
 history                  is told in docs/decisions/ and CHANGELOG.md only: HISTORY lists words that betray it, in
                          the other documents, src/ and include/ (where `no longer` may be said of a run)
+sources                  that comments of src/ and include/ name by their layer, such as core/lock.h, exist
 Fenced code blocks are examples and not looked at, but for ./hakmem commands and HAKMEM_ names. In docs/migration.md, the
 first column of a table has names of other allocators, which are not looked for.
 """
@@ -137,6 +138,15 @@ def check_history(path, words):
             for match in re.finditer(pattern, text, re.I)]
 
 
+def check_sources(path, root):
+    """The files of src that a comment names; check_layers.py looks at includes."""
+    text = re.sub("^#include.*", "", path.read_text(), flags=re.M)
+    layers = "|".join(place.name for place in (root / "src").iterdir() if place.is_dir())
+    return [(text.count("\n", 0, match.start()) + 1, f"no file src/{match.group()}")
+            for match in re.finditer(rf"(?<![\w/])(?:{layers})/\w+\.[ch]\b", text)
+            if not (root / "src" / match.group()).exists()]
+
+
 def check_records(root):
     problems, numbers = [], {}
     folder = root / "docs/decisions"
@@ -191,7 +201,7 @@ def main():
             print(f"{path.relative_to(root)}:{number}: {text}")
             count += 1
     for path in sorted(file for place in ("src", "include") for file in (root / place).rglob("*.[ch]*")):
-        for number, text in check_history(path, HISTORY):
+        for number, text in check_history(path, HISTORY) + check_sources(path, root):
             print(f"{path.relative_to(root)}:{number}: {text}")
             count += 1
     for text in check_records(root) + check_index(root) + check_words(root):

@@ -50,7 +50,7 @@ See `src/base/gone.c`, `gone_function()`, `no_such_name`, `HAKMEM_NOT_THERE`, `-
 END
 printf '%0130d\n| %0130d |\n[%0130d](README.md)\n```\n%0130d\n```\n' 0 0 0 0 >>"$scratch/README.md"
 printf 'It once\nwas so until\n0001.\n```\nformerly\n```\nno\nlonger\n' >"$scratch/docs/past.md"
-printf '/* It was\n * replaced. It is no longer free. */\n' >"$scratch/src/core/past.h"
+printf '/* It was\n * replaced. It is no longer free. */\n/* base/low.c base/gone.h */\n' >"$scratch/src/core/past.h"
 printf '# A\nformerly\n## Context\n## Decision\n' >"$scratch/docs/decisions/0001-a.md"
 printf '# B\n## Question\n' >"$scratch/docs/decisions/0003-b.md"
 printf '# C\n## Context\n## Decision\n## Consequences\n' >"$scratch/docs/decisions/0003-c.md"
@@ -60,7 +60,7 @@ printf '%s\n%s\n' "$row" "$row" >"$scratch/docs/decisions/README.md"
 for pattern in 'src/base/gone.c' 'gone_function' 'no_such_name' 'HAKMEM_NOT_THERE' '--not-there' 'struct not_there' \
     'no command fly' 'docs/gone.md' '#gone: there is no such heading' 'CHANGELOG.md: missing' "0001-a.md: no section 'consequences'" \
     "0003-b.md: no section 'learned'" 'number 3 is also' 'README.md:3: line of 130 columns' \
-    "past.md:1: 'once was'" "past.md:2: 'until 0001'" "past.md:7: 'no longer'" "past.h:1: 'was \\* replaced'" \
+    "past.md:1: 'once was'" "past.md:2: 'until 0001'" "past.md:7: 'no longer'" "past.h:1: 'was \\* replaced'" 'past.h:3: no file src/base/gone.h' \
     'Markdown files have 66[0-9]* words, at most 66000' '0003-b.md stands in 0 lines' '0001-a.md stands in 2 lines'; do
     refuses check_docs.py "$pattern"
 done

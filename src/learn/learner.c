@@ -191,7 +191,7 @@ bool hak__learner_start(const char *program, const struct learn_state *state)
         /* so that large requests count their bytes */
         hak__sampling_set(SAMPLING_OWN, SAMPLE_PERIOD_MAX, true);
     }
-    /* release: pairs with the acquire in thread_tell_listener (heap/heartbeat.c) */
+    /* release: pairs with the acquire in thread_tell_listener (arena/heartbeat.c) */
     atomic_store_release(&hak__tick_listener, learner_tick);
     return true;
 }

@@ -2,7 +2,7 @@
 /* learner.h: lets a running program find the setting of the knobs that serves it best
  * (HAKMEM_LEARN, docs/learning.md).
  *
- * The learner runs at the ticks of the program's threads (heap/heartbeat.c): it has no thread of
+ * The learner runs at the ticks of the program's threads (arena/heartbeat.c): it has no thread of
  * its own, and the fast paths do not know it. It measures one stretch of time after the other
  * (learn/tournament.h) and turns the knobs between them. What a stretch costs is the processor time
  * of the process for each byte that it allocates, and the mean of its resident memory.

@@ -36,7 +36,7 @@ static double relative(double a, double b)
     return sum > 0 ? 2 * (a - b) / sum : 0;
 }
 
-/* xorshift64*, as heap/sampling.c. */
+/* xorshift64*, as arena/sampling.c. */
 static bool tournament_flip(struct tournament *tournament)
 {
     uint64_t state = tournament->random;

@@ -45,12 +45,12 @@ struct learn_point {
 enum learn_move {
     LEARN_LARGER_BINS,   /* four times the bytes */
     LEARN_PURGE_LATER,   /* four times the delay */
-    LEARN_HUGE,          /* freed huge allocations kept up to the recent peak */
+    LEARN_HUGE,          /* freed huge blocks kept up to the recent peak */
     LEARN_HUGE_PAGES,    /* huge pages from the usual heap size on */
     LEARN_SMALLER_BINS,  /* a quarter of the bytes */
     LEARN_PURGE_SOONER,  /* a quarter of the delay */
     LEARN_NO_HUGE_PAGES, /* no huge pages */
-    LEARN_NO_HUGE,       /* no freed huge allocations kept */
+    LEARN_NO_HUGE,       /* no freed huge blocks kept */
     LEARN_MOVES,
     LEARN_BACK = LEARN_MOVES, /* to the point before the last adoption */
     LEARN_MOVES_ALL

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* samples.h: the live samples. Each sampled block has a record with its stack, until it is freed.
  *
- *   malloc   the bytes to the thread's next sample run out (heap/sampling.c)
+ *   malloc   the bytes to the thread's next sample run out (arena/sampling.c)
  *              object of a slab class -> hak__sample_object: it lies in a slice of its own kind
  *                                        (large/sampled.h)
  *              span, huge block            -> hak__sample_block: the block stays where it is

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_guard.c: observe/guard, and the choice of guarded requests in heap/sampling.c. Generators
+/* test_guard.c: observe/guard, and the choice of guarded requests in arena/sampling.c. Generators
  * start from fixed seeds, so each run guards the same requests.
  */
 #include "../child.h"
