@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* walk.c: see walk.h. A heap merges the lanes by their stamps; a hash table knows which block is
- * at an address. */
+/* walk.c: see walk.h. A binary heap merges the lanes by their stamps; a hash table knows which
+ * block is at an address. */
 #include "walk.h"
 
 #include <stdio.h>

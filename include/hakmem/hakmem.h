@@ -125,14 +125,14 @@ HAK_API size_t hak_usable_size(const void *pointer) HAK_NOEXCEPT;
  * succeed. */
 HAK_API size_t hak_good_size(size_t size) HAK_NOEXCEPT;
 
-/* True if `pointer` points to any byte of a superslab, used or free, or of a huge allocation in
- * use. For other pointers the time grows with the number of huge allocations. */
+/* True if `pointer` points to any byte of a superslab, used or free, or of a huge block in use.
+ * For other pointers the time grows with the number of huge blocks. */
 HAK_API bool hak_owns(const void *pointer) HAK_NOEXCEPT;
 
 /* Returns free memory to the OS now: the calling thread's cache, kept spans, cached huge
- * allocations and all free slices. Other threads' bins stay. Does nothing if only `keep` bytes or
- * fewer could be returned; this count leaves out thread caches and kept spans. Returns true if
- * memory was returned. */
+ * blocks and all free slices. Other threads' bins stay. Does nothing if only `keep` bytes or fewer
+ * could be returned; this count leaves out thread caches and kept spans. Returns true if memory was
+ * returned. */
 HAK_API bool hak_trim(size_t keep) HAK_NOEXCEPT;
 
 /* Called when the bytes mapped by hakmem, `mapped`, have just exceeded the soft limit. The calling

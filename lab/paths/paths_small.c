@@ -154,7 +154,7 @@ static void one_finish_allocate(const struct path *path, unsigned round)
     paths_pointers[0] = paths_allocate(path->size);
 }
 
-/* The heap keeps as many idle slabs of another class as it may. So what becomes idle after that
+/* The arena keeps as many idle slabs of another class as it may. So what becomes idle after that
  * goes back to its superslab, and new slabs come from there. */
 static void region_start(const struct path *path, unsigned rounds)
 {

@@ -355,7 +355,7 @@ HAK_HIDDEN HAK_COLD void hak__arena_help(struct thread *thread);
  * trims its bins and purges what is due by the clock. Inside the gate, no lock held. */
 HAK_HIDDEN void hak__arena_tick(struct thread *thread);
 /* True: a tick has work for the whole process that does not wait for its time: a fork's child has
- * arenas of its parent to count, or memory in use has grown into what freed huge allocations may
+ * arenas of its parent to count, or memory in use has grown into what freed huge blocks may
  * hold. */
 HAK_HIDDEN bool hak__arena_tick_waits(void);
 /* The part of a tick that concerns `thread`, the calling one, alone and is not due by the clock:

@@ -205,7 +205,7 @@ void hak__thread_count_operation(struct thread *thread)
         thread_grow();
     }
     thread->operations++;
-    if (HAK_UNLIKELY(thread->eager_looks != 0)) { /* it may use spans and huge allocations only */
+    if (HAK_UNLIKELY(thread->eager_looks != 0)) { /* it may use spans and huge blocks only */
         thread->eager_looks--;
         thread_look_after_operations(thread);
     } else if (HAK_UNLIKELY(thread->operations % LOOK_OPERATIONS == 0)) {

@@ -28,10 +28,9 @@
     X(SPAN_ALLOCATED, "span_allocated", "spans allocated (64 KiB to 2 MiB)")                       \
     X(SPAN_CACHE_HIT, "span_cache_hit", "spans allocated from the arena's cache of freed spans")   \
     X(SPAN_FREED, "span_freed", "spans freed")                                                     \
-    X(HUGE_ALLOCATED, "huge_allocated", "huge allocations made (above 2 MiB)")                     \
-    X(HUGE_FREED, "huge_freed", "huge allocations freed")                                          \
-    X(REALLOC_IN_PLACE, "realloc_in_place",                                                        \
-      "reallocs of spans and huge allocations without a copy")                                     \
+    X(HUGE_ALLOCATED, "huge_allocated", "huge blocks allocated (above 2 MiB)")                     \
+    X(HUGE_FREED, "huge_freed", "huge blocks freed")                                               \
+    X(REALLOC_IN_PLACE, "realloc_in_place", "reallocs of spans and huge blocks without a copy")    \
     X(REALLOC_COPIED, "realloc_copied", "reallocs that copied the contents")                       \
     X(GUARDED, "guarded", "allocations guarded by HAKMEM_GUARD")                                   \
     X(TICKS, "ticks", "times that a thread looked for idle bins to empty")                         \

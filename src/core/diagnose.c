@@ -45,7 +45,7 @@ static void diagnose_what(const char *what, const void *pointer, size_t object_s
 {
     char size[48] = "", arena[32] = "";
     if (object_size != 0) {
-        bool is_class = object_size <= MID_SIZE_MAX; /* spans and huge allocations have none */
+        bool is_class = object_size <= MID_SIZE_MAX; /* spans and huge blocks have none */
         hak__text_make(size, sizeof size,
                        is_class ? ", size class %zu bytes" : ", in a block of %zu bytes",
                        object_size);

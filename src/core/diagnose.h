@@ -6,7 +6,7 @@
 
 #include "base/compiler.h"
 
-/* Writes "hakmem: fatal: WHAT: pointer 0x.., size class N bytes, owned by arena H" to standard
+/* Writes "hakmem: fatal: WHAT: pointer 0x.., size class N bytes, owned by arena N" to standard
  * error and aborts; of a block without a size class "in a block of N bytes". A second line names
  * the process and its program. `object_size` is in bytes. If it or `arena_id` is 0, it is unknown
  * and left out. */

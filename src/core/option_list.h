@@ -33,7 +33,7 @@
       "Lower it if the program shares the machine with others. Raise it if hundreds of "           \
       "threads are busy at the same time.")                                                        \
     X(BYTES_OR_NEVER, huge_cache_bytes, UNLEARNED, hak__knobs.huge_cache_bytes,                    \
-      "Limit on freed huge allocations (over 2 MiB) kept for reuse, in bytes; never: no fixed "    \
+      "Limit on freed huge blocks (over 2 MiB) kept for reuse, in bytes; never: no fixed "         \
       "limit.",                                                                                    \
       "Lower it if resident memory matters more than speed. Without a fixed limit, kept "          \
       "memory stays within the recent peak.")                                                      \

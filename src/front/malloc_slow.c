@@ -287,7 +287,7 @@ static struct span malloc_large_once(size_t size, size_t alignment, bool want_ze
     return malloc_huge(size, alignment, want_zero, false);
 }
 
-/* A huge allocation in whole superslabs, without a mapping of its own. `if_short`: only if mappings
+/* A huge block in whole superslabs, without a mapping of its own. `if_short`: only if mappings
  * are short, not memory. */
 static struct span malloc_long_span(size_t size, size_t alignment, bool if_short)
 {

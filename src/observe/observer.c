@@ -30,7 +30,7 @@
 #include "os/os.h"
 
 /* First size of the file if it can grow later, and if it cannot: room for a report of some hundred
- * heaps and threads. Doubled: as much more memory for each observed process. */
+ * arenas and threads. Doubled: as much more memory for each observed process. */
 #define OBSERVER_SIZE_GROWS ((size_t)4096)
 #define OBSERVER_SIZE_FIXED ((size_t)256 << 10)
 /* Largest file, a bound on what a request can take. Doubled: pictures of twice as large a heap. */
@@ -393,7 +393,7 @@ __asm__(".pushsection .note.hakmem, \"a\", %note\n\t.balign 4\n\t"
 
 /* The tool stops a thread wherever it is, perhaps between two instructions of malloc's fast path in
  * a function that called it. So the allocations of pthread_create do not touch this thread's bins
- * or heap: the thread seems to have ended, and is refused at the gate, so that they get emergency
+ * or arena: the thread seems to have ended, and is refused at the gate, so that they get emergency
  * memory (large/emergency.h). */
 static int observer_start_beside(void)
 {

@@ -73,7 +73,7 @@ static void report_totals(struct report_writer *writer, const struct report *rep
         FIELD(superslabs_count, "superslabs of 2 MiB", "superslabs"),
         FIELD(huge_count, "blocks with mappings of their own: above 2 MiB, and small ones", NULL),
         FIELD(peak_bytes_mapped, "the most address space, tables included", "peak_mapped_bytes"),
-        FIELD(peak_bytes_taken, "the most bytes in slabs, spans and huge allocations",
+        FIELD(peak_bytes_taken, "the most bytes in slabs, spans and huge blocks",
               "peak_taken_bytes"),
         {"peak_taken_ago_ms", hak__superslab_peak_ago_ms(), "milliseconds since then", NULL});
 #undef FIELD

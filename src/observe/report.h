@@ -29,7 +29,7 @@
       "free objects in thread caches")                                                             \
     X(SUMMARY_FREE_IN_SLABS, free_in_slabs, "free in slabs",                                       \
       "free objects and unused memory in slabs")                                                   \
-    X(SUMMARY_KEPT, kept, "kept for reuse", "free slices, kept spans and kept huge allocations")   \
+    X(SUMMARY_KEPT, kept, "kept for reuse", "free slices, kept spans and kept huge blocks")        \
     X(SUMMARY_TABLES, tables, "tables", "page map, slab metadata, arenas, registry")               \
     X(SUMMARY_NOT_HAKMEM, not_hakmem, "not hakmem's", "code, stacks, the program's own mappings")
 

@@ -209,7 +209,7 @@ static void summary_put_other(struct report_writer *writer, const struct report 
     if (memory->swapped != UINT64_MAX && memory->swapped != 0) {
         hak__report_put(writer, "; swapped out, not in RSS: %s", summary_mib(mib, memory->swapped));
     }
-    hak__report_put(writer, "\npeak of slabs, spans and huge allocations: %s",
+    hak__report_put(writer, "\npeak of slabs, spans and huge blocks: %s",
                     summary_mib(mib, stats->peak_bytes_taken));
     uint64_t ago_ms = hak__superslab_peak_ago_ms();
     if (ago_ms != UINT64_MAX) {

@@ -38,7 +38,7 @@ HAK_API void malloc_stats(void)
     hak_report(HAK_REPORT_SUMMARY, libc_write_error, NULL);
 }
 
-/* --- malloc_info: XML as glibc writes it; all heaps count as one --- */
+/* --- malloc_info: XML as glibc writes it; all arenas count as one heap --- */
 
 /* One element with its type, its size and, if `with_count`, its count. */
 static void libc_put_element(FILE *stream, const char *name, const char *type, uint64_t count,

@@ -16,7 +16,7 @@ static struct lock HAK_LOCK_LINE huge_pages_lock =
     LOCK_INITIAL(LOCK_RANK_HUGE_PAGES); /* guards all evidence */
 
 /* Counts a look at a block by rule 3. A filled one about doubles `filled`, up to `live`; an
- * unfilled one sets it to 0. Under HUGE. */
+ * unfilled one sets it to 0. Under HUGE_PAGES. */
 static void evidence_count(struct huge_pages_evidence *evidence, bool dense, size_t size,
                            size_t live)
 {
@@ -25,7 +25,7 @@ static void evidence_count(struct huge_pages_evidence *evidence, bool dense, siz
     evidence->filled = !dense ? 0 : filled > evidence->filled ? filled : evidence->filled;
 }
 
-/* True if the sample's block is filled, or was so when it was freed. Under HUGE. */
+/* True if the sample's block is filled, or was so when it was freed. Under HUGE_PAGES. */
 static bool sample_is_dense(struct huge_pages_sample *sample)
 {
     if (sample->address != NULL) {
@@ -35,7 +35,7 @@ static bool sample_is_dense(struct huge_pages_sample *sample)
     return sample->dense;
 }
 
-/* Counts a look at the sample. A filled block counts once. Under HUGE. */
+/* Counts a look at the sample. A filled block counts once. Under HUGE_PAGES. */
 static void sample_count(struct huge_pages_evidence *evidence, struct huge_pages_sample *sample)
 {
     if (!sample->dense || !sample->counted) {
@@ -44,14 +44,14 @@ static void sample_count(struct huge_pages_evidence *evidence, struct huge_pages
     }
 }
 
-/* Under HUGE. */
+/* Under HUGE_PAGES. */
 static void sample_look(struct huge_pages_evidence *evidence, struct huge_pages_sample *sample)
 {
     (void)sample_is_dense(sample);
     sample_count(evidence, sample);
 }
 
-/* Looks at the sample that judges by rule 2. Under HUGE. */
+/* Looks at the sample that judges by rule 2. Under HUGE_PAGES. */
 static void evidence_look(struct huge_pages_evidence *evidence)
 {
     struct huge_pages_sample *before = &evidence->newest[0], *last = &evidence->newest[1];
@@ -63,9 +63,9 @@ static void evidence_look(struct huge_pages_evidence *evidence)
 }
 
 bool hak__huge_pages_are_earned(struct huge_pages_evidence *evidence, size_t size, size_t live,
-                                size_t arena)
+                                size_t heap)
 {
-    if (arena < atomic_load_relaxed(&hak__knobs.huge_threshold) ||
+    if (heap < atomic_load_relaxed(&hak__knobs.huge_threshold) ||
         hak__os_page_size() != HUGE_PAGES_OS_PAGE_SIZE) {
         return false;
     }

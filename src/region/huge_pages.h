@@ -24,7 +24,7 @@
  * Bound: a program that stops filling its memory needs at most twice as much memory as it had
  * filled.
  *
- * Locks: HUGE, which these functions take themselves. Any thread may call them. The caller of
+ * Locks: HUGE_PAGES, which these functions take themselves. Any thread may call them. The caller of
  * hak__huge_pages_ask_untouched must hold GROWTH.
  */
 #ifndef HAK_REGION_HUGE_PAGES_H
@@ -61,10 +61,10 @@ struct huge_pages_evidence {
 };
 
 /* True if a new block of `size` bytes should get huge pages, by rules 2 and 3. `live`: bytes of all
- * superslabs of the part, or of all huge blocks, without the new block. `arena`: bytes of the
- * heap, rule 2. */
+ * superslabs of the part, or of all huge blocks, without the new block. `heap`: bytes of the
+ * whole heap, rule 2. */
 HAK_HIDDEN bool hak__huge_pages_are_earned(struct huge_pages_evidence *evidence, size_t size,
-                                           size_t live, size_t arena);
+                                           size_t live, size_t heap);
 
 /* Watches a new block that has small pages: later blocks are judged by it. `live` as above. It
  * bounds what the block can prove, because memory newer than the block may be empty. */

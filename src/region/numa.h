@@ -8,7 +8,7 @@
  *                           slices go to arenas of that node, and to others only if there is no
  *                           memory.
  *   arena                    belongs to the node of its first thread (arena/arena.c).
- *   huge allocation         notes its node in its origin (large/huge.h). A request takes freed
+ *   huge block         notes its node in its origin (large/huge.h). A request takes freed
  *                           ones of its node only.
  *
  * Number of a node: the kernel's, exclusive or that of the node on which the process began. So the

@@ -97,7 +97,7 @@ HAK_HIDDEN void hak__superslab_give(size_t slice, uint32_t count);
  * not lie in the superslab of the slice before them. Any thread. */
 HAK_HIDDEN bool hak__superslab_take_exact(size_t slice, uint32_t count);
 
-/* region/superslab_run.c: takes `superslabs` adjacent whole superslabs, for a huge allocation when
+/* region/superslab_run.c: takes `superslabs` adjacent whole superslabs, for a huge block when
  * the kernel allows no further mapping. Slow: it looks at every superslab. The owner words stay 0.
  */
 HAK_HIDDEN struct slice_run hak__superslab_take_run(size_t superslabs);

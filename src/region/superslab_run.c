@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* superslab_run.c: takes several adjacent whole superslabs, for a huge allocation.
+/* superslab_run.c: takes several adjacent whole superslabs, for a huge block.
  *
  * Why: a huge block is a mapping of its own, and Linux allows a process 65,530 mappings by
  * default. Adjacent superslabs are one mapping, so this works when a huge block does not. See

@@ -37,7 +37,7 @@ static size_t anonymous_bytes(void)
 }
 
 /* The cost of very short processes (fd PR #2057): two pairs of tables, one superslab; a page of
- * each table, one of a heap and a thread, the block's own, and what counting them takes. */
+ * each table, one of an arena and a thread, the block's own, and what counting them takes. */
 CHILD(short)
 {
     size_t before = anonymous_bytes();

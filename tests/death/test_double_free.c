@@ -231,7 +231,7 @@ static void keep_twice(void *argument)
 {
     remote_objects[0] = hide(hak_malloc(*(size_t *)argument));
     thread_join(thread_start(free_kept_twice, argument));
-    /* its heap looks at its lists */
+    /* its arena looks at its lists */
     ALLOCATE_ALL(remote_objects, REMOTE_OBJECTS, *(size_t *)argument);
     free_all_of_another(NULL);
     hak_trim(0);

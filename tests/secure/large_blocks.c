@@ -43,7 +43,7 @@ CASE(new_blocks_are_zero, NULL)
 /* Faults, or reads zero. */
 CASE(freed_blocks_read_zero, NULL)
 {
-    enum { SIZE = 70000, COUNT = 600 /* more than a heap closes in a second */ };
+    enum { SIZE = 70000, COUNT = 600 /* more than an arena closes in a second */ };
     static unsigned char *blocks[COUNT];
     for (size_t i = 0; i < COUNT; i++) {
         blocks[i] = get(SIZE);

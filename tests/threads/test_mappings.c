@@ -7,7 +7,7 @@
  */
 #include "threads.h"
 
-/* Level 2 claims address space in small pieces on purpose, for each heap in a part of its own. */
+/* Level 2 claims address space in small pieces on purpose, for each arena in a part of its own. */
 #define MAPPINGS_MAX (HAK_LEVEL >= 2 ? 500 : 100)
 
 enum { THREADS = 4 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_many_alive.c: with very many heaps, huge allocations, untouched blocks or threads alive, a
+/* test_many_alive.c: with very many heaps, huge blocks, untouched blocks or threads alive, a
  * malloc and a free take about the instructions that they take with few, and the tables that find
  * them stay small. A traced child makes single steps between two marks, so the counts are the same
  * on a busy machine. MANY_ALIVE=full takes the numbers of lab/README.md, which need 4 GiB
@@ -196,7 +196,7 @@ TEST(heaps)
     REQUIRE_SIZE(figures.tables * 1000, <=, figures.resident * 3);
 }
 
-/* --- huge allocations, and blocks that nobody touches --- */
+/* --- huge blocks, and blocks that nobody touches --- */
 
 static size_t block_size;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* test_numa.c: region/numa and what depends on it, with threads on nodes that the test names: whose
- * slices, arenas, spans and huge allocations go to whom. tests/numa has a kernel with nodes.
+ * slices, arenas, spans and huge blocks go to whom. tests/numa has a kernel with nodes.
  *
  * ctest: no-qemu
  */
@@ -253,7 +253,7 @@ static void raise_peak(size_t superslabs)
     hak__superslab_purge(true);
 }
 
-/* Freed huge allocations too, also if they have grown, or were joined from several. */
+/* Freed huge blocks too, also if they have grown, or were joined from several. */
 TEST_WITH_KNOBS(huge_allocations)
 {
     enum { PARTS = 4 };
