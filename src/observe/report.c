@@ -352,7 +352,7 @@ static void report_write_metrics(struct report_writer *writer, const struct repo
                        "hakmem serves this process; the label: its version");
     hak__report_sample(writer, hak_version(), 1);
     REPORT_FIGURES(writer, {"", hak__os_process_id(), "process id", "process_id"},
-                   {"", huge, "allocations above 2 MiB in use", "huge_allocations"});
+                   {"", huge, "huge blocks (above 2 MiB) in use", "huge_blocks"});
     report_summary(writer, &report->summary);
     report_totals(writer, report);
     report_events(writer, &report->census);

@@ -254,7 +254,7 @@ static void raise_peak(size_t superslabs)
 }
 
 /* Freed huge blocks too, also if they have grown, or were joined from several. */
-TEST_WITH_KNOBS(huge_allocations)
+TEST_WITH_KNOBS(huge_blocks)
 {
     enum { PARTS = 4 };
     void *parts[PARTS];
