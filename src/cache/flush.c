@@ -152,7 +152,7 @@ static HAK_NOINLINE struct object *cache_return_kept(struct cache *cache, uint32
         hak__diagnose_fatal(empty ? "double free (more objects freed than the slab holds)"
                                   : "corrupted free list (written after free?)",
                             object != NULL ? object : cache->bins[class_index].head,
-                            size_class_bytes(class_index), cache_arena_id(cache));
+                            size_class_usable(class_index), cache_arena_id(cache));
     }
     cache_check_mark(cache, object);
     struct object *next = object_next(object);
@@ -163,7 +163,7 @@ static HAK_NOINLINE struct object *cache_return_kept(struct cache *cache, uint32
 static HAK_COLD void cache_list_broken(const struct cache *cache, uint32_t class_index,
                                        const char *what, const struct object *object)
 {
-    hak__diagnose_fatal(what, object, size_class_bytes(class_index), cache_arena_id(cache));
+    hak__diagnose_fatal(what, object, size_class_usable(class_index), cache_arena_id(cache));
 }
 
 /* Returns the `count` objects of a bin that were freed last, at most FLUSH_PART_OBJECTS, to their

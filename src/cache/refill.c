@@ -61,7 +61,7 @@ void *hak__cache_fill(struct cache *cache, uint32_t class_index, struct refill r
     HAK_ASSERT(bin->head == NULL);
     if (HAK_LEVEL >= 1 && bin_count(bin) != 0) {
         hak__diagnose_fatal("corrupted free list (written after free?)", bin,
-                            size_class_bytes(class_index), cache_arena_id(cache));
+                            size_class_usable(class_index), cache_arena_id(cache));
     }
     if (refill.list.count == 0) {
         return NULL;

@@ -5,7 +5,6 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "core/gate.h"
-#include "core/limits.h"
 #include "os/os.h"
 
 #define LINE_SIZE 256 /* the longest message is about 150 characters */
@@ -40,15 +39,11 @@ static void diagnose_place(bool is_ours)
                  program != NULL ? program : "unknown");
 }
 
-static void diagnose_what(const char *what, const void *pointer, size_t object_size,
-                          uint32_t arena_id)
+static void diagnose_what(const char *what, const void *pointer, size_t bytes, uint32_t arena_id)
 {
     char size[48] = "", arena[32] = "";
-    if (object_size != 0) {
-        bool is_class = object_size <= MID_SIZE_MAX; /* spans and huge blocks have none */
-        hak__text_make(size, sizeof size,
-                       is_class ? ", size class %zu bytes" : ", in a block of %zu bytes",
-                       object_size);
+    if (bytes != 0) {
+        hak__text_make(size, sizeof size, ", in a block of %zu bytes", bytes);
     }
     if (arena_id != 0) {
         hak__text_make(arena, sizeof arena, ", owned by arena %u", arena_id);
@@ -57,10 +52,9 @@ static void diagnose_what(const char *what, const void *pointer, size_t object_s
                  arena);
 }
 
-void hak__diagnose_report(const char *what, const void *pointer, size_t object_size,
-                          uint32_t arena_id)
+void hak__diagnose_report(const char *what, const void *pointer, size_t bytes, uint32_t arena_id)
 {
-    diagnose_what(what, pointer, object_size, arena_id);
+    diagnose_what(what, pointer, bytes, arena_id);
     diagnose_place(true);
 }
 
@@ -71,11 +65,17 @@ void hak__diagnose_foreign(const char *what, const void *pointer)
     hak__diagnose_abort();
 }
 
-void hak__diagnose_fatal(const char *what, const void *pointer, size_t object_size,
-                         uint32_t arena_id)
+void hak__diagnose_fatal(const char *what, const void *pointer, size_t bytes, uint32_t arena_id)
 {
-    hak__diagnose_report(what, pointer, object_size, arena_id);
+    hak__diagnose_report(what, pointer, bytes, arena_id);
     hak__diagnose_abort();
+}
+
+void hak__diagnose_given(const char *what, size_t given, const void *pointer, size_t bytes)
+{
+    char text[LINE_SIZE];
+    hak__text_make(text, sizeof text, "%s (%zu)", what, given);
+    hak__diagnose_fatal(text, pointer, bytes, 0);
 }
 
 void hak__diagnose_warn(const char *what, const void *pointer)

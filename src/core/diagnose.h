@@ -6,18 +6,21 @@
 
 #include "base/compiler.h"
 
-/* Writes "hakmem: fatal: WHAT: pointer 0x.., size class N bytes, owned by arena N" to standard
- * error and aborts; of a block without a size class "in a block of N bytes". A second line names
- * the process and its program. `object_size` is in bytes. If it or `arena_id` is 0, it is unknown
- * and left out. */
+/* Writes "hakmem: fatal: WHAT: pointer 0x.., in a block of N bytes, owned by arena N" to
+ * standard error and aborts. A second line names the process and its program. `bytes` is what the
+ * program may use of the block, or asked for. If it or `arena_id` is 0, it is unknown and left out.
+ */
 HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void
-hak__diagnose_fatal(const char *what, const void *pointer, size_t object_size, uint32_t arena_id);
-/* The same for what no allocation of hakmem has to do with, so that the guard cannot tell more. */
+hak__diagnose_fatal(const char *what, const void *pointer, size_t bytes, uint32_t arena_id);
+/* The same for a size or an alignment that the program gave: "WHAT (GIVEN): pointer 0x..". */
+HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void
+hak__diagnose_given(const char *what, size_t given, const void *pointer, size_t bytes);
+/* The first for what no allocation of hakmem has to do with, so that the guard cannot tell more. */
 HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__diagnose_foreign(const char *what,
                                                                          const void *pointer);
 /* The first without the end, for a process that ends for another reason. */
-HAK_HIDDEN HAK_COLD void hak__diagnose_report(const char *what, const void *pointer,
-                                              size_t object_size, uint32_t arena_id);
+HAK_HIDDEN HAK_COLD void hak__diagnose_report(const char *what, const void *pointer, size_t bytes,
+                                              uint32_t arena_id);
 /* Writes "hakmem: warning: WHAT: pointer 0x.." to standard error and returns. If `pointer` is NULL,
  * it is left out. */
 HAK_HIDDEN HAK_COLD void hak__diagnose_warn(const char *what, const void *pointer);

@@ -16,7 +16,8 @@ HAK_FAST_PATH void hak_free(void *pointer)
 
 static HAK_COLD void free_wrong_size(const void *pointer, size_t size)
 {
-    hak__diagnose_fatal("sized free with a size larger than the allocation", pointer, size, 0);
+    hak__diagnose_given("sized free with a size larger than the allocation", size, pointer,
+                        hak_usable_size(pointer));
 }
 
 /* pvalloc rounds sizes up to whole pages, and its caller frees with the size before that. */
@@ -28,8 +29,8 @@ static bool free_may_be_rounded(const void *pointer, size_t size)
 static HAK_COLD void free_other_size(const void *pointer, size_t size)
 {
     if (atomic_load_relaxed(&hak__knobs.abort_on_size) && !free_may_be_rounded(pointer, size)) {
-        hak__diagnose_fatal("sized free with another size than that of the request", pointer, size,
-                            0);
+        hak__diagnose_given("sized free with another size than that of the request", size, pointer,
+                            hak_usable_size(pointer));
     }
 }
 
@@ -52,8 +53,8 @@ void hak__free_check_alignment(const void *pointer, size_t alignment)
 {
     bool wrong = (HAK_SECURE || HAK_LEVEL >= 1) && ((uintptr_t)pointer & (alignment - 1)) != 0;
     if (HAK_UNLIKELY(wrong) && atomic_load_relaxed(&hak__knobs.abort_on_size)) {
-        hak__diagnose_fatal("free or delete with an alignment that the block does not have",
-                            pointer, alignment, 0);
+        hak__diagnose_given("free or delete with an alignment that the block does not have",
+                            alignment, pointer, 0);
     }
 }
 

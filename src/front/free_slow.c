@@ -75,7 +75,7 @@ static void object_check(const struct thread *thread, const struct object *objec
     if (!cache_may_hold(&thread->cache, class_index, object) ||
         !slab_is_object(slab_of_slice(window_slice_of(object)), object)) {
         hak__diagnose_fatal("corrupted free list (written after free?)", object,
-                            size_class_bytes(class_index), thread->arena->id);
+                            size_class_usable(class_index), thread->arena->id);
     }
 }
 
@@ -127,7 +127,7 @@ void hak__free_check(struct thread *thread, const void *pointer, uint32_t class_
                  list_contains(thread, list, pointer, class_index);
     thread_unlock(thread);
     if (found) {
-        hak__diagnose_fatal("double free", pointer, size_class_bytes(class_index),
+        hak__diagnose_fatal("double free", pointer, size_class_usable(class_index),
                             thread->arena->id);
     }
 }

@@ -108,7 +108,7 @@ static void call_check(const struct hak_heap *heap, const struct heap_cache *cac
     struct heap_place place = hak__heap_locate(heap, pointer);
     if (place.page == NULL || place.page->class_index != class_index) {
         hak__diagnose_fatal("sized free with a size or pointer that is not the heap's", pointer,
-                            size_class_bytes(class_index), 0);
+                            place.page != NULL ? place.bytes : 0, 0);
     }
     if (HAK_LEVEL >= 2 && hak__heap_cache_holds(cache, class_index, pointer)) {
         hak__diagnose_fatal("double free", pointer, place.bytes, 0);

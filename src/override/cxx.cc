@@ -142,7 +142,7 @@ inline void cxx_to_delete_array(void *pointer)
 HAK_COLD void cxx_report_size(const void *pointer, size_t size)
 {
     if (atomic_load_relaxed(&hak__knobs.abort_on_size)) {
-        hak__diagnose_fatal("delete with another size than that of new", pointer, size, 0);
+        hak__diagnose_given("delete with another size than that of new", size, pointer, 0);
     }
 }
 

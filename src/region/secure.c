@@ -28,8 +28,8 @@ static size_t secure_bytes(const void *object)
 
 void hak__secure_written(const void *object)
 {
-    hak__diagnose_fatal("use after free: a freed object was written", object, secure_bytes(object),
-                        0);
+    hak__diagnose_fatal("use after free: a freed object was written", object,
+                        secure_bytes(object) - OBJECT_TAIL, 0);
 }
 
 void hak__secure_overflow(const void *block, size_t size)

@@ -19,7 +19,7 @@
 void hak__slab_not_object(const struct slab *slab, const void *pointer)
 {
     hak__diagnose_fatal("invalid free (no object starts here)", pointer,
-                        size_class_bytes(slab->class_index), slab_arena_id(slab));
+                        size_class_usable(slab->class_index), slab_arena_id(slab));
 }
 
 static void slab_set_remote_seen(struct slab_set *set, struct slab *slab, uint32_t count)
@@ -119,7 +119,7 @@ static void slab_check(const struct slab_set *set, const struct slab *slab)
     HAK_ASSERT_FULL(slab->purged_count <= slab->carved_count);
     if (HAK_UNLIKELY(hak__slab_free_objects(slab) > slab_cut_count(slab))) {
         hak__diagnose_fatal("double free (more objects freed than were handed out)",
-                            slab_start(slab), size_class_bytes(slab->class_index),
+                            slab_start(slab), size_class_usable(slab->class_index),
                             set->key >> OWNER_CODE_BITS);
     }
     for (uint8_t i = 0; i < slab->slice_count; i++) {
@@ -138,7 +138,7 @@ static void slab_check(const struct slab_set *set, const struct slab *slab)
     }
     if (HAK_UNLIKELY(object != NULL || count != slab->free_count)) {
         hak__diagnose_fatal("corrupted free list (written after free?)", last,
-                            size_class_bytes(slab->class_index), set->key >> OWNER_CODE_BITS);
+                            size_class_usable(slab->class_index), set->key >> OWNER_CODE_BITS);
     }
 }
 
@@ -191,7 +191,7 @@ void hak__slab_freed_too_often(const struct slab_set *set, uint32_t class_index,
                                const struct object *object)
 {
     hak__diagnose_fatal("double free (more objects freed than the slab holds)", object,
-                        size_class_bytes(class_index), set->key >> OWNER_CODE_BITS);
+                        size_class_usable(class_index), set->key >> OWNER_CODE_BITS);
 }
 
 /* The most objects to carve, from `first` on. In an untouched slab the program should touch each
@@ -392,7 +392,7 @@ void hak__slab_return(struct slab *slab, struct object_list list, struct object 
         hak__slab_check_purged(slab, list);
     }
     if (HAK_UNLIKELY(list.head == slab->free_list)) { /* freed and returned, twice in a row */
-        hak__diagnose_fatal("double free", list.head, size_class_bytes(slab->class_index),
+        hak__diagnose_fatal("double free", list.head, size_class_usable(slab->class_index),
                             set->key >> OWNER_CODE_BITS);
     }
     object_link(tail, slab->free_list);

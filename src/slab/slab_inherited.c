@@ -244,7 +244,7 @@ static bool inherited_is_free(const struct slab *slab, const struct object *obje
 
 static HAK_COLD void inherited_freed_twice(const struct object *object, uint32_t class_index)
 {
-    hak__diagnose_fatal("double free", object, size_class_bytes(class_index), 0);
+    hak__diagnose_fatal("double free", object, size_class_usable(class_index), 0);
 }
 
 /* Frees an object of the class. Under the lock of `set`, the arena that owned its slab when the

@@ -106,7 +106,7 @@ void hak__slab_check_purged(const struct slab *slab, struct object_list list)
             hak__object_is_wrong(object);
         }
         if (HAK_UNLIKELY(object_is_purged(slab, object_number(slab, object)))) {
-            hak__diagnose_fatal("double free", object, size_class_bytes(slab->class_index),
+            hak__diagnose_fatal("double free", object, size_class_usable(slab->class_index),
                                 slab_arena_id(slab));
         }
         object = object_next(object);

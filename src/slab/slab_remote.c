@@ -64,7 +64,7 @@ struct slab_set *hak__slab_return_remote(struct slab *slab, struct object_list l
         uint64_t count = (word & REMOTE_COUNT_MASK) + list.count;
         if (HAK_UNLIKELY(count > slab->capacity)) {
             hak__diagnose_fatal("double free (more objects freed than the slab holds)", list.head,
-                                size_class_bytes(slab->class_index), slab_arena_id(slab));
+                                size_class_usable(slab->class_index), slab_arena_id(slab));
         }
         object_link(tail, remote_head(slab, word));
         joined = granule << REMOTE_HEAD_SHIFT | REMOTE_NOTIFIED | count;

@@ -32,7 +32,10 @@ TEST(too_large)
     };
     for (size_t i = 0; i < COUNT_OF(cases) * WAYS; i++) {
         struct sizes wrong = {cases[i / WAYS][0], cases[i / WAYS][1], (int)(i % WAYS)};
-        REQUIRE_DEATH(free_with_size, &wrong, "^hakmem: fatal: .*sized free.*pointer 0x[0-9a-f]+");
+        REQUIRE_DEATH(
+            free_with_size, &wrong,
+            "^hakmem: fatal: sized free [^:]* \\([0-9]+\\): pointer 0x[0-9a-f]+, in a block of "
+            "[0-9]+ bytes");
     }
 }
 

@@ -21,7 +21,8 @@ CASE(ask_freed, "malloc_usable_size of a freed block")
 }
 
 BUG_CASE(ask_inside, "at which no block starts", malloc_usable_size((char *)hide(malloc(100)) + 16))
-BUG_CASE(free_one_more, "sized free with another size", free_sized(hide(malloc(100)), 101))
+BUG_CASE(free_one_more, "sized free with another size than that of the request (101): pointer",
+         free_sized(hide(malloc(100)), 101))
 BUG_CASE(free_large, "sized free with another size", free_sized(hide(malloc(200001)), 200002))
 BUG_CASE(free_aligned, "sized free with another size",
          free_aligned_sized(hide(memalign(64, 640)), 64, 576))

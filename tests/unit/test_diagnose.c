@@ -13,9 +13,9 @@ static void say_all(void *argument)
     hak__diagnose_fatal("what was wrong", somewhere, 112, 7);
 }
 
-static void say_span(void *argument)
+static void say_given(void *argument)
 {
-    hak__diagnose_fatal("what was wrong", somewhere, MID_SIZE_MAX + 1, 0);
+    hak__diagnose_given("what was wrong", 300, somewhere, 112);
 }
 
 static void say_much(void *argument)
@@ -33,10 +33,12 @@ static void warn(void *argument)
 TEST(lines)
 {
     REQUIRE_DEATH(say_all, NULL,
-                  "^hakmem: fatal: what was wrong: pointer 0x1234abcd, size class 112 bytes, "
+                  "^hakmem: fatal: what was wrong: pointer 0x1234abcd, in a block of 112 bytes, "
                   "owned by arena 7$");
     REQUIRE_DEATH(say_all, NULL, "^hakmem: in process [0-9]+; .*; program .*test_diagnose$");
-    REQUIRE_DEATH(say_span, NULL, "^hakmem: fatal: .*, in a block of [0-9]+ bytes$");
+    REQUIRE_DEATH(say_given, NULL,
+                  "^hakmem: fatal: what was wrong \\(300\\): pointer 0x1234abcd, in a block of 112 "
+                  "bytes$");
     REQUIRE_DEATH(say_much, NULL, "^hakmem: fatal: w{200}");
     REQUIRE_LIFE(warn, NULL, "^hakmem: warning: something odd: pointer 0x1234abcd$");
 }
