@@ -14,8 +14,8 @@ static void cached_start(const struct path *path, unsigned rounds)
     free(paths_allocate(path->size));
 }
 
-/* A span of the largest size fills the arena's span cache, and none of the path fits into it; a tick
- * may have taken it away since the last round. */
+/* A span of the largest size fills the arena's span cache, and none of the path fits into it; a
+ * tick may have taken it away since the last round. */
 static void uncached_prepare(const struct path *path, unsigned round)
 {
     free(paths_allocate(MIB(2)));
