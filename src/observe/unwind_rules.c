@@ -122,69 +122,60 @@ static bool rules_run_frame(struct rules *rules, struct cursor *cursor, uint8_t 
     }
 }
 
-/* The operations that say where a register is. False: `operation` is none of them. */
-static bool rules_run_register(struct rules *rules, struct cursor *cursor, uint8_t operation)
+/* The operations that say where a register is, and those without a rule of their own. */
+static void rules_run_other(struct rules *rules, struct cursor *cursor, uint8_t operation)
 {
-    uint64_t number = rules_number(cursor);
+    uint64_t number;
     switch (operation) {
     case 0x05: /* DW_CFA_offset_extended */
     case 0x11: /* DW_CFA_offset_extended_sf */
+        number = rules_number(cursor);
         rules_set(rules, number, RULE_AT_OFFSET, rules_factored(rules, cursor, operation == 0x11));
-        return true;
+        break;
     case 0x06: /* DW_CFA_restore_extended */
-        rules_restore(rules, number);
-        return true;
+        rules_restore(rules, rules_number(cursor));
+        break;
     case 0x07: /* DW_CFA_undefined */
-        rules_set(rules, number, RULE_UNDEFINED, 0);
-        return true;
     case 0x08: /* DW_CFA_same_value */
-        rules_set(rules, number, RULE_SAME, 0);
-        return true;
+        rules_set(rules, rules_number(cursor), operation == 0x07 ? RULE_UNDEFINED : RULE_SAME, 0);
+        break;
     case 0x09: /* DW_CFA_register */
+        number = rules_number(cursor);
         rules_set(rules, number, RULE_REGISTER, hak__cursor_number(cursor, false));
-        return true;
+        break;
     case 0x10: /* DW_CFA_expression */
-        rules_set(rules, number, RULE_AT_EXPRESSION, rules_block(cursor));
-        return true;
     case 0x16: /* DW_CFA_val_expression */
-        rules_set(rules, number, RULE_EXPRESSION, rules_block(cursor));
-        return true;
-    default:
-        return false;
-    }
-}
-
-/* Operations without a rule of their own. False: `operation` is none of them. */
-static bool rules_run_other(struct rules *rules, struct cursor *cursor, uint8_t operation)
-{
-    switch (operation) {
+        number = rules_number(cursor);
+        rules_set(rules, number, operation == 0x10 ? RULE_AT_EXPRESSION : RULE_EXPRESSION,
+                  rules_block(cursor));
+        break;
     case 0x02: /* DW_CFA_advance_loc1 */
     case 0x03: /* DW_CFA_advance_loc2 */
     case 0x04: /* DW_CFA_advance_loc4 */
         rules->location +=
             cursor_take(cursor, (size_t)1 << (operation - 0x02)) * rules->entry->code_factor;
-        return true;
+        break;
     case 0x0a: /* DW_CFA_remember_state */
         cursor->failed |= rules->kept_count == UNWIND_ROWS_KEPT;
         if (!cursor->failed) {
             rules->kept[rules->kept_count++] = rules->row;
         }
-        return true;
+        break;
     case 0x0b: /* DW_CFA_restore_state */
         cursor->failed |= rules->kept_count == 0;
         if (!cursor->failed) {
             rules->row = rules->kept[--rules->kept_count];
         }
-        return true;
+        break;
     case 0x2e: /* DW_CFA_GNU_args_size */
         (void)rules_number(cursor);
-        return true;
+        break;
     case 0x00: /* DW_CFA_nop */
     case 0x2c: /* DW_CFA_AARCH64_negate_ra_state_with_pc */
     case 0x2d: /* DW_CFA_AARCH64_negate_ra_state: signatures are taken off at each address */
-        return true;
+        break;
     default:
-        return false;
+        cursor->failed = true;
     }
 }
 
@@ -204,9 +195,8 @@ static bool rules_run(struct rules *rules, struct cursor *cursor, uintptr_t addr
             rules_restore(rules, low);
             break;
         default:
-            if (!rules_run_frame(rules, cursor, operation) &&
-                !rules_run_other(rules, cursor, operation)) {
-                cursor->failed |= !rules_run_register(rules, cursor, operation);
+            if (!rules_run_frame(rules, cursor, operation)) {
+                rules_run_other(rules, cursor, operation);
             }
         }
     }
