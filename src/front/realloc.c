@@ -88,7 +88,7 @@ static void *resize_block(void *pointer, size_t bytes, size_t size, bool span, b
         size_t slice = window_slice_of(pointer);
         if (span) {
             result.pointer = hak__span_resize(slice, size, stays);
-            result.bytes = hak__span_bytes(slice);
+            result.bytes = hak__span_bytes(slice) & SIZE_MAX >> 1;
         } else {
             result = hak__huge_resize(pointer, size, stays);
         }

@@ -279,7 +279,7 @@ static struct huge_result huge_allocate(size_t size, size_t alignment, bool want
         block.address = 0;
     }
     hak__huge_cache_trim(UINT32_MAX); /* more memory is in use now, so the cache may hold less */
-    return (struct huge_result){(void *)block.address, HAK_SECURE ? requested : block.size, zeroed};
+    return huge_result_of((void *)block.address, HAK_SECURE ? requested : block.size, zeroed);
 }
 
 struct huge_result hak__huge_allocate(size_t size, size_t alignment, bool want_zero)
@@ -486,7 +486,7 @@ struct huge_result hak__huge_resize(void *pointer, size_t size, bool stays)
         huge_keep(rest);
     }
     hak__huge_cache_trim(UINT32_MAX); /* more memory may be in use, so the cache may hold less */
-    return (struct huge_result){(void *)resized.address, huge_usable(&now), false};
+    return huge_result_of((void *)resized.address, huge_usable(&now), false);
 }
 
 struct huge_totals hak__huge_totals(void)

@@ -63,10 +63,16 @@ HAK_INLINE bool huge_may_be_span(size_t size, size_t alignment)
 }
 
 struct huge_result {
-    void *pointer; /* NULL: no memory, or not possible */
-    size_t bytes;  /* usable */
-    bool zeroed;   /* all bytes are 0 */
+    void *pointer;     /* NULL: no memory, or not possible */
+    size_t bytes : 63; /* usable. In a word with `zeroed`: three words would return on the stack */
+    size_t zeroed : 1; /* all bytes are 0 */
 };
+
+HAK_INLINE struct huge_result huge_result_of(void *pointer, size_t bytes, bool zeroed)
+{
+    struct huge_result result = {pointer, bytes & SIZE_MAX >> 1, zeroed};
+    return result; /* C++ has no compound literals */
+}
 
 /* Allocates `size` bytes, 0 to REQUEST_SIZE_MAX, at a multiple of `alignment`, any power of two. If
  * mappings are short (region/mappings.h), what may be a span gets cached ranges only. `want_zero`
