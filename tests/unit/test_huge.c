@@ -224,7 +224,7 @@ static bool is_in_window(const void *block)
     return (uintptr_t)block - hak__window.base < hak__window.size;
 }
 
-/* Many huge allocations side by side are one mapping, but count as many. When hakmem's own
+/* Many huge blocks side by side are one mapping, but count as many. When hakmem's own
  * addresses are used up, too, more of them can be had all the same: a program with 1,000,000 blocks
  * of 2.1 MB got NULL at the 321,121st. */
 TEST(mappings_count_as_short_and_no_address_is_left)
