@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the launcher hands over to: python3 -I -B cli.py COMMAND [ARGUMENT...]."""
+"""What the launcher hands over to: python3 -ISB cli.py COMMAND [ARGUMENT...]."""
 import sys
 
 if sys.version_info < (3, 9):  # what is above and here, an older one reads, too

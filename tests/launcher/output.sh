@@ -90,7 +90,7 @@ cat >"$scratch/old/python3" <<END
 #!/usr/bin/env bash
 exec $(type -P python3) -c 'import runpy, sys
 sys.version_info = (3, 8, 1)
-sys.argv = sys.argv[3:]
+sys.argv = sys.argv[2:]
 runpy.run_path(sys.argv[0], run_name="__main__")' "\$@"
 END
 chmod +x "$scratch/old/python3"
