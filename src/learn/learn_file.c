@@ -76,7 +76,8 @@ static bool learn_read(struct learn_memory *memory, const char *program, const c
     if (*is_first) {
         return false;
     }
-    if (size < 0 || !hak__learn_state_parse(memory->text, (size_t)size, state)) {
+    if (size < 0 || !hak__learn_state_parse(memory->text, (size_t)size, state) ||
+        !hak__learn_point_is_reached(&state->options, &state->champion)) {
         *complaint = "HAKMEM_LEARN begins anew: its file is damaged, or not of this version";
         return false;
     }
@@ -146,7 +147,6 @@ void hak__learn_save(const struct learn_state *state)
 /* --- the format --- */
 
 #define LEARN_HEADER "hakmem-learn 1"
-#define LEARN_LINE_SIZE (LEARN_DECISION_SIZE + 16u) /* the longest: a decision */
 
 static const char *const learn_verdict_names[] = {
     [LEARN_GOES_ON] = "goes_on",     [LEARN_ADOPTED] = "adopted", [LEARN_DROPPED] = "dropped",
@@ -215,78 +215,127 @@ void hak__learn_state_write(const struct learn_state *state, struct text *text)
 
 /* --- read --- */
 
-/* What follows the name of each knob. The checksum has said that hakmem wrote it. */
-static void learn_read_point(const char *rest, struct learn_point *point)
+struct learn_reader {
+    const char *at;
+    const char *end;
+};
+
+/* Each of these moves over what it has read. False: something else is there. */
+
+static bool learn_get(struct learn_reader *reader, const char *word)
 {
-#define X(type, knob, name)                                                                        \
-    rest = rest != NULL ? hak__text_after(rest, " " name "=") : NULL;                              \
-    if (rest != NULL) {                                                                            \
-        const char *never = hak__text_after(rest, "never");                                        \
-        point->knob = never != NULL ? (type)UINT64_MAX : (type)hak__text_number(&rest);            \
-        rest = never != NULL ? never : rest;                                                       \
+    const char *at = reader->at;
+    while (*word != '\0') {
+        if (at == reader->end || *at++ != *word++) {
+            return false;
+        }
     }
+    reader->at = at;
+    return true;
+}
+
+static bool learn_get_unsigned(struct learn_reader *reader, uint64_t most, uint64_t *value)
+{
+    const char *begin = reader->at;
+    *value = 0;
+    while (reader->at < reader->end && *reader->at >= '0' && *reader->at <= '9') {
+        uint64_t digit = (uint64_t)(*reader->at++ - '0');
+        if (*value > (most - digit) / 10) {
+            return false;
+        }
+        *value = *value * 10 + digit;
+    }
+    return reader->at != begin;
+}
+
+static bool learn_get_knob(struct learn_reader *reader, const char *name, uint64_t never,
+                           uint64_t *value)
+{
+    *value = never;
+    return learn_get(reader, name) &&
+           (learn_get(reader, "never") || learn_get_unsigned(reader, never - 1, value));
+}
+
+static bool learn_get_point(struct learn_reader *reader, struct learn_point *point)
+{
+    uint64_t value;
+#define X(type, knob, name)                                                                        \
+    if (!learn_get_knob(reader, " " name "=", (type)UINT64_MAX, &value)) {                         \
+        return false;                                                                              \
+    }                                                                                              \
+    point->knob = (type)value;
     LEARN_KNOBS(X)
 #undef X
+    return true;
 }
 
-static void learn_read_line(const char *line, struct learn_state *state)
+/* The rest of a line. False: it is longer than `size` less its zero. */
+static bool learn_get_rest(struct learn_reader *reader, char *text, size_t size)
 {
-    const char *rest;
-    if ((rest = hak__text_after(line, "program ")) != NULL) {
-        hak__text_make(state->program, LEARN_PROGRAM_SIZE, "%s", rest);
-    } else if ((rest = hak__text_after(line, "runs ")) != NULL) {
-        state->runs = (uint32_t)hak__text_number(&rest);
-    } else if ((rest = hak__text_after(line, "memory_percent ")) != NULL) {
-        state->memory_percent = (uint32_t)hak__text_number(&rest);
-    } else if ((rest = hak__text_after(line, "options")) != NULL) {
-        learn_read_point(rest, &state->options);
-    } else if ((rest = hak__text_after(line, "champion")) != NULL) {
-        learn_read_point(rest, &state->champion);
-    } else if ((rest = hak__text_after(line, "apart ")) != NULL) {
-        uint32_t i = 0;
-        while (i < LEARN_SITES_MAX - 1 && state->sites[i][0] != '\0') {
-            i++;
-        }
-        hak__text_make(state->sites[i], LEARN_SITE_SIZE, "%s", rest);
-    } else if ((rest = hak__text_after(line, "decision ")) != NULL) {
-        uint32_t i = state->decisions_count++ % LEARN_DECISIONS_MAX;
-        hak__text_make(state->decisions[i], LEARN_DECISION_SIZE, "%s", rest);
+    size_t length = 0;
+    while (reader->at < reader->end && *reader->at != '\n' && length < size - 1) {
+        text[length++] = *reader->at++;
     }
+    text[length] = '\0';
+    return learn_get(reader, "\n");
 }
 
-/* Copies the line at *at, and moves *at behind it. False: there is none. */
-static bool learn_next_line(const char **at, const char *end, char line[LEARN_LINE_SIZE])
+/* A line of printable characters, which is not empty: the name of a site, or a decision. */
+static bool learn_get_printable(struct learn_reader *reader, char *text, size_t size)
 {
-    struct text text = {line, LEARN_LINE_SIZE - 1, 0};
-    const char *stop = *at < end ? memchr(*at, '\n', (size_t)(end - *at)) : NULL;
-    if (stop == NULL) {
+    if (!learn_get_rest(reader, text, size) || text[0] == '\0') {
         return false;
     }
-    hak__text_put_part(&text, *at, (size_t)(stop - *at));
-    line[text.length] = '\0';
-    *at = stop + 1;
+    while (*text >= ' ' && *text <= '~') {
+        text++;
+    }
+    return *text == '\0';
+}
+
+static bool learn_get_lines(struct learn_reader *reader, struct learn_state *state)
+{
+    uint32_t sites = 0;
+    memset(state->sites, 0, sizeof state->sites);
+    state->decisions_count = 0;
+    while (learn_get(reader, "apart ")) {
+        if (sites == LEARN_SITES_MAX ||
+            !learn_get_printable(reader, state->sites[sites++], LEARN_SITE_SIZE)) {
+            return false;
+        }
+    }
+    while (learn_get(reader, "decision ")) {
+        if (state->decisions_count == LEARN_DECISIONS_MAX ||
+            !learn_get_printable(reader, state->decisions[state->decisions_count++],
+                                 LEARN_DECISION_SIZE)) {
+            return false;
+        }
+    }
     return true;
+}
+
+static bool learn_get_all(struct learn_reader *reader, struct learn_state *state)
+{
+    uint64_t runs, checksum, memory_percent;
+    const char *begin = reader->at;
+    if (!learn_get(reader, LEARN_HEADER "\n") || !learn_get(reader, "program ") ||
+        !learn_get_rest(reader, state->program, LEARN_PROGRAM_SIZE) ||
+        !learn_get(reader, "runs ") || !learn_get_unsigned(reader, UINT32_MAX - 1, &runs) ||
+        !learn_get(reader, "\nmemory_percent ") ||
+        !learn_get_unsigned(reader, UINT32_MAX, &memory_percent) ||
+        !learn_get(reader, "\noptions") || !learn_get_point(reader, &state->options) ||
+        !learn_get(reader, "\nchampion") || !learn_get_point(reader, &state->champion) ||
+        !learn_get(reader, "\n") || !learn_get_lines(reader, state)) {
+        return false;
+    }
+    uint64_t hash = bits_fnv(begin, (size_t)(reader->at - begin));
+    state->runs = (uint32_t)runs;
+    state->memory_percent = (uint32_t)memory_percent;
+    return learn_get(reader, "checksum ") && learn_get_unsigned(reader, UINT64_MAX, &checksum) &&
+           checksum == hash && learn_get(reader, "\n") && reader->at == reader->end;
 }
 
 bool hak__learn_state_parse(const char *text, size_t size, struct learn_state *state)
 {
-    char line[LEARN_LINE_SIZE], checksum[sizeof "checksum 18446744073709551615"];
-    const char *at = text, *end = text + size, *last = text;
-    for (const char *next = text; learn_next_line(&next, end, line); at = next) {
-        last = at;
-    }
-    hak__text_make(checksum, sizeof checksum, "checksum %lu",
-                   bits_fnv(text, (size_t)(last - text)));
-    if (at != end || size == 0 || !hak__text_equal(line, checksum)) {
-        return false;
-    }
-    *state = (struct learn_state){.runs = 0};
-    at = text;
-    if (!learn_next_line(&at, last, line) || !hak__text_equal(line, LEARN_HEADER)) {
-        return false;
-    }
-    while (learn_next_line(&at, last, line)) {
-        learn_read_line(line, state);
-    }
-    return true;
+    struct learn_reader reader = {text, text + size};
+    return learn_get_all(&reader, state);
 }
