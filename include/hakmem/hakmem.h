@@ -69,8 +69,8 @@ HAK_API void *hak_reallocarray(void *pointer, size_t count, size_t size) HAK_NOE
 
 /* Resizes a block to at least `size` bytes where it is. False: it cannot, and the block is as it
  * was; also if `pointer` is NULL, `size` is 0, or the block is an object of a heap
- * (hakmem/heap.h). Shrinking succeeds, except for guarded blocks (HAKMEM_GUARD), and returns memory
- * of blocks above 64 KiB. Never changes errno. */
+ * (hakmem/heap.h). Shrinking succeeds, except for guarded blocks (HAKMEM_GUARD). In the ordinary
+ * form it returns memory of blocks above 64 KiB. Never changes errno. */
 HAK_API bool hak_resize(void *pointer, size_t size) HAK_NOEXCEPT;
 
 /* Frees a block that any function of this header returned. NULL does nothing. A pointer that hakmem

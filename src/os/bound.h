@@ -18,67 +18,56 @@
 #include "base/atomics.h"
 #include "base/compiler.h"
 
-/* relaxed: both ways are right at any time once it is false */
-HAK_HIDDEN extern bool hak__os_shared_unready;
+enum {
+    BOUND_PLAINLY, /* nobody follows what is mapped; override/direct.c finds out */
+    BOUND_DIRECT,  /* who follows it is not ready: the calls are the system's */
+    BOUND_FOLLOWED /* each call may allocate; in static programs, where nobody can find out */
+};
 
-/* This thread's calls are the system's. */
-HAK_HIDDEN extern HAK_TLS bool hak__os_is_direct;
+/* One of these; relaxed: DIRECT and FOLLOWED are both right once it is FOLLOWED. */
+HAK_HIDDEN extern uint8_t hak__os_shared_bound;
 
-HAK_INLINE bool bound_is_unready(void)
+/* Hides this thread's bins, and shows those that it has hidden; NULL: none. Set where somebody
+ * follows mappings, before there are threads; NULL in static programs. */
+HAK_HIDDEN extern void *(*hak__os_hide_bins)(void *hidden);
+
+HAK_INLINE uint8_t bound_state(void)
 {
-    return HAK_UNLIKELY(atomic_load_relaxed(&hak__os_shared_unready));
+    return atomic_load_relaxed(&hak__os_shared_bound);
 }
 
-HAK_INLINE bool bound_is_direct(void)
-{
-    return HAK_UNLIKELY(bound_is_unready() || hak__os_is_direct);
-}
-
-/* Called before and after a call of somebody's function; NULL: there is none. Written before there
- * are threads. */
-HAK_HIDDEN extern void (*hak__os_around_bound)(bool before);
-
-HAK_INLINE void bound_around(bool before)
-{
-    hak__os_is_direct = before;
-    if (HAK_UNLIKELY(hak__os_around_bound != NULL)) {
-        hak__os_around_bound(before);
-    }
-}
-
-/* Makes one call of what is bound. */
-#define BOUND_CALL(type, call)                                                                     \
-    ({                                                                                             \
-        bound_around(true);                                                                        \
-        type result_ = (call);                                                                     \
-        bound_around(false);                                                                       \
-        result_;                                                                                   \
-    })
+/* One of the four calls, where somebody follows them. Apart from the others for their stacks. */
+HAK_HIDDEN HAK_COLD long hak__os_bound_call(long number, void *address, size_t size, long third,
+                                            long fourth, void *fifth);
 
 HAK_INLINE void *bound_mmap(void *address, size_t size, int protection, int flags, int file)
 {
-    return bound_is_direct() ? (void *)syscall(SYS_mmap, address, size, (long)protection,
-                                               (long)flags, (long)file, 0L)
-                             : BOUND_CALL(void *, mmap(address, size, protection, flags, file, 0));
+    return HAK_LIKELY(bound_state() == BOUND_PLAINLY)
+               ? mmap(address, size, protection, flags, file, 0)
+               : (void *)hak__os_bound_call(SYS_mmap, address, size, protection, flags,
+                                            (void *)(long)file);
 }
 
 HAK_INLINE int bound_munmap(void *address, size_t size)
 {
-    return bound_is_direct() ? (int)syscall(SYS_munmap, address, size)
-                             : BOUND_CALL(int, munmap(address, size));
+    return HAK_LIKELY(bound_state() == BOUND_PLAINLY)
+               ? munmap(address, size)
+               : (int)hak__os_bound_call(SYS_munmap, address, size, 0, 0, NULL);
 }
 
 HAK_INLINE void *bound_mremap(void *address, size_t old_size, size_t size, int flags, void *place)
 {
-    return bound_is_direct()
-               ? (void *)syscall(SYS_mremap, address, old_size, size, (long)flags, place)
-               : BOUND_CALL(void *, mremap(address, old_size, size, flags, place));
+    return HAK_LIKELY(bound_state() == BOUND_PLAINLY)
+               ? mremap(address, old_size, size, flags, place)
+               : (void *)hak__os_bound_call(SYS_mremap, address, old_size, (long)size, flags,
+                                            place);
 }
 
 HAK_INLINE int bound_madvise(void *address, size_t size, int advice)
 {
-    return bound_is_direct() ? (int)syscall(SYS_madvise, address, size, (long)advice)
-                             : BOUND_CALL(int, madvise(address, size, advice));
+    return HAK_LIKELY(bound_state() == BOUND_PLAINLY)
+               ? madvise(address, size, advice)
+               : (int)hak__os_bound_call(SYS_madvise, address, size, advice, 0, NULL);
 }
 
 #endif

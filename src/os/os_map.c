@@ -24,9 +24,9 @@
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
 
-bool hak__os_shared_unready;
-HAK_TLS bool hak__os_is_direct;
-void (*hak__os_around_bound)(bool before);
+uint8_t hak__os_shared_bound = BOUND_FOLLOWED;
+static HAK_TLS bool os_is_direct; /* this thread's calls are the system's */
+void *(*hak__os_hide_bins)(void *hidden);
 uint64_t hak__os_calls[OS_CALL_COUNT];
 const char *const hak__os_call_names[OS_CALL_COUNT] = {"mmap",
                                                        "munmap",
@@ -199,9 +199,40 @@ int hak__os_map_behind(size_t front, size_t size, size_t alignment, void **addre
 
 bool hak__os_go_direct(bool direct)
 {
-    bool was = hak__os_is_direct;
-    hak__os_is_direct = direct;
+    bool was = os_is_direct;
+    os_is_direct = direct;
     return was;
+}
+
+static long os_bound_call(long number, void *address, size_t size, long third, long fourth,
+                          void *fifth)
+{
+    switch (number) {
+    case SYS_mmap:
+        return (long)mmap(address, size, (int)third, (int)fourth, (int)(long)fifth, 0);
+    case SYS_munmap:
+        return munmap(address, size);
+    case SYS_mremap:
+        return (long)mremap(address, size, (size_t)third, (int)fourth, fifth);
+    default:
+        return madvise(address, size, (int)third);
+    }
+}
+
+long hak__os_bound_call(long number, void *address, size_t size, long third, long fourth,
+                        void *fifth)
+{
+    if (bound_state() == BOUND_DIRECT || os_is_direct) {
+        return syscall(number, address, size, third, fourth, fifth, 0L);
+    }
+    os_is_direct = true;
+    void *hidden = hak__os_hide_bins != NULL ? hak__os_hide_bins(NULL) : NULL;
+    long result = os_bound_call(number, address, size, third, fourth, fifth);
+    if (hidden != NULL) {
+        (void)hak__os_hide_bins(hidden);
+    }
+    os_is_direct = false;
+    return result;
 }
 
 int hak__os_unmap(void *address, size_t size)

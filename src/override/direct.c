@@ -113,16 +113,21 @@ static uintptr_t direct_address(const struct symbols *symbols, const char *name)
 
 /* Inside an operation a thread has no struct while somebody's function runs, as if it had ended:
  * then no fast path finds a bin, and the gate refuses all others (core/gate.h). */
-static void direct_around(bool before)
+static void *direct_hide(void *hidden)
 {
-    static HAK_TLS struct thread *hidden;
-    if (before && (hak__inside & INSIDE_OPERATION) != 0) {
-        hidden = hak__thread;
-        hak__thread = (struct thread *)(uintptr_t)&hak__thread_ended;
-    } else if (!before && hidden != NULL) {
+    struct thread *thread = hak__thread;
+    if (hidden != NULL) {
         hak__thread = hidden;
-        hidden = NULL;
+    } else if ((hak__inside & INSIDE_OPERATION) != 0) {
+        hak__thread = (struct thread *)(uintptr_t)&hak__thread_ended;
+        return thread;
     }
+    return NULL;
+}
+
+static void direct_set_bound(unsigned state)
+{
+    atomic_store_relaxed(&hak__os_shared_bound, (uint8_t)state);
 }
 
 /* True: somebody follows what is mapped by the function of this name, which stays. */
@@ -131,8 +136,8 @@ static bool direct_is_followed(const char *name, uintptr_t bound)
     for (size_t i = 0; i < DIRECT_FOLLOWED; i++) {
         if (hak__text_equal(name, direct_followed[i])) {
             direct_followers[i] = bound;
-            hak__os_around_bound = direct_around;
-            atomic_store_relaxed(&hak__os_shared_unready, true);
+            hak__os_hide_bins = direct_hide;
+            direct_set_bound(BOUND_DIRECT);
             return true;
         }
     }
@@ -163,6 +168,7 @@ void hak__direct_bind(void)
         !hak__symbols_read(&own, (uintptr_t)&__ehdr_start, _DYNAMIC, true)) {
         return;
     }
+    direct_set_bound(BOUND_PLAINLY);
     /* The second table is empty: calls without a stub are bound at the start (-fno-plt). */
     size_t count = own.relocation_bytes[0] / sizeof(ElfW(Rela));
     for (size_t i = 0; i < count; i++) {
@@ -179,7 +185,7 @@ static direct_constructor *direct_last; /* of the object that follows mappings *
 static void direct_ready(int argc, char **argv, char **environment)
 {
     direct_last(argc, argv, environment);
-    atomic_store_relaxed(&hak__os_shared_unready, false);
+    direct_set_bound(BOUND_FOLLOWED);
 }
 
 struct direct_search {
@@ -237,13 +243,14 @@ static void direct_watch(const struct direct_search *search)
  * before its libraries, and its constructors run after theirs. */
 __attribute__((constructor(101))) static void direct_begin(void)
 {
-    for (size_t i = 0; bound_is_unready() && direct_last == NULL && i < DIRECT_FOLLOWED; i++) {
+    for (size_t i = 0; bound_state() == BOUND_DIRECT && direct_last == NULL && i < DIRECT_FOLLOWED;
+         i++) {
         struct direct_search search = {.address = direct_followers[i]};
         if (search.address == 0 || dl_iterate_phdr(direct_visit, &search) == 0) {
             continue;
         }
         if (search.last == NULL) { /* it needs no constructor */
-            atomic_store_relaxed(&hak__os_shared_unready, false);
+            direct_set_bound(BOUND_FOLLOWED);
         } else {
             direct_watch(&search);
         }
