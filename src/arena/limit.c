@@ -2,10 +2,10 @@
 /* limit.c: the soft limit on mapped memory (HAKMEM_LIMIT), its state and its callback. The hard
  * limit is checked in os/os_map.c: a mapping that would exceed it fails as if the kernel had
  * refused it. */
+#include "arena/arena.h"
 #include "base/probe.h"
 #include "core/knobs.h"
 #include "core/seal.h"
-#include "arena/arena.h"
 #include "os/os.h"
 
 /* The callback of hak_limit_set and its argument. Under ARENAS. */

@@ -5,9 +5,9 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "arena/arena.h"
 #include "core/options.h"
 #include "core/seal.h"
-#include "arena/arena.h"
 #include "os/os.h"
 #include "region/secure.h"
 #include "region/window.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* thread.c: a thread's struct: how it begins, how it ends, and how a thread that has ended borrows
  * one. See arena.h. */
+#include "arena/arena.h"
 #include "core/diagnose.h"
 #include "core/knobs.h"
-#include "arena/arena.h"
 #include "large/emergency.h"
 #include "os/os.h"
 #include "region/superslab.h"

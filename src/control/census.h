@@ -7,11 +7,11 @@
 #ifndef HAK_CONTROL_CENSUS_H
 #define HAK_CONTROL_CENSUS_H
 
+#include "arena/arena.h"
 #include "core/counters.h"
 #include "core/limits.h"
-#include "arena/arena.h"
-#include "large/sampled.h"
 #include "large/huge.h"
+#include "large/sampled.h"
 
 /* Objects of one size class: carved = in use + in slabs + cached. */
 struct class_census {

@@ -16,6 +16,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "arena/arena.h"
 #include "base/alone.h"
 #include "base/atomics.h"
 #include "base/symbols.h"
@@ -24,7 +25,6 @@
 #include "control/ending.h"
 #include "core/diagnose.h"
 #include "core/options.h"
-#include "arena/arena.h"
 #include "os/os.h"
 
 const bool hak__life_linked = true;

@@ -10,10 +10,10 @@
  * because the scavenger has kept its rights (docs/guarantees.md). */
 #include "control/life.h"
 
+#include "arena/arena.h"
 #include "control/background.h"
 #include "core/knobs.h"
 #include "core/options.h"
-#include "arena/arena.h"
 #include "os/os.h"
 
 /* Bounds of the time between two rounds of work, which is half the purge delay. MIN is for short

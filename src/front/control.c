@@ -6,6 +6,7 @@
  * through the functions that set them otherwise. */
 #include "front/control.h"
 
+#include "arena/arena.h"
 #include "core/gate.h"
 #include "core/knobs.h"
 #include "core/option_table.h"
@@ -13,7 +14,6 @@
 #include "hakmem/control.h"
 #include "hakmem/observe.h"
 #include "hakmem/profile.h"
-#include "arena/arena.h"
 #include "learn/learner.h"
 #include "observe/report.h"
 #include "os/os.h"

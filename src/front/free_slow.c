@@ -28,6 +28,7 @@
 #include "core/watched.h"
 #include "front/fast.h"
 #include "front/slow.h"
+#include "heap/heap.h"
 #include "large/emergency.h"
 #include "large/empty.h"
 #include "large/sampled.h"
@@ -35,7 +36,6 @@
 #include "observe/samples.h"
 #include "region/superslab.h"
 #include "slab/slab_inherited.h"
-#include "heap/heap.h"
 
 #include <errno.h>
 

@@ -5,10 +5,10 @@
 #include "front/short.h"
 #include "front/slow.h"
 #include "hakmem/hakmem.h"
+#include "heap/heap.h"
 #include "large/emergency.h"
 #include "large/sampled.h"
 #include "observe/samples.h"
-#include "heap/heap.h"
 
 #include <errno.h>
 #include <string.h>

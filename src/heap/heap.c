@@ -2,9 +2,9 @@
 /* heap.c: how a heap is created and destroyed, and how an operation on it begins and ends. */
 #include "heap/heap.h"
 
+#include "arena/arena.h"
 #include "base/bits.h"
 #include "core/diagnose.h"
-#include "arena/arena.h"
 #include "os/os.h"
 
 #include <errno.h>

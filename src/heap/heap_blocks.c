@@ -12,8 +12,8 @@
 
 #include "base/bits.h"
 #include "core/diagnose.h"
-#include "large/span.h"
 #include "large/huge.h"
+#include "large/span.h"
 #include "os/os.h"
 
 #include <errno.h>

@@ -10,8 +10,8 @@
  * used again. A destroyed heap takes its caches away from their threads. */
 #include "heap/heap.h"
 
-#include "base/list.h"
 #include "arena/arena.h"
+#include "base/list.h"
 
 #include <errno.h>
 #include <string.h>

@@ -17,8 +17,8 @@
 #ifndef HAK_HEAP_HEAP_SECURE_H
 #define HAK_HEAP_HEAP_SECURE_H
 
-#include "region/secure.h"
 #include "heap/heap.h"
+#include "region/secure.h"
 
 #define HEAP_LEAD 16u
 #define HEAP_CANARY 8u

@@ -5,9 +5,9 @@
 #include "base/bits.h"
 #include "core/diagnose.h"
 #include "core/gate.h"
+#include "large/huge_registry.h"
 #include "large/sampled.h"
 #include "large/span.h"
-#include "large/huge_registry.h"
 #include "os/os.h"
 #include "region/window.h"
 

@@ -5,11 +5,11 @@
  * everybody's. A process that does not learn has no memory for it. */
 #include "learn/learner.h"
 
+#include "arena/arena.h"
 #include "base/atomics.h"
 #include "base/text.h"
 #include "control/life.h"
 #include "core/options.h"
-#include "arena/arena.h"
 #include "os/os.h"
 
 /* Length of a stretch, ms, for knobs that act at once. Twice: decisions take twice the time. Half:

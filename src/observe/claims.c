@@ -2,10 +2,10 @@
 /* claims.c: see claims.h. */
 #include "observe/claims.h"
 
+#include "arena/arena.h"
 #include "base/text.h"
 #include "core/options.h"
 #include "hakmem/profile.h"
-#include "arena/arena.h"
 #include "observe/samples.h"
 
 struct claim {

@@ -4,8 +4,8 @@
  * Calls: hak__heap_look -> look_slabs, look_spans, look_maps at the gate, then look_residency. */
 #include "observe/heap_look.h"
 
-#include "base/bits.h"
 #include "arena/arena.h"
+#include "base/bits.h"
 #include "large/sampled.h"
 #include "large/span.h"
 #include "os/os.h"

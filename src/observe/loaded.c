@@ -18,9 +18,9 @@
 #endif
 #include "observe/loaded.h"
 
+#include "arena/arena.h"
 #include "base/atomics.h"
 #include "base/text.h"
-#include "arena/arena.h"
 #include "observe/stacks.h"
 #include "os/os.h"
 

@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "arena/arena.h"
 #include "base/bits.h"
 #include "base/text.h"
 #include "control/background.h"
@@ -23,7 +24,6 @@
 #include "core/diagnose.h"
 #include "core/options.h"
 #include "hakmem/profile.h"
-#include "arena/arena.h"
 #include "observe/claims.h"
 #include "observe/report.h"
 #include "observe/samples.h"

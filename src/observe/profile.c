@@ -3,13 +3,13 @@
  * (HAKMEM_PROFILE_FILE). */
 #include "hakmem/profile.h"
 
+#include "arena/arena.h"
 #include "base/bits.h"
 #include "control/exit_file.h"
 #include "control/life.h"
 #include "core/diagnose.h"
 #include "core/knobs.h"
 #include "core/options.h"
-#include "arena/arena.h"
 #include "observe/guard.h"
 #include "observe/loaded.h"
 #include "observe/modules.h"

@@ -9,8 +9,8 @@
  * Locks: REGION and HUGE, one at a time, and none over a system call. */
 #include "observe/report.h"
 
-#include "base/bits.h"
 #include "arena/arena.h"
+#include "base/bits.h"
 #include "large/huge.h"
 #include "os/os.h"
 #include "region/superslab.h"

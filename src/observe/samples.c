@@ -2,13 +2,13 @@
 /* samples.c: see samples.h. */
 #include "observe/samples.h"
 
+#include "arena/arena.h"
 #include "base/exponential.h"
 #include "base/probe.h"
 #include "core/diagnose.h"
 #include "core/lock.h"
 #include "core/options.h"
 #include "core/own_stack.h"
-#include "arena/arena.h"
 #include "large/emergency.h"
 #include "large/sampled.h"
 #include "observe/loaded.h"

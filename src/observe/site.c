@@ -6,10 +6,10 @@
  * before. */
 #include "hakmem/site.h"
 
+#include "arena/arena.h"
 #include "base/atomics.h"
 #include "core/options.h"
 #include "hakmem/profile.h"
-#include "arena/arena.h"
 #include "learn/learner.h"
 #include "observe/samples.h"
 #include "observe/sites.h"

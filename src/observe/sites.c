@@ -2,11 +2,11 @@
 /* sites.c: see sites.h. */
 #include "observe/sites.h"
 
+#include "arena/arena.h"
 #include "base/atomics.h"
 #include "base/bits.h"
 #include "base/text.h"
 #include "hakmem/site.h"
-#include "arena/arena.h"
 
 #include <string.h>
 

@@ -2,10 +2,10 @@
 /* stacks.c: see stacks.h. */
 #include "observe/stacks.h"
 
+#include "arena/arena.h"
 #include "base/atomics.h"
 #include "base/bits.h"
 #include "control/life.h"
-#include "arena/arena.h"
 #include "observe/unwind.h"
 
 #include <link.h>

@@ -12,8 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "os/vdso.h"
 #include "os/charge.h"
+#include "os/vdso.h"
 
 /* The kernel's name for it; NULL: there is none, ask by a system call. */
 #if defined(__x86_64__)

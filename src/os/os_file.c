@@ -4,8 +4,8 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "os/os.h"
 #include "os/charge.h"
+#include "os/os.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -10,8 +10,8 @@
  * This file is in the shared library only: a static program runs resolvers before there is a place
  * for thread-local variables. musl's loader has no resolvers. */
 #include "arena/arena.h"
-#include "override/direct.h"
 #include "heap/heap.h"
+#include "override/direct.h"
 
 #if defined(__GLIBC__)
 

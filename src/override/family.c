@@ -25,11 +25,11 @@
 #include <malloc.h>
 #include <stdlib.h>
 
+#include "arena/arena.h"
 #include "base/atomics.h"
 #include "core/diagnose.h"
 #include "core/lock.h"
 #include "hakmem/hakmem.h"
-#include "arena/arena.h"
 #include "os/os.h"
 
 /* The addresses that the loader has bound. Volatile, so that the compiler does not replace them by

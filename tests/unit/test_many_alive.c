@@ -11,8 +11,8 @@
  */
 #include "../threads/threads.h"
 
-#include "hakmem/control.h"
 #include "arena/arena.h"
+#include "hakmem/control.h"
 #include "heap/heap.h"
 
 #include <sys/ptrace.h>

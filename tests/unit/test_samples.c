@@ -9,8 +9,8 @@
 
 #include "base/exponential.h"
 #include "control/life.h"
-#include "hakmem/site.h"
 #include "hakmem/profile.h"
+#include "hakmem/site.h"
 #include "large/sampled.h"
 #include "observe/samples.h"
 

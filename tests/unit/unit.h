@@ -10,10 +10,10 @@
 
 #include "../support.h"
 
+#include "arena/arena.h"
 #include "base/bits.h"
 #include "cache/cache.h"
 #include "core/knobs.h"
-#include "arena/arena.h"
 #include "os/os.h"
 #include "region/huge_pages.h"
 #include "region/superslab.h"
