@@ -34,26 +34,28 @@ function(hakmem_own_section target)
         COMMAND ${CMAKE_OBJCOPY} ${renames} ${ARGN} $<TARGET_FILE:${target}> VERBATIM)
 endfunction()
 
-if(HAKMEM_SANITIZE)
-    add_library(hakmem_api STATIC EXCLUDE_FROM_ALL ${api_sources})
-    target_compile_definitions(hakmem_api PRIVATE HAK_OVERRIDE=0)
-    target_link_libraries(hakmem_api PRIVATE $<BUILD_INTERFACE:hakmem_internal>)
-    target_compile_options(hakmem_api PRIVATE -O1) # with -O2 gcc takes half a minute for this one file
-    hakmem_own_section(hakmem_api)
-else()
+if(NOT HAKMEM_SANITIZE)
     add_library(hakmem_objects OBJECT ${api_sources})
     target_compile_definitions(hakmem_objects PRIVATE HAK_OVERRIDE=1)
     add_library(hakmem_override OBJECT ${override_sources} ${override_cxx_sources})
     foreach(objects hakmem_objects hakmem_override)
         target_link_libraries(${objects} PRIVATE hakmem_internal)
     endforeach()
-    # The same code. In one file it has the C library's names, too, which its users do not see here; madvise is weak, and
-    # a test may have its own.
+endif()
+if(HAKMEM_SANITIZE OR HAKMEM_SECURE) # the secure form's delete in C calls the one in C++, which is not in here
+    add_library(hakmem_api STATIC EXCLUDE_FROM_ALL ${api_sources})
+    target_compile_definitions(hakmem_api PRIVATE HAK_OVERRIDE=0)
+    target_link_libraries(hakmem_api PRIVATE $<BUILD_INTERFACE:hakmem_internal>)
+    # with -O2 gcc takes half a minute for this one file
+    target_compile_options(hakmem_api PRIVATE $<$<BOOL:${HAKMEM_SANITIZE}>:-O1>)
+    hakmem_own_section(hakmem_api)
+else()
+    # The same code. In one file it has the C library's names, too, which its users do not see here.
     add_library(hakmem_api STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:hakmem_objects>)
     set_target_properties(hakmem_api PROPERTIES LINKER_LANGUAGE C)
     set(names)
     if(HAKMEM_UNITY)
-        set(names --wildcard --keep-global-symbol=hak* --keep-global-symbol=madvise)
+        set(names --wildcard --keep-global-symbol=hak*)
     endif()
     hakmem_own_section(hakmem_api ${names})
 endif()
