@@ -46,8 +46,9 @@ if(HAKMEM_SANITIZE OR HAKMEM_SECURE) # the secure form's delete in C calls the o
     add_library(hakmem_api STATIC EXCLUDE_FROM_ALL ${api_sources})
     target_compile_definitions(hakmem_api PRIVATE HAK_OVERRIDE=0)
     target_link_libraries(hakmem_api PRIVATE $<BUILD_INTERFACE:hakmem_internal>)
-    # with -O2 gcc takes half a minute for this one file
-    target_compile_options(hakmem_api PRIVATE $<$<BOOL:${HAKMEM_SANITIZE}>:-O1>)
+    if(HAKMEM_SANITIZE)
+        target_compile_options(hakmem_api PRIVATE -O1) # with -O2 gcc takes half a minute for this one file
+    endif()
     hakmem_own_section(hakmem_api)
 else()
     # The same code. In one file it has the C library's names, too, which its users do not see here.
