@@ -409,6 +409,21 @@ long __wrap_syscall(long number, ...)
         words[i] = va_arg(more, long); /* as the C library's own does */
     }
     va_end(more);
+    switch (number) { /* of a thread whose mappings nobody shall follow (os/bound.h) */
+    case SYS_mmap:
+        return (long)__wrap_mmap((void *)words[0], (size_t)words[1], (int)words[2], (int)words[3],
+                                 (int)words[4], words[5]);
+    case SYS_munmap:
+        return __wrap_munmap((void *)words[0], (size_t)words[1]);
+    case SYS_mremap:
+        return (long)__wrap_mremap((void *)words[0], (size_t)words[1], (size_t)words[2],
+                                   (int)words[3], (void *)words[4]);
+    default:
+        break;
+    }
+    if (number == SYS_madvise && words[2] == MADV_DONTNEED) {
+        return __wrap_madvise((void *)words[0], (size_t)words[1], MADV_DONTNEED);
+    }
     if (FAULT_CLOCK_STANDS && number == SYS_clock_gettime && words[0] == CLOCK_MONOTONIC_COARSE) {
         if (FAULT_CLOCK_FAILS) {
             FAULT_POINT(FAULT_CLOCK, -1);
