@@ -4,7 +4,7 @@
  *   hak::memory_resource   a std::pmr::memory_resource on hak_aligned_alloc and hak_free
  *   hak::allocator<T>      an allocator for containers on the same functions; it has no state
  *   hak::heap              a heap (hakmem/heap.h), which its destructor destroys;
- *                             a std::pmr::memory_resource, too
+ *                          a std::pmr::memory_resource, too
  *   hak::heap_allocator<T> an allocator for containers in a heap
  *
  *     hak::heap heap;

@@ -2,7 +2,7 @@
 /* arena.h: arenas own slabs, and threads draw objects from arenas.
  *
  *   struct arena    owns slabs and kept spans; one lock for all slow paths on it
- *   struct thread  one thread's cache, which draws from one arena
+ *   struct thread   one thread's cache, which draws from one arena
  *
  * Number: about as many arenas as threads that can run at once (knobs.arenas_max), not one per
  * thread. Each arena keeps a partly used slab for each class it serves, half of it unused on

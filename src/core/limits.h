@@ -372,7 +372,7 @@
 
 /* The most parts of freed huge blocks that a new huge block is joined from. Twice as many: fewer
  * page faults if the cache holds many small ranges, and an array on the stack of 1.3 KiB, not 680
- * bytes, beside which a call needs more than the 2 KiB that it may. */
+ * bytes. A call may need 2 KiB of stack in all (tests/threads/test_stack_use.c). */
 #define HUGE_PARTS_MAX (HAK_TINY_LIMITS ? 4u : 28u)
 /* The most bytes of all joined huge blocks together. Each 2 MiB of them may be one mapping of the
  * 65,530 that the kernel allows a process. Twice: joined huge blocks may use a quarter of these,

@@ -14,9 +14,9 @@
  *                                        -> the slab's remote word, if the thread has no struct
  *                  span                  -> as above
  *                  sampled object        -> observe/samples.h
- *                  huge block                 -> the huge cache, or unmapped
+ *                  huge block            -> the huge cache, or unmapped
  *                  guarded block         -> observe/guard.h
- *                  arena's object         -> heap/heap.h (hakmem/heap.h)
+ *                  heap's object         -> heap/heap.h (hakmem/heap.h)
  *                  NULL                  -> nothing
  *                  foreign pointer       -> the process's own free, or reported
  *                  no allocation there   -> fatal report

@@ -9,8 +9,8 @@
  *                above           -> malloc_large: the huge cache, or a new mapping
  *                                   (also serves aligned and zeroed spans)
  *
- *   sampled (arena/sampling.c)    -> observe/samples.h
- *   guarded (arena/sampling.c)    -> observe/guard.h
+ *   sampled (arena/sampling.c)   -> observe/samples.h
+ *   guarded (arena/sampling.c)   -> observe/guard.h
  *   refused (core/gate.h)        -> the block gets a mapping of its own (large/emergency.h)
  *   no memory                    -> reclaims free memory, tries once more, then NULL with ENOMEM */
 #include "base/probe.h"

@@ -4,9 +4,9 @@
  *   malloc   the bytes to the thread's next sample run out (arena/sampling.c)
  *              object of a slab class -> hak__sample_object: it lies in a slice of its own kind
  *                                        (large/sampled.h)
- *              span, huge block            -> hak__sample_block: the block stays where it is
+ *              span, huge block       -> hak__sample_block: the block stays where it is
  *   free     sampled object           -> hak__sample_free
- *            span, huge block              -> hak__sample_forget, if any of them is sampled
+ *            span, huge block         -> hak__sample_forget, if any of them is sampled
  *
  * A block's record is found by its address. A record that could not be removed because a fork was
  * under way (core/gate.h) is removed when another sample gets the address.

@@ -19,9 +19,9 @@
 #include "base/compiler.h"
 
 enum {
-    BOUND_PLAINLY, /* nobody follows what is mapped; override/direct.c finds out */
-    BOUND_DIRECT,  /* who follows it is not ready: the calls are the system's */
-    BOUND_FOLLOWED /* each call may allocate; in static programs, where nobody can find out */
+    BOUND_PLAINLY, /* override/direct.c has found that nobody follows mappings */
+    BOUND_DIRECT,  /* somebody does, and is not ready yet: make the system call */
+    BOUND_FOLLOWED /* somebody may, and may allocate meanwhile. Static programs begin so and stay */
 };
 
 /* One of these; relaxed: DIRECT and FOLLOWED are both right once it is FOLLOWED. */

@@ -7,8 +7,8 @@
  *   part of the superslabs  belongs to the node of the first arena that has it (superslab.h). Its
  *                           slices go to arenas of that node, and to others only if there is no
  *                           memory.
- *   arena                    belongs to the node of its first thread (arena/arena.c).
- *   huge block         notes its node in its origin (large/huge.h). A request takes freed
+ *   arena                   belongs to the node of its first thread (arena/arena.c).
+ *   huge block              notes its node in its origin (large/huge.h). A request takes freed
  *                           ones of its node only.
  *
  * Number of a node: the kernel's, exclusive or that of the node on which the process began. So the

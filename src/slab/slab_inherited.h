@@ -8,8 +8,8 @@
  * match no owner word of these slabs, and their fast paths do not know of any of this.
  *
  *   inherited arena   one that existed at the fork; no thread draws from it (but see below)
- *   inherited slab   its owner is such an arena; free_count = objects in free_list + bits set
- *   counted object   a free object with its bit set; it is in no list, and nobody writes to it
+ *   inherited slab    its owner is such an arena; free_count = objects in free_list + bits set
+ *   counted object    a free object with its bit set; it is in no list, and nobody writes to it
  *
  * What becomes of the memory (docs/design/arena.md#memory-of-the-parent):
  *   1. An inherited slab that is wholly free is given back to the region, untouched.

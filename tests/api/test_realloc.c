@@ -207,8 +207,8 @@ TEST(resize_keeps_place_and_contents)
 TEST(resize_gives_memory_back)
 {
     SKIP_IF(SUPPORT_SANITIZED);
-    /* the secure form soon has too many mappings for the limit there: blocks in whole superslabs
-     * keep them */
+    /* With tiny limits the secure form soon runs out of mappings. Then a large block lies in whole
+     * superslabs, which it keeps when it shrinks. */
     SKIP_IF(HAK_LEVEL >= 2);
     size_t before = rss_bytes();
     char *blocks[] = {hak_malloc(64 * MIB), hak_malloc(2 * MIB)};

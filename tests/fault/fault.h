@@ -409,7 +409,8 @@ long __wrap_syscall(long number, ...)
         words[i] = va_arg(more, long); /* as the C library's own does */
     }
     va_end(more);
-    switch (number) { /* of a thread whose mappings nobody shall follow (os/bound.h) */
+    /* A thread inside a function that follows mappings makes these calls directly (os/bound.h). */
+    switch (number) {
     case SYS_mmap:
         return (long)__wrap_mmap((void *)words[0], (size_t)words[1], (int)words[2], (int)words[3],
                                  (int)words[4], words[5]);
