@@ -214,7 +214,7 @@ void hak__thread_count_operation(struct thread *thread)
     if (HAK_UNLIKELY(thread->cache.lagging != NULL)) {
         thread_tidy(thread, true);
     }
-    if (HAK_UNLIKELY(huge_pages_are_watched())) {
+    if (HAK_UNLIKELY(huge_pages_are_begun())) {
         hak__huge_pages_look();
     }
 }

@@ -383,17 +383,23 @@
 #define OWNER_CODE_BITS 8u
 #define ARENA_ID_MAX ((UINT32_C(1) << (32 - OWNER_CODE_BITS)) - 2)
 
-/* A superslab or large block with small pages is dense, and earns huge pages for later ones, if
- * this percentage of it is resident. Lower: programs that touch little of their memory get huge
- * pages, and need more memory. Higher: fewer programs get any (docs/decisions/0074). */
+/* A block with small pages is filled, and earns huge pages for later ones, if this percentage of it
+ * is resident. Lower: programs that touch little of their memory get huge pages, and need more
+ * memory. Higher: fewer programs get any (docs/decisions/0074). */
 #define HUGE_PAGES_DENSE_PERCENT 75u
-/* Superslabs of spans longer than a slab. What spans of one length leave of a superslab is never
- * touched, so huge pages there may waste an eighth at most (docs/decisions/0103). */
+/* Superslabs claimed for spans longer than a slab. What spans of one length leave of a superslab is never touched, so
+ * huge pages there may waste an eighth at most (docs/decisions/0103). */
 #define HUGE_PAGES_DENSE_SPANS_PERCENT 89u
 
-/* At this number of split superslabs, new ones get no huge pages. A superslab is split if hakmem
- * asks for small pages there, because a part of it was purged. Each may cost the process two of its
- * 65,530 mappings. Twice as many: they may use half of the mappings, not a quarter. */
+/* An arena fills its slabs if at most this part of their bytes was never handed out. Half of it:
+ * programs with objects of many sizes need twice the heap until they get huge pages. Twice: a new
+ * huge page may be half empty (docs/decisions/0036). */
+#define HUGE_PAGES_EMPTY_PARTS 4u
+
+/* At this number of split superslabs and borders between huge and small pages, new superslabs get no
+ * huge pages. A superslab is split if hakmem asks for small pages there, because a part of it was
+ * purged. Each may cost the process two of its 65,530 mappings. Twice as many: they may use half of
+ * the mappings, not a quarter. */
 #define SPLIT_SUPERSLABS_MAX 8192u
 
 /* The mappings that hakmem may have: nine tenths of the 65,530 that Linux allows a process by
@@ -405,20 +411,16 @@
 /* hakmem asks for huge pages only if the OS page has this size. With OS pages of 16 or 64 KiB a
  * huge page has 32 or 512 MiB and would cover many superslabs. */
 #define HUGE_PAGES_OS_PAGE_SIZE 4096u
-/* Microseconds within which a huge page must come. The 512 small pages that it replaces take about
- * 700; a huge page takes 90, or 5,200 on some virtual machines (docs/decisions/0036). Twice: pages
- * that gain nothing count as quick. Half: a short delay on a busy machine ends huge pages. */
+/* Microseconds from which a huge page is slow. It takes about 200, or 4,500 if the host has
+ * taken the memory back (docs/decisions/0036). Twice: nothing changes there. Half: a short delay on
+ * a busy machine counts as slow. */
 #define HUGE_PAGE_US_MAX 1000u
-/* After a slow huge page, hakmem asks for no other for HUGE_PAGES_PAUSE_MS_MIN milliseconds. Each
- * further slow one doubles this pause, up to HUGE_PAGES_PAUSE_MS_MAX. A slow page takes 5 ms, so at
- * most a twentieth of the time is lost. Half of HUGE_PAGES_PAUSE_MS_MIN: a tenth. Twice: more page
- * faults after a page that was slow by chance. Twice HUGE_PAGES_PAUSE_MS_MAX: hakmem may notice two
- * minutes late that huge pages are quick again. */
-#define HUGE_PAGES_PAUSE_MS_MIN 100u
-#define HUGE_PAGES_PAUSE_MS_MAX 60000u
-/* A first touch may take long because the program was slow. So hakmem takes the kernel for slow
- * only after this many slow touches in a row. */
-#define HUGE_PAGES_SLOW_COUNT 3u
+/* Superslabs' worth of memory that gets small pages after a slow page; doubled for each further one
+ * up to HUGE_PAGES_SLOW_MAX. Half of the first: a gibibyte may be more than a hundred mappings.
+ * Twice: one that was slow by chance costs 16,000 page faults. Half of the most: where all are slow,
+ * twice as many of them are touched. Twice: it is noticed later that they are quick again. */
+#define HUGE_PAGES_SLOW_MIN 16u
+#define HUGE_PAGES_SLOW_MAX 64u
 HAK_STATIC_ASSERT((REMOTE_ENTRIES & (REMOTE_ENTRIES - 1)) == 0,
                   "remote entries are chosen by a mask");
 HAK_STATIC_ASSERT(SPAN_SLICES_MAX <= SUPERSLAB_SLICES, "a span lies inside one superslab");

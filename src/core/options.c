@@ -41,7 +41,7 @@
     {                                                                                              \
         .purge_delay_ms = DELAY_MS(1000u), .bin_bytes_max = BIN_BYTES_MAX,                         \
         .cache_bytes = CACHE_BYTES(MIB(32)), .cache_bytes_total = CACHE_BYTES_AUTOMATIC,           \
-        .huge_cache_bytes = UINT64_MAX, .huge_threshold = MIB(8), .limit = UINT64_MAX,             \
+        .huge_cache_bytes = UINT64_MAX, .huge_threshold = MIB(4), .limit = UINT64_MAX,             \
         .limit_hard = UINT64_MAX, .arenas_max = ARENAS_AUTOMATIC, .abort_on_foreign = HAK_SECURE,  \
         .abort_on_size = true, .numa = true                                                        \
     }
@@ -51,7 +51,7 @@
     {                                                                                              \
         .purge_delay_ms = DELAY_MS(10000u), .bin_bytes_max = BIN_BYTES_MAX,                        \
         .cache_bytes = CACHE_BYTES(MIB(32)), .cache_bytes_total = UINT64_MAX,                      \
-        .huge_cache_bytes = UINT64_MAX, .huge_threshold = MIB(8), .limit = UINT64_MAX,             \
+        .huge_cache_bytes = UINT64_MAX, .huge_threshold = MIB(4), .limit = UINT64_MAX,             \
         .limit_hard = UINT64_MAX, .arenas_max = ARENAS_AUTOMATIC, .abort_on_foreign = HAK_SECURE,  \
         .abort_on_size = true, .numa = true                                                        \
     }
@@ -73,7 +73,7 @@
     {                                                                                              \
         .purge_delay_ms = 0, .bin_bytes_max = BIN_BYTES_MAX, .cache_bytes = CACHE_BYTES(MIB(32)),  \
         .cache_bytes_total = CACHE_BYTES_AUTOMATIC, .huge_cache_bytes = UINT64_MAX,                \
-        .huge_threshold = MIB(8), .limit = UINT64_MAX, .limit_hard = UINT64_MAX,                   \
+        .huge_threshold = MIB(4), .limit = UINT64_MAX, .limit_hard = UINT64_MAX,                   \
         .arenas_max = ARENAS_AUTOMATIC, .abort_on_foreign = true, .abort_on_size = true,           \
         .numa = true                                                                               \
     }

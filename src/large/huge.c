@@ -168,7 +168,7 @@ static struct huge huge_grow(struct huge block, size_t size, bool want_zero, boo
         wanted = size; /* a limit is near: the size without rounding may still fit */
     }
     if (huge_pages) {
-        hak__huge_pages_ask((char *)moved - HUGE_HEAD, wanted + ends, HUGE_HEAD + block.size);
+        hak__huge_pages_try((char *)moved - HUGE_HEAD, wanted + ends, HUGE_HEAD + block.size);
     } else if (grows && block.size >= 2 * HUGE_PAGE_SIZE) {
         hak__os_small((char *)moved - HUGE_HEAD, wanted + ends); /* else new ones are as the old */
     }
@@ -226,13 +226,9 @@ static struct huge huge_map(size_t size, size_t alignment, bool want_zero)
     /* Huge pages for all of it or none: two kinds are two mappings, which mremap cannot move at
      * once. */
     if (!huge_pages ||
-        hak__huge_pages_ask((char *)address - HUGE_HEAD, wanted + ends, HUGE_HEAD) != 0) {
-        hak__huge_pages_watch(
-            &hak__huge_evidence[want_zero],
-            (struct huge_pages_sample){.address = address,
-                                       .size = wanted,
-                                       .live = huge_live_bytes(),
-                                       .dense_percent = HUGE_PAGES_DENSE_PERCENT});
+        hak__huge_pages_try((char *)address - HUGE_HEAD, wanted + ends, HUGE_HEAD) != 0) {
+        hak__huge_pages_watch(&hak__huge_evidence[want_zero], address, wanted, huge_live_bytes(),
+                              HUGE_PAGES_DENSE_PERCENT);
     }
     return block;
 }

@@ -107,7 +107,7 @@ struct huge hak__huge_join(const struct huge_parts *taken, size_t size, bool wan
         return (struct huge){0};
     }
     if (end - covered >= 2 * HUGE_PAGE_SIZE && hak__huge_earns_huge_pages(size, want_zero)) {
-        hak__huge_pages_ask((void *)(join.start + covered), end - covered, 0);
+        hak__huge_pages_try((void *)(join.start + covered), end - covered, 0);
     }
     atomic_add_relaxed(&hak__huge_joined_bytes, size);
     return (struct huge)HUGE_OF(join.start, size, huge_origin_here(0));

@@ -110,7 +110,7 @@ static struct sampled_slice *sampled_add_slice(uint32_t class_index)
 {
     size_t bytes = size_class_bytes(class_index);
     struct slice_run run =
-        hak__superslab_take(hak__superslab_part_near(numa_node()), sampled_slices(bytes), 1);
+        hak__superslab_take(hak__superslab_part_near(numa_node()), sampled_slices(bytes), 1, false);
     if (run.slice == SLICE_NONE) {
         return NULL;
     }

@@ -311,7 +311,7 @@ struct span hak__span_allocate(struct span_cache *cache, struct counters *counte
     }
     size_t alignment_slices = alignment <= SLICE_SIZE ? 1 : alignment >> SLICE_SHIFT;
     struct slice_run run = hak__superslab_take(cache == NULL ? 0 : cache->part, lead + slices,
-                                               (uint32_t)alignment_slices);
+                                               (uint32_t)alignment_slices, false);
     if (run.slice == SLICE_NONE) {
         return (struct span){NULL, false};
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* huge_pages.c: watches blocks with small pages and times huge pages; rules in huge_pages.h. */
+/* huge_pages.c: watches blocks with small pages; rules in huge_pages.h. */
 #include "region/huge_pages.h"
 
 #include <errno.h>
@@ -8,6 +8,7 @@
 #include "core/gate.h"
 #include "core/knobs.h"
 #include "core/lock.h"
+#include "core/watched.h"
 #include "os/os.h"
 
 uint64_t hak__huge_page_us_max = HUGE_PAGE_US_MAX;
@@ -15,75 +16,62 @@ uint64_t hak__huge_page_us_max = HUGE_PAGE_US_MAX;
 static struct lock HAK_LOCK_LINE huge_pages_lock =
     LOCK_INITIAL(LOCK_RANK_HUGE_PAGES); /* guards all evidence */
 
-/* Counts a look at a block by rule 3. A filled one about doubles `filled`, up to `live`; an
- * unfilled one sets it to 0. Under HUGE_PAGES. */
+/* Counts a look at a block by rule 3. A filled one about doubles `filled`, up to `live`: what was
+ * there before may be empty. An unfilled one sets it to 0. Under HUGE_PAGES. */
 static void evidence_count(struct huge_pages_evidence *evidence, bool dense, size_t size,
                            size_t live)
 {
     size_t filled = 2 * evidence->filled + size;
     filled = filled < live ? filled : live;
-    evidence->filled = !dense ? 0 : filled > evidence->filled ? filled : evidence->filled;
+    filled = filled > evidence->filled ? filled : evidence->filled;
+    atomic_store_relaxed(&evidence->filled, dense ? filled : 0);
 }
 
-/* True if the sample's block is filled, or was so when it was freed. Under HUGE_PAGES. */
-static bool sample_is_dense(struct huge_pages_sample *sample)
+/* Looks at the watched block, if there is one. If it is not filled yet, a later look decides, unless
+ * this is the last one. Under HUGE_PAGES. */
+static void evidence_look(struct huge_pages_evidence *evidence, bool last)
 {
-    if (sample->address != NULL) {
-        sample->dense =
-            hak__os_resident_percent(sample->address, sample->size) >= sample->dense_percent;
-    }
-    return sample->dense;
-}
-
-/* Counts a look at the sample. A filled block counts once. Under HUGE_PAGES. */
-static void sample_count(struct huge_pages_evidence *evidence, struct huge_pages_sample *sample)
-{
-    if (!sample->dense || !sample->counted) {
-        evidence_count(evidence, sample->dense, sample->size, sample->live);
-        sample->counted = sample->dense; /* an unfilled block is counted again when it is filled */
+    if (evidence->watched != NULL) {
+        bool dense =
+            hak__os_resident_percent(evidence->watched, evidence->size) >= evidence->percent;
+        if (dense || last || evidence->looked_at) {
+            evidence_count(evidence, dense, evidence->size, evidence->live);
+            evidence->watched = NULL;
+        }
+        evidence->looked_at = true;
     }
 }
 
-/* Under HUGE_PAGES. */
-static void sample_look(struct huge_pages_evidence *evidence, struct huge_pages_sample *sample)
+bool hak__huge_pages_are_due(size_t heap)
 {
-    (void)sample_is_dense(sample);
-    sample_count(evidence, sample);
-}
-
-/* Looks at the sample that judges by rule 2. Under HUGE_PAGES. */
-static void evidence_look(struct huge_pages_evidence *evidence)
-{
-    struct huge_pages_sample *before = &evidence->newest[0], *last = &evidence->newest[1];
-    if (last->is_superslab && sample_is_dense(last)) {
-        sample_count(evidence, last);
-    } else {
-        sample_look(evidence, before->size == 0 ? last : before);
-    }
+    return heap >= atomic_load_relaxed(&hak__knobs.huge_threshold) &&
+           hak__os_page_size() == HUGE_PAGES_OS_PAGE_SIZE;
 }
 
 bool hak__huge_pages_are_earned(struct huge_pages_evidence *evidence, size_t size, size_t live,
                                 size_t heap)
 {
-    if (heap < atomic_load_relaxed(&hak__knobs.huge_threshold) ||
-        hak__os_page_size() != HUGE_PAGES_OS_PAGE_SIZE) {
+    if (!hak__huge_pages_are_due(heap)) {
         return false;
     }
     lock_acquire(&huge_pages_lock);
-    if (evidence->newest[1].size != 0) {
-        evidence_look(evidence);
-    }
+    evidence_look(evidence, false);
     bool earned = live + size <= 2 * evidence->filled;
     lock_release(&huge_pages_lock);
     return earned;
 }
 
-void hak__huge_pages_watch(struct huge_pages_evidence *evidence, struct huge_pages_sample block)
+void hak__huge_pages_watch(struct huge_pages_evidence *evidence, const void *address, size_t size,
+                           size_t live, uint32_t percent)
 {
     lock_acquire(&huge_pages_lock);
-    block.live += block.size;
-    evidence->newest[0] = evidence->newest[1];
-    evidence->newest[1] = block;
+    if (evidence->watched == NULL) {
+        evidence->watched = address;
+        evidence->size = size;
+        evidence->live = live + size;
+        evidence->percent = percent;
+        evidence->looked_at = false;
+    }
     lock_release(&huge_pages_lock);
 }
 
@@ -92,11 +80,9 @@ bool hak__huge_pages_unwatch(struct huge_pages_evidence *evidence, size_t count,
 {
     bool watched = false;
     lock_acquire(&huge_pages_lock);
-    for (size_t i = 0; i < 2 * count && !watched; i++) {
-        struct huge_pages_sample *sample = &evidence[i / 2].newest[i % 2];
-        if (sample->address == address) {
-            sample_look(&evidence[i / 2], sample);
-            sample->address = NULL;
+    for (size_t i = 0; i < count && !watched; i++) {
+        if (evidence[i].watched == address) {
+            evidence_look(&evidence[i], true);
             watched = true;
         }
     }
@@ -113,95 +99,70 @@ void hak__huge_pages_note_growth(struct huge_pages_evidence *evidence, size_t si
     lock_release(&huge_pages_lock);
 }
 
-/* How long huge pages take. Hints: all accesses are relaxed. */
-static uint32_t shared_timed_ms; /* when the last huge page was judged */
-static uint32_t shared_pause_ms; /* how long none is asked for after that; 0: they come quickly */
+/* Rule 5. Hints: all accesses are relaxed. */
+static uint32_t shared_slow; /* superslabs' worth that the last slow page cost; 0: it was quick */
+static uint32_t shared_left; /* what is left of that before the next try */
 
-static bool huge_pages_pause_is_over(uint32_t now_ms)
+/* True: memory of `size` bytes may be the next try. */
+static bool huge_pages_may_try(size_t size)
 {
-    return now_ms - atomic_load_relaxed(&shared_timed_ms) >= atomic_load_relaxed(&shared_pause_ms);
-}
-
-/* Notes whether a huge page came quickly: ends the pauses, or doubles the pause. */
-static void huge_pages_judge(bool quick, uint32_t now_ms)
-{
-    uint32_t pause = 2 * atomic_load_relaxed(&shared_pause_ms);
-    pause = pause < HUGE_PAGES_PAUSE_MS_MIN ? HUGE_PAGES_PAUSE_MS_MIN : pause;
-    pause = pause < HUGE_PAGES_PAUSE_MS_MAX ? pause : HUGE_PAGES_PAUSE_MS_MAX;
-    atomic_store_relaxed(&shared_timed_ms, now_ms);
-    atomic_store_relaxed(&shared_pause_ms, quick ? 0 : pause);
-}
-
-bool hak__huge_pages_are_quick(void)
-{
-    return atomic_load_relaxed(&shared_pause_ms) == 0;
-}
-
-/* Makes a huge page resident and judges how long that took. Nothing is learned if the page is
- * resident already (mlockall), or if the kernel cannot populate (before Linux 5.14). */
-static void huge_pages_time(void *address, uint32_t now_ms)
-{
-    hak__gate_begin_call();
-    uint64_t start = hak__os_clock_us();
-    if (hak__os_resident(address, HUGE_PAGE_SIZE) != HUGE_PAGE_SIZE &&
-        hak__os_populate(address, HUGE_PAGE_SIZE) == 0) {
-        huge_pages_judge(hak__os_clock_us() - start <= hak__huge_page_us_max, now_ms);
+    uint32_t left = atomic_load_relaxed(&shared_left);
+    size_t taken = size / HUGE_PAGE_SIZE;
+    if (left != 0) {
+        atomic_store_relaxed(&shared_left, taken < left ? left - (uint32_t)taken : 0u);
     }
-    hak__gate_end_call();
+    return left == 0;
 }
 
-int hak__huge_pages_ask(void *address, size_t size, size_t used)
+int hak__huge_pages_ask(void *address, size_t size)
 {
-    uintptr_t first = bits_align_up((uintptr_t)address + used, HUGE_PAGE_SIZE);
-    uintptr_t end = (uintptr_t)address + size;
-    uint32_t now_ms = hak__os_clock_ms();
-    int error = huge_pages_pause_is_over(now_ms) ? hak__os_huge_pages(address, size) : -EAGAIN;
-    if (error == 0 && first + 2 * HUGE_PAGE_SIZE <= end && hak__huge_page_us_max != UINT64_MAX &&
-        now_ms != atomic_load_relaxed(&shared_timed_ms)) { /* at most one in each clock tick */
-        huge_pages_time((void *)first, now_ms);
-        error = hak__huge_pages_are_quick() ? 0 : -EAGAIN;
-    }
-    if (error != 0) { /* a mapping that has grown may have asked before the pause */
+    int error = huge_pages_may_try(size) ? hak__os_huge_pages(address, size) : -EAGAIN;
+    if (error != 0) { /* a mapping that has grown may have asked before */
         hak__os_small(address, size);
     }
     return error;
 }
 
-const uint16_t *hak__huge_pages_watcher;
-
-/* About the thread that hak__huge_pages_watcher names. Hints, relaxed: if two threads use them at
- * the same time, one watch is lost or judged wrongly. */
-static uint64_t shared_watched_us; /* the time of its first look; 0: that is still to come */
-static uint32_t shared_slow_count; /* slow pages in a row, of all threads */
-
-int hak__huge_pages_ask_untouched(void *address, size_t size)
+/* Makes a huge page resident and judges how long that took. False: it was slow. Nothing is learned
+ * if the kernel cannot populate (before Linux 5.14). The contents stay. */
+static bool huge_pages_time(void *address)
 {
-    if (!huge_pages_pause_is_over(hak__os_clock_ms())) {
-        return -EAGAIN;
+    hak__gate_begin_call();
+    uint64_t start = hak__os_clock_us();
+    bool done = hak__os_populate(address, hak__os_page_size()) == 0;
+    bool quick = !done || hak__os_clock_us() - start < hak__huge_page_us_max;
+    hak__gate_end_call();
+    if (!quick) {
+        uint32_t slow = 2 * atomic_load_relaxed(&shared_slow);
+        slow = slow < HUGE_PAGES_SLOW_MIN ? HUGE_PAGES_SLOW_MIN : slow;
+        slow = slow < HUGE_PAGES_SLOW_MAX ? slow : HUGE_PAGES_SLOW_MAX;
+        atomic_store_relaxed(&shared_slow, slow);
+        atomic_store_relaxed(&shared_left, slow);
+    } else if (done) {
+        atomic_store_relaxed(&shared_slow, 0u);
     }
-    int error = hak__os_huge_pages(address, size);
-    if (error == 0 && hak__huge_page_us_max != UINT64_MAX) {
-        atomic_store_relaxed(&shared_watched_us, UINT64_C(0));
-        atomic_store_relaxed(&hak__huge_pages_watcher, (const uint16_t *)&hak__lock_own.held);
-    }
-    return error;
+    return quick;
 }
+
+void *hak__huge_pages_begun;
 
 void hak__huge_pages_look(void)
 {
-    if (atomic_load_relaxed(&hak__huge_pages_watcher) != &hak__lock_own.held) {
-        return;
+    void *address = atomic_load_relaxed(&hak__huge_pages_begun);
+    atomic_store_relaxed(&hak__huge_pages_begun, NULL);
+    if (address != NULL && !watched()) {
+        (void)huge_pages_time(address);
     }
-    uint64_t now_us = hak__os_clock_us(), since_us = atomic_load_relaxed(&shared_watched_us);
-    if (since_us == 0) { /* the operation that asked ends here: the program's touch comes now */
-        atomic_store_relaxed(&shared_watched_us, now_us);
-        return;
+}
+
+int hak__huge_pages_try(void *address, size_t size, size_t used)
+{
+    uintptr_t first = bits_align_up((uintptr_t)address + used, HUGE_PAGE_SIZE);
+    int error = hak__huge_pages_ask(address, size);
+    if (error == 0 && first + 2 * HUGE_PAGE_SIZE <= (uintptr_t)address + size &&
+        !huge_pages_time((void *)first)) {
+        hak__os_small(address, size);
+        error = -EAGAIN;
     }
-    bool quick = now_us - since_us <= hak__huge_page_us_max;
-    uint32_t slow_count = quick ? 0 : atomic_load_relaxed(&shared_slow_count) + 1;
-    if (quick || slow_count == HUGE_PAGES_SLOW_COUNT) {
-        huge_pages_judge(quick, hak__os_clock_ms());
-    }
-    atomic_store_relaxed(&shared_slow_count, slow_count % HUGE_PAGES_SLOW_COUNT);
-    atomic_store_relaxed(&hak__huge_pages_watcher, NULL);
+    return error;
 }

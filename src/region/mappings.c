@@ -33,9 +33,10 @@ static bool mappings_were_refused(void)
 bool hak__mappings_are_short(void)
 {
     const struct superslab_table *table = &hak__superslabs;
-    /* a split superslab and a closed range may cost two, a hole one */
+    /* a split superslab and a closed range may cost two, a border and a hole one */
     size_t count = atomic_load_relaxed(&hak__mappings_huge) +
                    2 * (atomic_load_relaxed(&table->split_count) + hak__os_closed_ranges()) +
+                   atomic_load_relaxed(&table->borders_count) +
                    atomic_load_relaxed(&table->released_count);
     return count >= MAPPINGS_MAX || hak__os_is_discarding() || mappings_were_refused();
 }

@@ -121,6 +121,10 @@ static struct purge_work purge_take_next(struct purge_place *next, bool everythi
         uint64_t free = superslab->free, dirty = free & superslab->dirty;
         uint64_t due = dirty & (everything ? ~UINT64_C(0) : superslab->aged);
         if (due != 0) {
+            if (superslab->huge_pages != 0) { /* the clean ones are resident as well */
+                due |= free & ~dirty;
+                dirty = free;
+            }
             bool whole = due == dirty && free == ~UINT64_C(0);
             uint64_t taken = whole ? free : due | purge_groups(due, free & ~dirty);
             work = (struct purge_work){index, due, taken, whole, superslab->split != 0};
@@ -266,7 +270,7 @@ static size_t release_note(size_t index, bool unmapped)
 static size_t release_one(size_t index)
 {
     void *start = window_slice_address(index * SUPERSLAB_SLICES);
-    hak__huge_pages_unwatch(superslab_part_of(index)->evidence, HUGE_PAGES_KINDS, start);
+    hak__huge_pages_unwatch(&superslab_part_of(index)->evidence, 1, start);
     hak__gate_begin_call();
     bool unmapped = hak__os_unmap(start, SUPERSLAB_SIZE) == 0;
     hak__gate_end_call();

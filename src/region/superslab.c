@@ -82,28 +82,6 @@ bool hak__superslab_mark_taken(size_t index, uint64_t mask)
     return told;
 }
 
-#define HUGE_SLICES ((uint32_t)(HUGE_PAGE_SIZE / SLICE_SIZE))
-HAK_STATIC_ASSERT(SUPERSLAB_SIZE == HUGE_PAGE_SIZE, "one is asked for");
-
-/* Makes the slices of `mask`, which were just taken, dirty. In a superslab with huge pages it makes
- * all slices dirty: the first touch may make a whole huge page resident, and then all of it must be
- * purged. Under REGION. */
-static void superslab_make_dirty(size_t index, uint64_t mask)
-{
-    struct superslab *superslab = superslab_at(index);
-    for (uint32_t first = 0; superslab->huge_pages != 0 && first < SUPERSLAB_SLICES;
-         first += HUGE_SLICES) {
-        uint64_t page = bits_mask(first, HUGE_SLICES);
-        mask |= (mask & page) != 0 ? page : 0;
-    }
-    uint64_t became_dirty = mask & ~superslab->dirty & superslab->free;
-    superslab->dirty |= mask;
-    if (became_dirty != 0) {
-        (void)hak__superslab_add_free(superslab_part_of(index), 0, bits_count(became_dirty));
-        hak__superslab_index_maps(index);
-    }
-}
-
 /* The slices of a superslab whose number is a multiple of `alignment`. */
 static uint64_t superslab_aligned_bits(uint32_t alignment)
 {
@@ -113,14 +91,6 @@ static uint64_t superslab_aligned_bits(uint32_t alignment)
     }
     return bits;
 }
-
-/* The run of slices to look for. */
-struct superslab_wish {
-    struct superslab_part *part;
-    uint32_t count;     /* slices */
-    uint32_t alignment; /* slices, a power of two */
-    bool dirty_only;    /* all of them are dirty */
-};
 
 /* Runs of so many slices or more lie at an end of the free ones. Half: runs of 128 KiB are packed
  * more densely, and can be guessed better. Twice: 300 kB take 1.3 times their addresses. */
@@ -143,6 +113,13 @@ static uint32_t superslab_choose(struct superslab_part *part, uint64_t starts, u
     return (bits_lowest(turned) + shift) % SUPERSLAB_SLICES;
 }
 
+/* True: rule 4 of huge_pages.h keeps the superslab's clean slices for others. Under REGION. */
+static bool superslab_is_kept(const struct superslab_wish *wish, const struct superslab *superslab)
+{
+    return superslab->huge_pages != 0 && superslab->free != ~UINT64_C(0) && !wish->dirty_only &&
+           !wish->fills && atomic_load_relaxed(&wish->part->evidence.filled) == 0;
+}
+
 /* Looks at the first `looks` superslabs, from *from on, that have a run of at least `length` free
  * (and dirty, if dirty_only) slices. Returns the first slice of the lowest run in them that fits.
  * SLICE_NONE: none fits, and *from is the superslab to go on with, or SIZE_MAX if there are no
@@ -162,7 +139,7 @@ static size_t superslab_look(const struct superslab_wish *wish, uint32_t length,
         const struct superslab *superslab = superslab_at(index);
         uint64_t map = wish->dirty_only ? superslab->free & superslab->dirty : superslab->free;
         uint64_t starts = bits_run_starts(map, wish->count) & aligned;
-        if (starts != 0) {
+        if (starts != 0 && !superslab_is_kept(wish, superslab)) {
             return index * SUPERSLAB_SLICES + superslab_choose(wish->part, starts, wish->count);
         }
         *from = superslab_next(wish->part, index);
@@ -198,7 +175,7 @@ static size_t superslab_find_aligned(const struct superslab_wish *wish)
 static size_t superslab_find(const struct superslab_wish *wish)
 {
     size_t start = 0;
-    return wish->alignment == 1 ? superslab_look(wish, wish->count, &start, 1)
+    return wish->alignment == 1 ? superslab_look(wish, wish->count, &start, ALIGNED_LOOKS)
                                 : superslab_find_aligned(wish);
 }
 
@@ -216,14 +193,16 @@ static void superslab_mark_in_use(size_t index, uint64_t mask)
     }
 }
 
-/* In a small child of fork, the first touch of a superslab from the parent should not bring a whole
- * huge page. */
-static HAK_COLD void superslab_stay_small(size_t index)
+/* The first slices of a free superslab that may have huge pages were taken. It gets small ones if
+ * a new superslab would: the program fills less than before, or is a small child of fork. */
+static HAK_COLD void superslab_begin(size_t slice, const struct superslab_wish *wish)
 {
-    if (hak__superslab_bytes_grown() >= atomic_load_relaxed(&hak__knobs.huge_threshold)) {
-        return;
+    if (hak__huge_pages_are_due(hak__superslab_bytes_grown()) &&
+        (wish->fills || atomic_load_relaxed(&wish->part->evidence.filled) != 0)) {
+        atomic_store_relaxed(&hak__huge_pages_begun, window_slice_address(slice));
+    } else {
+        (void)hak__superslab_split(slice / SUPERSLAB_SLICES);
     }
-    (void)hak__superslab_split(index);
 }
 
 /* Takes a fitting run of free slices of the part, dirty ones first, or only dirty ones. SLICE_NONE:
@@ -231,7 +210,7 @@ static HAK_COLD void superslab_stay_small(size_t index)
 static struct slice_run superslab_take_free(struct superslab_wish wish, bool *goes_on)
 {
     struct slice_run run = {SLICE_NONE, false};
-    bool new_huge_pages = false, dirty_only = wish.dirty_only;
+    bool begins = false, dirty_only = wish.dirty_only;
     if (HAK_UNLIKELY(!hak__superslab_lock(&wish.part->lock))) {
         *goes_on = false;
         return run;
@@ -247,14 +226,15 @@ static struct slice_run superslab_take_free(struct superslab_wish wish, bool *go
     if (run.slice != SLICE_NONE) {
         size_t index = run.slice / SUPERSLAB_SLICES;
         uint64_t mask = bits_mask(run.slice % SUPERSLAB_SLICES, wish.count);
+        struct superslab *superslab = superslab_at(index);
+        run.zeroed = (superslab->dirty & mask) == 0;
+        begins = superslab->huge_pages != 0 && superslab->dirty == 0;
         superslab_mark_in_use(index, mask);
-        run.zeroed = (superslab_at(index)->dirty & mask) == 0;
-        new_huge_pages = superslab_at(index)->huge_pages != 0 && run.zeroed;
-        superslab_make_dirty(index, mask);
+        superslab->dirty |= mask;
     }
     lock_release(&wish.part->lock);
-    if (HAK_UNLIKELY(new_huge_pages) && window_inherits()) {
-        superslab_stay_small(run.slice / SUPERSLAB_SLICES);
+    if (HAK_UNLIKELY(begins)) {
+        superslab_begin(run.slice, &wish);
     }
     return run;
 }
@@ -285,7 +265,7 @@ static bool superslab_advance_other(struct superslab_wish wish)
     bool advanced = false;
     for (uint32_t i = 0; !advanced && i < superslab_parts(); i++) {
         struct superslab_part *part = hak__superslab_parts[i];
-        advanced = part != wish.part && hak__superslab_advance(part, wish.count, wish.alignment);
+        advanced = part != wish.part && hak__superslab_advance(part, &wish);
     }
     return advanced;
 }
@@ -294,26 +274,26 @@ static bool superslab_advance_other(struct superslab_wish wish)
 static struct slice_run superslab_grow(struct superslab_wish wish, bool *goes_on)
 {
     struct slice_run run = {SLICE_NONE, false};
-    if (hak__superslab_reclaim(wish.part->node, wish.count)) { /* maybe of another part */
+    if (hak__superslab_reclaim(wish.part->node, &wish)) { /* maybe of another part */
         run = superslab_take_free(wish, goes_on);
         return run.slice != SLICE_NONE || !*goes_on ? run
                                                     : superslab_take_other(wish, false, goes_on);
     }
-    if (hak__superslab_advance(wish.part, wish.count, wish.alignment)) {
+    if (hak__superslab_advance(wish.part, &wish)) {
         return run;
     }
     run = superslab_take_other(wish, true, goes_on);
     if (run.slice == SLICE_NONE && *goes_on) {
-        *goes_on = hak__superslab_reclaim(NODE_ANY, wish.count) || superslab_advance_other(wish);
+        *goes_on = hak__superslab_reclaim(NODE_ANY, &wish) || superslab_advance_other(wish);
         run = *goes_on ? superslab_take_other(wish, true, goes_on) : run;
     }
     return run;
 }
 
-struct slice_run hak__superslab_take(uint32_t part, uint32_t count, uint32_t alignment)
+struct slice_run hak__superslab_take(uint32_t part, uint32_t count, uint32_t alignment, bool fills)
 {
     HAK_ASSERT(count >= 1 && count <= SUPERSLAB_SLICES && alignment <= SUPERSLAB_SLICES);
-    struct superslab_wish wish = {hak__superslab_parts[part], count, alignment, false};
+    struct superslab_wish wish = {hak__superslab_parts[part], count, alignment, fills, false};
     bool goes_on = true;
     struct slice_run run = superslab_take_free(wish, &goes_on);
     if (run.slice == SLICE_NONE && goes_on) { /* before the process grows; without GROWTH */
@@ -371,7 +351,7 @@ bool hak__superslab_take_exact(size_t slice, uint32_t count)
     bool all_free = (superslab->free & mask) == mask;
     if (all_free) {
         superslab_mark_in_use(index, mask);
-        superslab_make_dirty(index, mask);
+        superslab->dirty |= mask;
     }
     lock_release(lock);
     return all_free;

@@ -3,12 +3,11 @@
  *
  * Each superslab has three maps with one bit for each slice:
  *   free    the slice may be handed out: it is claimed, and nobody owns it
- *   dirty   the slice may have resident pages or hold anything but zeroes. Slices in use are dirty.
- *           In a superslab with huge pages one dirty slice makes all of them dirty.
+ *   dirty   the slice may hold anything but zeroes, or have resident pages of its own. Slices in
+ *           use are dirty. A clean slice of a superslab with huge pages is resident with the others.
  *   aged    the slice was free and dirty at the last purge pass, and has not been used since
  *
- * Invariants: aged is a subset of free & dirty. In a superslab with huge pages all slices are dirty
- * or none.
+ * Invariant: aged is a subset of free & dirty.
  *
  * A request gets the lowest run of free dirty slices that fits, or else the lowest run of free
  * ones; an aligned run may be a higher one. Dirty slices go out first because a resident page costs
@@ -86,8 +85,10 @@ HAK_HIDDEN void hak__superslab_tables(struct superslab_group *groups_end);
 /* Takes `count` (1 to SUPERSLAB_SLICES) adjacent slices of one superslab, of this part if it can.
  * SLICE_NONE: no memory, or refused. The number of the first one is a multiple of `alignment`
  * (slices, a power of two up to SUPERSLAB_SLICES). Claims more memory if no free run fits. The
- * owner words stay 0. Any thread; it holds no lock but an arena's. */
-HAK_HIDDEN struct slice_run hak__superslab_take(uint32_t part, uint32_t count, uint32_t alignment);
+ * owner words stay 0. `fills`: for a slab by rule 2 of huge_pages.h. Any thread; it holds no lock
+ * but an arena's. */
+HAK_HIDDEN struct slice_run hak__superslab_take(uint32_t part, uint32_t count, uint32_t alignment,
+                                                bool fills);
 
 /* Gives back slices of one superslab, which are then free and dirty. The caller has set their owner
  * words to 0, and nobody uses the slices. Any thread. */
@@ -102,18 +103,25 @@ HAK_HIDDEN bool hak__superslab_take_exact(size_t slice, uint32_t count);
  */
 HAK_HIDDEN struct slice_run hak__superslab_take_run(size_t superslabs);
 HAK_HIDDEN void hak__superslab_give_run(size_t slice, size_t superslabs);
-/* Maps a released superslab of the node again (of any: NODE_ANY), for a run of `count` slices.
- * False: there is none, an error, or refused. Under GROWTH. */
+/* Maps a released superslab of the node again (of any: NODE_ANY) for the wish. False: there is
+ * none, an error, or refused. Under GROWTH. */
 #define NODE_ANY UINT32_MAX
-HAK_HIDDEN bool hak__superslab_reclaim(uint32_t node, uint32_t count);
-/* Maps slices at the part's frontier, enough for `count` at `alignment`. False: no memory. Under
+/* The run of slices to look for. */
+struct superslab_wish {
+    struct superslab_part *part;
+    uint32_t count;     /* slices */
+    uint32_t alignment; /* slices, a power of two */
+    bool fills;         /* for a slab by rule 2 of huge_pages.h */
+    bool dirty_only;    /* all of them are dirty */
+};
+HAK_HIDDEN bool hak__superslab_reclaim(uint32_t node, const struct superslab_wish *wish);
+/* Maps slices at the part's frontier, enough for the wish. False: no memory. Under GROWTH. */
+HAK_HIDDEN bool hak__superslab_advance(struct superslab_part *part,
+                                       const struct superslab_wish *wish);
+/* Chooses pages for the newly claimed slices [first, end), and makes them free. Returns the first one that is not; those from there on are unmapped again: refused. Under
  * GROWTH. */
-HAK_HIDDEN bool hak__superslab_advance(struct superslab_part *part, uint32_t count,
-                                       uint32_t alignment);
-/* Chooses pages for the newly claimed slices [first, end), for a run of `count`, and makes them
- * free. Returns the first one that is not; those from there on are unmapped again: refused. Under
- * GROWTH. */
-HAK_HIDDEN size_t hak__superslab_publish(size_t first, size_t end, uint32_t count);
+HAK_HIDDEN size_t hak__superslab_publish(size_t first, size_t end,
+                                         const struct superslab_wish *wish);
 
 /* REGION may be stuck: its holder may be stopped by a signal (core/lock.h). Then nobody gets slices
  * (hak__superslab_lock refuses, as beside a fork), and slices that become free are put on a
@@ -179,9 +187,9 @@ HAK_HIDDEN bool hak__superslab_purge_is_under_way(void);
 HAK_HIDDEN size_t hak__superslab_release(size_t bytes);
 
 /* region/superslab_pages.c: chooses huge or small pages for newly claimed slices [first, first +
- * claimed), part of a superslab or whole ones. The claim is made for a run of `count` slices. Under
- * GROWTH. */
-HAK_HIDDEN void hak__superslab_choose_pages(size_t first, size_t claimed, uint32_t count);
+ * claimed), part of a superslab or whole ones. Under GROWTH. */
+HAK_HIDDEN void hak__superslab_choose_pages(size_t first, size_t claimed,
+                                            const struct superslab_wish *wish);
 /* Notes which pages a superslab has; an unmapped one is SMALL. Under REGION. */
 HAK_HIDDEN void hak__superslab_set_pages(size_t index, enum superslab_pages pages);
 /* Called before a part of the superslab is purged. The caller has taken that part out of the free
@@ -190,7 +198,7 @@ HAK_HIDDEN void hak__superslab_set_pages(size_t index, enum superslab_pages page
  * stay dirty. */
 HAK_HIDDEN bool hak__superslab_split(size_t index);
 /* Called when the caller has taken and purged all of a split superslab. Lets it have huge pages
- * again, if they come quickly. */
+ * again. */
 HAK_HIDDEN void hak__superslab_join(size_t index);
 
 /* Used by the files of region/. */
@@ -218,7 +226,8 @@ struct superslab_part {
     size_t frontier;         /* slice at which it claims next; under GROWTH */
     size_t claimed_slices;   /* this and the next: under GROWTH */
     size_t inherited_slices; /* in fork's child: claimed at the fork */
-    struct huge_pages_evidence evidence[HUGE_PAGES_KINDS]; /* which superslabs get huge pages */
+    bool huge_pages;         /* of the last claim; under GROWTH */
+    struct huge_pages_evidence evidence; /* of its superslabs, by rule 3 of huge_pages.h */
 };
 
 /* Arenas that share a part. Half: twice the parts, each of which has part of a superslab to spare.
@@ -259,6 +268,7 @@ struct superslab_table {
     uint32_t grown;        /* see superslab_has_grown; relaxed */
     uint32_t groups_count; /* groups that parts have, if there are several; written under GROWTH */
     size_t split_count;    /* superslabs that are split; relaxed */
+    size_t borders_count;  /* claims of other pages than the part's last claim; relaxed */
     /* written under GROWTH; relaxed readers */
     size_t claimed_slices __attribute__((aligned(HAK_CACHE_LINE)));
     size_t claimed_count;    /* superslabs in state CLAIMED */

@@ -44,15 +44,15 @@ static bool publish_one(size_t first, uint32_t count)
     return true;
 }
 
-size_t hak__superslab_publish(size_t first, size_t end, uint32_t count)
+size_t hak__superslab_publish(size_t first, size_t end, const struct superslab_wish *wish)
 {
     size_t whole = bits_align_up(first, SUPERSLAB_SLICES), slice = first;
     whole = whole < end ? whole : end;
     if (first < whole) { /* the rest of a superslab */
-        hak__superslab_choose_pages(first, whole - first, count);
+        hak__superslab_choose_pages(first, whole - first, wish);
     }
     if (whole < end) {
-        hak__superslab_choose_pages(whole, end - whole, count);
+        hak__superslab_choose_pages(whole, end - whole, wish);
     }
     while (slice < end) {
         size_t some = SUPERSLAB_SLICES - slice % SUPERSLAB_SLICES;
@@ -84,7 +84,7 @@ static size_t superslab_find_released(uint32_t node)
     return index;
 }
 
-bool hak__superslab_reclaim(uint32_t node, uint32_t count)
+bool hak__superslab_reclaim(uint32_t node, const struct superslab_wish *wish)
 {
     struct superslab_table *table = &hak__superslabs;
     while (table->released_count != 0) {
@@ -95,8 +95,7 @@ bool hak__superslab_reclaim(uint32_t node, uint32_t count)
         size_t first = index * SUPERSLAB_SLICES;
         int error = hak__mappings_claim(first, SUPERSLAB_SLICES);
         if (error == 0) {
-            bool published =
-                hak__superslab_publish(first, first + SUPERSLAB_SLICES, count) != first;
+            bool published = hak__superslab_publish(first, first + SUPERSLAB_SLICES, wish) != first;
             atomic_store_relaxed(&table->released_count, table->released_count - published);
             return published;
         }
@@ -201,7 +200,7 @@ static void part_skip(struct superslab_part *part, size_t behind)
     hak__window_skip(behind); /* if there are several parts, their groups have all tables already */
 }
 
-bool hak__superslab_advance(struct superslab_part *part, uint32_t count, uint32_t alignment)
+bool hak__superslab_advance(struct superslab_part *part, const struct superslab_wish *wish)
 {
     for (;;) {
         if (!part_reach(part)) {
@@ -210,7 +209,7 @@ bool hak__superslab_advance(struct superslab_part *part, uint32_t count, uint32_
         size_t first = part->frontier;
         uint32_t offset = (uint32_t)(first % SUPERSLAB_SLICES);
         uint32_t left = SUPERSLAB_SLICES - offset;
-        uint32_t needed = (uint32_t)(bits_align_up(offset, alignment) - offset) + count;
+        uint32_t needed = (uint32_t)(bits_align_up(offset, wish->alignment) - offset) + wish->count;
         if (needed > left) { /* only in a partly claimed superslab, whose end is then never used */
             part->frontier = first + left;
             continue;
@@ -251,7 +250,7 @@ bool hak__superslab_advance(struct superslab_part *part, uint32_t count, uint32_
         if (error != 0) {
             return false;
         }
-        part->frontier = hak__superslab_publish(first, first + claim, count);
+        part->frontier = hak__superslab_publish(first, first + claim, wish);
         return part->frontier != first;
     }
 }

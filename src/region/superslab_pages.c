@@ -12,7 +12,6 @@
 #include "region/superslab.h"
 
 #include "os/os.h"
-#include "region/huge_pages.h"
 #include "region/window.h"
 
 void hak__superslab_set_pages(size_t index, enum superslab_pages pages)
@@ -26,42 +25,41 @@ void hak__superslab_set_pages(size_t index, enum superslab_pages pages)
     }
 }
 
-/* Each split superslab may cost two mappings, and Linux allows a process 65,530 by default. */
+/* Each split superslab and each border costs mappings, and Linux allows a process 65,530. */
 static bool superslab_may_split(void)
 {
-    return atomic_load_relaxed(&hak__superslabs.split_count) < SPLIT_SUPERSLABS_MAX;
+    return atomic_load_relaxed(&hak__superslabs.split_count) +
+               atomic_load_relaxed(&hak__superslabs.borders_count) <
+           SPLIT_SUPERSLABS_MAX;
 }
 
-void hak__superslab_choose_pages(size_t first, size_t claimed, uint32_t count)
+void hak__superslab_choose_pages(size_t first, size_t claimed, const struct superslab_wish *wish)
 {
     void *start = window_slice_address(first);
     size_t index = first / SUPERSLAB_SLICES, end = first + claimed, size = claimed * SLICE_SIZE;
     bool whole = first % SUPERSLAB_SLICES == 0 && end % SUPERSLAB_SLICES == 0;
-    enum huge_pages_kind kind = count == 1                 ? HUGE_PAGES_SLABS
-                                : count <= SLAB_SLICES_MAX ? HUGE_PAGES_RUNS
-                                                           : HUGE_SPANS;
     struct superslab_part *part = superslab_part_of(index);
-    struct huge_pages_evidence *evidence = &part->evidence[kind];
-    size_t live = part->claimed_slices * SLICE_SIZE;
-    bool huge_pages =
-        whole && superslab_may_split() &&
-        hak__huge_pages_are_earned(evidence, size, live, hak__superslab_bytes_grown()) &&
-        hak__huge_pages_ask_untouched(start, size) == 0;
-    /* Small pages, even if the machine prefers huge ones. The first half of a superslab needs no
-     * call: no huge page fits into it, and the second half gets small pages. If the call fails, the
-     * slices have the pages that the machine prefers. */
-    if (!huge_pages && first % SUPERSLAB_SLICES + claimed > SUPERSLAB_SLICES / 2) {
+    size_t live = part->claimed_slices * SLICE_SIZE, heap = hak__superslab_bytes_grown();
+    bool earned = wish->fills ? hak__huge_pages_are_due(heap)
+                              : hak__huge_pages_are_earned(&part->evidence, size, live, heap);
+    bool huge_pages = false;
+    if (whole && earned && superslab_may_split()) {
+        huge_pages = hak__huge_pages_ask(start, size) == 0;
+    } else if (first % SUPERSLAB_SLICES + claimed > SUPERSLAB_SLICES / 2) {
+        /* Small pages, even if the machine prefers huge ones. The first half of a superslab needs
+         * no call: no huge page fits into it, and the second half gets small pages. If the call
+         * fails, the slices have the pages that the machine prefers. */
         hak__os_small(start, size);
     }
-    if (!huge_pages && whole) { /* of several, the last one is filled last */
-        struct huge_pages_sample block = {.address = window_slice_address(end - SUPERSLAB_SLICES),
-                                          .size = SUPERSLAB_SIZE,
-                                          .live = live,
-                                          .dense_percent = kind == HUGE_SPANS
-                                                               ? HUGE_PAGES_DENSE_SPANS_PERCENT
-                                                               : HUGE_PAGES_DENSE_PERCENT,
-                                          .is_superslab = true};
-        hak__huge_pages_watch(evidence, block);
+    if (huge_pages != part->huge_pages) {
+        part->huge_pages = huge_pages;
+        atomic_add_relaxed(&hak__superslabs.borders_count, (size_t)1);
+    }
+    if (!huge_pages && whole && !wish->fills) { /* of several, the last one is filled last */
+        start = window_slice_address(end - SUPERSLAB_SLICES);
+        uint32_t percent = wish->count <= SLAB_SLICES_MAX ? HUGE_PAGES_DENSE_PERCENT
+                                                          : HUGE_PAGES_DENSE_SPANS_PERCENT;
+        hak__huge_pages_watch(&part->evidence, start, SUPERSLAB_SIZE, live, percent);
     }
     if (lock_acquire_soon(&part->lock)) { /* else the slices cannot be published either */
         for (; index * SUPERSLAB_SLICES < end; index++) {
@@ -86,7 +84,6 @@ bool hak__superslab_split(size_t index)
         hak__os_small(window_slice_address(index * SUPERSLAB_SLICES), SUPERSLAB_SIZE) != 0) {
         return false;
     }
-    /* after the call: while `huge` is set, a thread that takes a slice makes all slices dirty */
     if (!lock_acquire_soon(lock)) {
         return false;
     }
@@ -98,7 +95,7 @@ bool hak__superslab_split(size_t index)
 void hak__superslab_join(size_t index)
 {
     void *start = window_slice_address(index * SUPERSLAB_SLICES);
-    if (!hak__huge_pages_are_quick() || hak__os_huge_pages(start, SUPERSLAB_SIZE) != 0) {
+    if (hak__os_huge_pages(start, SUPERSLAB_SIZE) != 0) {
         return;
     }
     struct lock *lock = &superslab_part_of(index)->lock;

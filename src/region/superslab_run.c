@@ -17,6 +17,9 @@
  * claimed superslabs. Doubled, it gets past more foreign mappings; halved, it gives up earlier. */
 #define RUN_TRIES 16u
 
+/* What the slices are claimed for. */
+static const struct superslab_wish run_wish = {.count = SUPERSLAB_SLICES, .alignment = 1};
+
 /* The first of `count` adjacent superslabs of the part that are wholly free. INDEX_NONE: there are
  * none. Under REGION. */
 static size_t run_find(struct superslab_part *part, size_t count)
@@ -115,7 +118,7 @@ static bool run_claim(struct superslab_part *part, size_t superslabs)
     if (error != 0) {
         return false;
     }
-    part->frontier = hak__superslab_publish(first, end, SUPERSLAB_SLICES);
+    part->frontier = hak__superslab_publish(first, end, &run_wish);
     return part->frontier == end;
 }
 
@@ -136,7 +139,7 @@ struct slice_run hak__superslab_take_run(size_t superslabs)
     for (grown = true; run.slice == SLICE_NONE && grown;) {
         uint64_t signals = hak__lock_block_signals();
         lock_acquire(&hak__growth_lock);
-        grown = hak__superslab_reclaim(NODE_ANY, SUPERSLAB_SLICES);
+        grown = hak__superslab_reclaim(NODE_ANY, &run_wish);
         run = run_take_any(NODE_ANY, superslabs);
         lock_release(&hak__growth_lock);
         hak__os_restore_signals(signals);

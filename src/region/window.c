@@ -76,7 +76,7 @@ static int pair_claim_above(struct table_pair *pair, uintptr_t high)
     bool huge_pages = !pair_goes_back(pair) && high > pair->high &&
                       high - pair->meet > TABLE_HUGE_BYTES && claimed >= TABLE_HUGE_HEAP_BYTES &&
                       claimed >= atomic_load_relaxed(&hak__knobs.huge_threshold) &&
-                      hak__os_page_size() == HUGE_PAGES_OS_PAGE_SIZE && hak__huge_pages_are_quick();
+                      hak__os_page_size() == HUGE_PAGES_OS_PAGE_SIZE;
     if (!huge_pages || pair_claim(pair->high, whole) != 0) {
         whole = high;
         int error = pair_claim(pair->high, high);

@@ -40,11 +40,19 @@ static struct object_list slab_take_remote(struct slab_set *set, struct slab *sl
     return list;
 }
 
+/* Rule 2 of region/huge_pages.h. */
+static bool slab_set_fills(const struct slab_set *set, uint32_t class_index)
+{
+    return size_class_bytes(class_index) <= HUGE_PAGES_OS_PAGE_SIZE &&
+           set->not_carved_bytes <= set->slices * SLICE_SIZE / HUGE_PAGES_EMPTY_PARTS;
+}
+
 /* Takes slices and makes them a new, listed slab of the class. NULL: no memory. */
 static struct slab *slab_new(struct slab_set *set, uint32_t class_index)
 {
     const struct size_class *size_class = &hak__size_classes[class_index];
-    struct slice_run run = hak__superslab_take(set->part, size_class->slab_slices, 1);
+    struct slice_run run = hak__superslab_take(set->part, size_class->slab_slices, 1,
+                                               slab_set_fills(set, class_index));
     if (run.slice == SLICE_NONE) {
         return NULL;
     }
@@ -76,7 +84,8 @@ static struct slab *slab_new(struct slab_set *set, uint32_t class_index)
         window_set_owner(slice + i, set->key | owner_code_of_class(class_index));
     }
     slab_totals(set, slab)->slabs_count++;
-    slab_totals(set, slab)->not_carved_count += slab->capacity;
+    set->slices += slab->slice_count;
+    slab_add_not_carved(set, slab, slab->capacity);
     slab_list(set, slab);
     return slab;
 }
@@ -91,7 +100,8 @@ void hak__slab_give_back(struct slab_set *set, struct slab *slab)
     struct slab_totals *totals = slab_totals(set, slab);
     totals->slabs_count--;
     totals->free_count -= (uint64_t)slab->free_count + slab->remote_seen;
-    totals->not_carved_count -= slab->capacity - slab_cut_count(slab);
+    set->slices -= count;
+    slab_add_not_carved(set, slab, (int32_t)slab_cut_count(slab) - slab->capacity);
     if (HAK_UNLIKELY(window_is_inherited(set->key))) {
         hak__slab_forget_counted(slab);
     }
@@ -223,7 +233,7 @@ static struct refill slab_carve(struct slab_set *set, struct slab *slab, uint32_
     count = count > left ? left : count;
     count = count > most ? most : count;
     atomic_store_relaxed(&slab->carved_count, (uint16_t)(slab->carved_count + count));
-    slab_totals(set, slab)->not_carved_count -= count;
+    slab_add_not_carved(set, slab, -(int32_t)count);
     if (HAK_SECURE) { /* another thread may get the next objects, and looks before the first */
         secure_put_last(first + (count - 1) * size, size);
     }

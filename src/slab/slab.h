@@ -123,6 +123,8 @@ struct slab_set {
     /* [class]: the first slab that has objects to give. Other threads read it relaxed. */
     struct slab *partial[CLASS_COUNT];
     struct slab_totals *totals;      /* [class] */
+    size_t slices;                   /* of its slabs */
+    size_t not_carved_bytes;         /* of the objects that not_carved_count counts */
     struct lock *lock;               /* the arena's; constant */
     struct slab_set *next_inherited; /* slab_inherited.h; written in fork's child at its start */
     bool shared_drawn;               /* a thread draws from this inherited set; relaxed */

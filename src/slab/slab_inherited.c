@@ -369,7 +369,7 @@ static struct slab *inherited_take(struct slab_set *from, struct slab *slab, str
 {
     struct slab_totals *lost = slab_totals(from, slab), *gained = slab_totals(to, slab);
     uint32_t free_count = inherited_free_count(slab);
-    uint32_t not_carved_count = slab->capacity - slab_cut_count(slab);
+    int32_t not_carved_count = (int32_t)(slab->capacity - slab_cut_count(slab));
     if (slab->listed) {
         slab_unlist(from, slab);
     }
@@ -382,8 +382,10 @@ static struct slab *inherited_take(struct slab_set *from, struct slab *slab, str
     gained->slabs_count++;
     lost->free_count -= free_count;
     gained->free_count += free_count;
-    lost->not_carved_count -= not_carved_count;
-    gained->not_carved_count += not_carved_count;
+    from->slices -= slab->slice_count;
+    to->slices += slab->slice_count;
+    slab_add_not_carved(from, slab, -not_carved_count);
+    slab_add_not_carved(to, slab, not_carved_count);
     if (HAK_SECURE) {
         *lost->lost_count -= slab_lost(slab);
         *gained->lost_count += slab_lost(slab);

@@ -12,6 +12,13 @@ HAK_INLINE struct slab_totals *slab_totals(struct slab_set *set, const struct sl
     return &set->totals[slab->class_index];
 }
 
+/* The count of objects that were never handed out, or whose pages were purged, changes; it wraps. */
+HAK_INLINE void slab_add_not_carved(struct slab_set *set, const struct slab *slab, int32_t count)
+{
+    slab_totals(set, slab)->not_carved_count += (uint32_t)count;
+    set->not_carved_bytes += (size_t)count * size_class_bytes(slab->class_index);
+}
+
 HAK_INLINE void slab_set_free_count(struct slab_set *set, struct slab *slab, uint32_t count)
 {
     slab_totals(set, slab)->free_count += (uint64_t)count - slab->free_count;

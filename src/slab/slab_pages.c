@@ -159,7 +159,7 @@ static void list_drop_purged(struct slab_set *set, struct slab *slab)
     }
     uint32_t gone = slab->free_count - stay_count;
     slab->purged_count = (uint16_t)(slab->purged_count + gone);
-    slab_totals(set, slab)->not_carved_count += gone;
+    slab_add_not_carved(set, slab, (int32_t)gone);
     slab_set_free_count(set, slab, stay_count);
 }
 
@@ -275,7 +275,7 @@ struct refill hak__slab_cut_again(struct slab_set *set, struct slab *slab, uint3
         end++;
     }
     slab->purged_count = (uint16_t)(slab->purged_count - (end - number));
-    slab_totals(set, slab)->not_carved_count -= end - number;
+    slab_add_not_carved(set, slab, (int32_t)number - (int32_t)end);
     unsigned char *first = slab_start(slab) + slab->first + number * size;
     uint32_t count = end - number;
     for (; count > most; count--) { /* they share a page with those that are handed out */

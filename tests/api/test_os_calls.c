@@ -198,7 +198,7 @@ CHILD(use)
 }
 
 /* Stalls of seconds while the kernel compacts (mimalloc #1323, #1373): who wants no huge pages asks
- * for none, and a program of less than 8 MiB never gets them. */
+ * for none, and a program of less than 4 MiB never gets them. */
 TEST(huge_pages_can_be_refused)
 {
     SKIP_IF(SUPPORT_SANITIZED);
@@ -209,7 +209,7 @@ TEST(huge_pages_can_be_refused)
 
 TEST_ANEW(small_programs_get_no_huge_pages)
 {
-    for (size_t i = 0; i < 6 * KIB; i++) {
+    for (size_t i = 0; i < 3 * KIB; i++) {
         char *block = hak_malloc(1000);
         REQUIRE(block != NULL);
         memset(block, 1, 1000);

@@ -21,13 +21,11 @@ static int huge_setup(void **state)
     REQUIRE_SIZE(hak__superslabs.released_count, >=, STOCK);
     for (leftovers_count = 0; hak__superslab_bytes_free() != 0; leftovers_count++) {
         REQUIRE(leftovers_count < LEFTOVERS_MAX);
-        leftovers[leftovers_count] = hak__superslab_take(0, 1, 1).slice;
+        leftovers[leftovers_count] = hak__superslab_take(0, 1, 1, false).slice;
     }
     hak__knobs.huge_threshold = 0;
     claimed_count = 0;
-    for (enum huge_pages_kind kind = HUGE_PAGES_SLABS; kind <= HUGE_SPANS; kind++) {
-        unit_set_evidence(kind, true);
-    }
+    unit_set_evidence(true);
     return 0;
 }
 
@@ -49,7 +47,7 @@ static int huge_teardown(void **state)
 static bool claim(uint32_t count, size_t touched)
 {
     size_t before = hak__superslab_bytes_claimed();
-    struct slice_run run = hak__superslab_take(0, count, 1);
+    struct slice_run run = hak__superslab_take(0, count, 1, false);
     REQUIRE(run.slice != SLICE_NONE && run.slice % SUPERSLAB_SLICES == 0);
     REQUIRE_SIZE(hak__superslab_bytes_claimed() - before, ==, SUPERSLAB_SIZE);
     REQUIRE(count == SUPERSLAB_SLICES ||
@@ -84,9 +82,7 @@ HUGE_TEST(filled_superslabs_lead_to_huge_ones)
     for (size_t i = 0; i < COUNT_OF(counts); i++) {
         huge_teardown(state);
         huge_setup(state);
-        for (enum huge_pages_kind kind = HUGE_PAGES_SLABS; kind <= HUGE_SPANS; kind++) {
-            unit_set_evidence(kind, false);
-        }
+        unit_set_evidence(false);
         assert_false(claim(counts[i], SUPERSLAB_SIZE));
         while (!claim(counts[i], SUPERSLAB_SIZE)) {
             REQUIRE(claimed_count < STOCK / 2);
@@ -110,7 +106,7 @@ HUGE_TEST(some_superslabs_are_filled)
         uint32_t filled = 0, untouched = 0, huge = 0;
         huge_teardown(state);
         huge_setup(state);
-        unit_set_evidence(HUGE_PAGES_SLABS, false);
+        unit_set_evidence(false);
         for (uint32_t i = 0; i < STOCK / 2; i++) {
             bool fills = i % period == 0, has = claim(1, fills ? SUPERSLAB_SIZE : 0);
             filled += fills;
@@ -182,7 +178,6 @@ HUGE_TEST(a_split_superslab_is_joined)
     hak__superslab_purge(true); /* once is enough */
     assert_int_equal(hak__os_calls[OS_CALL_HUGE_PAGES] + hak__os_calls[OS_CALL_SMALL], calls);
     assert_true(hak__superslab_take_exact(slice + 1, 1));
-    assert_true(superslab_of(slice)->dirty == UINT64_MAX);
     hak__superslab_give(slice + 1, 1);
 }
 
@@ -222,33 +217,93 @@ HUGE_TEST(a_split_superslab_that_is_unmapped)
     assert_int_equal(hak__os_calls[OS_CALL_HUGE_PAGES] + hak__os_calls[OS_CALL_SMALL], calls);
 }
 
-/* Where huge pages were asked for, the first slice of one makes all of it dirty. */
-TEST_WITH_KNOBS(huge_pages_are_dirty_as_a_whole)
+/* --- superslabs for slabs of objects up to a page --- */
+
+enum { FILLS = 3 };
+
+/* Takes slices for such a slab, or for a span, and touches the first of them. */
+static size_t take_touched(uint32_t count, bool fills)
 {
-    hak__knobs.huge_threshold = 0;
-    unit_set_evidence(HUGE_SPANS, true);
-    size_t slice, frontier = hak__superslab_first.frontier;
-    do { /* until one is claimed for it */
-        slice = hak__superslab_take(0, SUPERSLAB_SLICES, 1).slice;
-        assert_int_not_equal(slice, SLICE_NONE);
-    } while (slice < frontier);
-    const struct superslab *superslab = superslab_at(slice / SUPERSLAB_SLICES);
-    SKIP_IF(superslab->huge_pages == 0); /* a kernel without them */
-    hak__superslab_give(slice, SUPERSLAB_SLICES);
+    size_t slice = hak__superslab_take(0, count, 1, fills).slice;
+    assert_int_not_equal(slice, SLICE_NONE);
+    *(char *)window_slice_address(slice) = 'x';
+    return slice;
+}
+
+/* Nobody has to look whether such slabs are filled, but the heap must be large enough. */
+HUGE_TEST(slabs_need_no_evidence)
+{
+    SKIP_IF(!unit_has_huge_pages());
+    unit_set_evidence(false);
+    size_t first = take_touched(FILLS, true);
+    assert_int_equal(superslab_of(first)->huge_pages, 1);
+    hak__superslab_give(first, FILLS);
+    hak__superslab_release(SIZE_MAX);
+    hak__knobs.huge_threshold = UINT64_MAX;
+    first = take_touched(FILLS, true);
+    assert_int_equal(superslab_of(first)->huge_pages, 0);
+    hak__superslab_give(first, FILLS);
+}
+
+/* All of the huge page is resident, but a span that the program may leave empty gets none of what
+ * nobody used yet. What a slab has given back it gets. */
+HUGE_TEST(untouched_slices_are_for_slabs)
+{
+    SKIP_IF(!kernel_shows_huge_pages());
+    unit_set_evidence(false);
+    size_t slab = take_touched(FILLS, true);
+    size_t span = take_touched(FILLS, false);
+    assert_ptr_not_equal(superslab_of(span), superslab_of(slab));
+    assert_int_equal(superslab_of(span)->huge_pages, 0);
+    size_t next = take_touched(FILLS, true); /* the superslab of the span lies above */
+    assert_int_equal(next, slab + FILLS);
+    hak__superslab_give(slab, FILLS);
+    assert_int_equal(hak__superslab_take(0, FILLS, 1, false).slice, slab);
+    unit_set_evidence(true); /* programs that fill their spans get the others, too */
+    assert_int_equal(hak__superslab_take(0, 32, 1, false).slice, next + FILLS);
+    hak__superslab_give(next + FILLS, 32);
+    hak__superslab_give(next, FILLS);
+    hak__superslab_give(slab, FILLS);
+    hak__superslab_give(span, FILLS);
+}
+
+/* What nobody used stays known to be zero, and goes back with the rest. */
+HUGE_TEST(untouched_slices_go_back_as_well)
+{
+    SKIP_IF(!kernel_shows_huge_pages());
+    size_t slab = take_touched(FILLS, true), other = take_touched(FILLS, true);
+    size_t start = slab - slab % SUPERSLAB_SLICES;
+    assert_true(superslab_of(slab)->dirty == bits_mask(0, 2 * FILLS));
+    assert_true(hak__superslab_take(0, 1, 1, true).zeroed);
+    hak__superslab_give(slab, FILLS);
     hak__superslab_purge(true);
-    assert_true(superslab->dirty == 0);
-    uint32_t huge = HUGE_PAGE_SIZE / SLICE_SIZE;
-    uint64_t last_page = bits_mask(SUPERSLAB_SLICES - huge, huge);
-    assert_true(hak__superslab_take_exact(slice + SUPERSLAB_SLICES - 9, 2));
-    assert_true(superslab->dirty == last_page);
-    assert_int_equal(hak__superslab_bytes_dirty(), HUGE_PAGE_SIZE - 2 * SLICE_SIZE);
-    hak__superslab_give(slice + SUPERSLAB_SLICES - 9, 2);
-    assert_int_equal(hak__superslab_bytes_dirty(), HUGE_PAGE_SIZE);
-    assert_int_equal(hak__superslab_purge(true), HUGE_PAGE_SIZE);
-    assert_true(superslab->dirty == 0);
-    assert_true(hak__superslab_take_exact(slice + 1, SUPERSLAB_SLICES - 2)); /* of all pages */
-    assert_true(superslab->dirty == UINT64_MAX);
-    hak__superslab_give(slice + 1, SUPERSLAB_SLICES - 2);
+    assert_int_equal(superslab_of(slab)->split, 1);
+    REQUIRE_SIZE(superslab_resident(start), <=, (FILLS + 1) * SLICE_SIZE);
+    hak__superslab_give(other, FILLS);
+    hak__superslab_give(other + FILLS, 1);
+    hak__superslab_purge(true);
+    assert_int_equal(superslab_of(slab)->huge_pages, 1);
+    slab = take_touched(FILLS, true);
+    hak__superslab_give(slab, FILLS);
+    assert_int_equal(hak__superslab_purge(true), SUPERSLAB_SIZE);
+    assert_int_equal(superslab_resident(start), 0);
+    assert_int_equal(superslab_of(slab)->huge_pages, 1);
+}
+
+/* A superslab that was huge and went back as a whole has the pages that a new one would have. */
+HUGE_TEST(a_free_superslab_is_begun_anew)
+{
+    SKIP_IF(!kernel_shows_huge_pages());
+    unit_set_evidence(false);
+    size_t slab = take_touched(FILLS, true);
+    hak__superslab_give(slab, FILLS);
+    hak__superslab_purge(true);
+    assert_int_equal(superslab_of(slab)->huge_pages, 1);
+    size_t span = take_touched(FILLS, false);
+    assert_int_equal(span, slab);
+    assert_int_equal(superslab_of(span)->huge_pages, 0);
+    REQUIRE_SIZE(superslab_resident(span), <=, SLICE_SIZE);
+    hak__superslab_give(span, FILLS);
 }
 
 TESTS(unit_start)

@@ -31,7 +31,7 @@ static int start_parts(void **state)
 
 static struct slice_run take(uint32_t part, uint32_t count, uint32_t alignment)
 {
-    struct slice_run run = hak__superslab_take(part, count, alignment);
+    struct slice_run run = hak__superslab_take(part, count, alignment, count == 1);
     assert_int_not_equal(run.slice, SLICE_NONE);
     assert_int_equal(run.slice % alignment, 0);
     REQUIRE_SIZE(run.slice + count, <=, SLICES);
@@ -100,8 +100,7 @@ TEST_WITH_KNOBS(random_runs)
             (void)hak__superslab_release(random_below(&random, 8) * SUPERSLAB_SIZE);
         }
         if (step % 1000 == 0) {
-            unit_set_evidence(HUGE_PAGES_SLABS, true); /* the next, although nothing is touched */
-            unit_set_evidence(HUGE_SPANS, step % 2000 == 0);
+            unit_set_evidence(step % 2000 == 0); /* the next, although nothing is touched */
             check_parts();
         }
     }
@@ -174,7 +173,8 @@ TEST(the_end_of_the_window)
     size_t size = hak__window.size, count = 0;
     hak__window.size = hak__superslabs.groups_count * GROUP_SLICES * SLICE_SIZE;
     static size_t slices[SLICES / SUPERSLAB_SLICES];
-    for (size_t slice; (slice = hak__superslab_take(2, SUPERSLAB_SLICES, 1).slice) != SLICE_NONE;) {
+    for (size_t slice;
+         (slice = hak__superslab_take(2, SUPERSLAB_SLICES, 1, false).slice) != SLICE_NONE;) {
         REQUIRE(count < COUNT_OF(slices));
         slices[count++] = slice;
     }
@@ -184,7 +184,7 @@ TEST(the_end_of_the_window)
             INDEX_NONE);
     }
     hak__window.size = size;
-    assert_int_not_equal(slices[count++] = hak__superslab_take(2, SUPERSLAB_SLICES, 1).slice,
+    assert_int_not_equal(slices[count++] = hak__superslab_take(2, SUPERSLAB_SLICES, 1, false).slice,
                          SLICE_NONE);
     while (count != 0) {
         hak__superslab_give(slices[--count], SUPERSLAB_SLICES);
@@ -204,7 +204,7 @@ TEST(parts_are_bounded)
     assert_int_equal(superslab_parts(), PARTS_MAX);
     for (uint32_t i = 0; i < PARTS_MAX; i++) {
         assert_true(used[i]);
-        assert_int_equal(hak__superslab_take(i, 1, 1).slice == SLICE_NONE, false);
+        assert_int_equal(hak__superslab_take(i, 1, 1, false).slice == SLICE_NONE, false);
     }
 }
 

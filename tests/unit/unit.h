@@ -283,7 +283,7 @@ static inline void unit_free_superslabs(size_t count)
     size_t slices[SUPERSLABS_MAX];
     REQUIRE_SIZE(count, <=, SUPERSLABS_MAX);
     for (size_t i = 0; i < count; i++) {
-        slices[i] = hak__superslab_take(0, SUPERSLAB_SLICES, 1).slice;
+        slices[i] = hak__superslab_take(0, SUPERSLAB_SLICES, 1, false).slice;
         REQUIRE(slices[i] != SLICE_NONE);
     }
     for (size_t i = 0; i < count; i++) {
@@ -300,8 +300,8 @@ static inline bool unit_has_huge_pages(void)
     return has;
 }
 
-/* Superslabs of the kind, HUGE_PAGES_SLABS to HUGE_SPANS, earn huge pages from now on, or not. */
-static inline void unit_set_evidence(enum huge_pages_kind kind, bool earns)
+/* Superslabs that are claimed for spans earn huge pages from now on, or not. */
+static inline void unit_set_evidence(bool earns)
 {
     static char *dense, *sparse;
     if (dense == NULL) {
@@ -309,14 +309,13 @@ static inline void unit_set_evidence(enum huge_pages_kind kind, bool earns)
         sparse = support_map(SUPERSLAB_SIZE);
         memset(dense, 'x', SUPERSLAB_SIZE);
     }
-    struct huge_pages_evidence *evidence = &hak__superslab_first.evidence[kind];
-    for (int i = 0; i < 2; i++) {
-        struct huge_pages_sample block = {.address = earns ? dense : sparse,
-                                          .size = SUPERSLAB_SIZE,
-                                          .dense_percent = HUGE_PAGES_DENSE_SPANS_PERCENT};
-        hak__huge_pages_watch(evidence, block);
+    struct huge_pages_evidence *evidence = &hak__superslab_first.evidence;
+    evidence->watched = NULL;
+    hak__huge_pages_watch(evidence, earns ? dense : sparse, SUPERSLAB_SIZE, 0,
+                          HUGE_PAGES_DENSE_SPANS_PERCENT);
+    for (int look = 0; look < 2; look++) {
+        hak__huge_pages_are_earned(evidence, 1, SUPERSLAB_SIZE, SIZE_MAX);
     }
-    hak__huge_pages_are_earned(evidence, 1, SUPERSLAB_SIZE, SIZE_MAX);
     hak__huge_pages_note_growth(evidence, GIB, GIB); /* without evidence it is of no effect */
 }
 
