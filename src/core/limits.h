@@ -387,8 +387,8 @@
  * is resident. Lower: programs that touch little of their memory get huge pages, and need more
  * memory. Higher: fewer programs get any (docs/decisions/0074). */
 #define HUGE_PAGES_DENSE_PERCENT 75u
-/* Superslabs claimed for spans longer than a slab. What spans of one length leave of a superslab is never touched, so
- * huge pages there may waste an eighth at most (docs/decisions/0103). */
+/* Superslabs claimed for spans longer than a slab. What spans of one length leave of a superslab is
+ * never touched, so huge pages there may waste an eighth at most (docs/decisions/0103). */
 #define HUGE_PAGES_DENSE_SPANS_PERCENT 89u
 
 /* An arena fills its slabs if at most this part of their bytes was never handed out. Half of it:
@@ -396,8 +396,8 @@
  * huge page may be half empty (docs/decisions/0036). */
 #define HUGE_PAGES_EMPTY_PARTS 4u
 
-/* At this number of split superslabs and borders between huge and small pages, new superslabs get no
- * huge pages. A superslab is split if hakmem asks for small pages there, because a part of it was
+/* At this number of split superslabs and of borders between huge and small pages, new superslabs get
+ * small ones. A superslab is split if hakmem asks for small pages there, because a part of it was
  * purged. Each may cost the process two of its 65,530 mappings. Twice as many: they may use half of
  * the mappings, not a quarter. */
 #define SPLIT_SUPERSLABS_MAX 8192u
@@ -417,8 +417,8 @@
 #define HUGE_PAGE_US_MAX 1000u
 /* Superslabs' worth of memory that gets small pages after a slow page; doubled for each further one
  * up to HUGE_PAGES_SLOW_MAX. Half of the first: a gibibyte may be more than a hundred mappings.
- * Twice: one that was slow by chance costs 16,000 page faults. Half of the most: where all are slow,
- * twice as many of them are touched. Twice: it is noticed later that they are quick again. */
+ * Twice: a page that was slow by chance costs 16,000 page faults. Half of the most: where all are
+ * slow, twice as many are touched. Twice: it is noticed later that they are quick again. */
 #define HUGE_PAGES_SLOW_MIN 16u
 #define HUGE_PAGES_SLOW_MAX 64u
 HAK_STATIC_ASSERT((REMOTE_ENTRIES & (REMOTE_ENTRIES - 1)) == 0,

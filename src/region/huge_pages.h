@@ -7,11 +7,10 @@
  *   2. Then a superslab that is claimed for a slab of objects up to a page gets huge pages if the
  *      arena has handed out three quarters of its slabs (slab/slab.c): programs fill such objects.
  *   3. Other memory gets huge pages if memory of its kind was seen filled. Of new blocks with small
- *      pages, one is watched: is it filled when the next is allocated, or the one after that? That
- *      is, are three quarters of it resident, or 89 % of a superslab that was claimed for a span longer than a
- *      slab?
- *      Then the memory of its kind may double with huge pages. Otherwise none gets them, until
- *      another block is seen filled.
+ *      pages, one is watched: is it filled when the next one is allocated, or the one after that?
+ *      It is if three quarters of it are resident, or 89 % of a superslab that was claimed for a
+ *      span longer than a slab. Then the memory of its kind may double with huge pages. Otherwise
+ *      none gets them, until another block is seen filled.
  *   4. A slice of huge pages that nobody has used yet goes to those who fill it: to rule 2's slabs,
  *      and to others while rule 3 lets them have huge pages.
  *   5. hakmem is the first to touch a huge page, and times the kernel. After a millisecond or more,

@@ -4,7 +4,7 @@
  * Each superslab has three maps with one bit for each slice:
  *   free    the slice may be handed out: it is claimed, and nobody owns it
  *   dirty   the slice may hold anything but zeroes, or have resident pages of its own. Slices in
- *           use are dirty. A clean slice of a superslab with huge pages is resident with the others.
+ *           use are dirty. Clean slices of a superslab with huge pages are resident with the others.
  *   aged    the slice was free and dirty at the last purge pass, and has not been used since
  *
  * Invariant: aged is a subset of free & dirty.
@@ -118,8 +118,8 @@ HAK_HIDDEN bool hak__superslab_reclaim(uint32_t node, const struct superslab_wis
 /* Maps slices at the part's frontier, enough for the wish. False: no memory. Under GROWTH. */
 HAK_HIDDEN bool hak__superslab_advance(struct superslab_part *part,
                                        const struct superslab_wish *wish);
-/* Chooses pages for the newly claimed slices [first, end), and makes them free. Returns the first one that is not; those from there on are unmapped again: refused. Under
- * GROWTH. */
+/* Chooses pages for the newly claimed slices [first, end), and makes them free. Returns the first
+ * one that is not; those from there on are unmapped again: refused. Under GROWTH. */
 HAK_HIDDEN size_t hak__superslab_publish(size_t first, size_t end,
                                          const struct superslab_wish *wish);
 

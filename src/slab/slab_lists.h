@@ -12,7 +12,7 @@ HAK_INLINE struct slab_totals *slab_totals(struct slab_set *set, const struct sl
     return &set->totals[slab->class_index];
 }
 
-/* The count of objects that were never handed out, or whose pages were purged, changes; it wraps. */
+/* Counts objects that were never handed out, or whose pages were purged; fewer if negative. */
 HAK_INLINE void slab_add_not_carved(struct slab_set *set, const struct slab *slab, int32_t count)
 {
     slab_totals(set, slab)->not_carved_count += (uint32_t)count;
