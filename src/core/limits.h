@@ -396,9 +396,9 @@
  * huge page may be half empty (docs/decisions/0036). */
 #define HUGE_PAGES_EMPTY_PARTS 4u
 
-/* At this number of split superslabs and of borders between huge and small pages, new superslabs get
- * small ones. A superslab is split if hakmem asks for small pages there, because a part of it was
- * purged. Each may cost the process two of its 65,530 mappings. Twice as many: they may use half of
+/* At this number of split superslabs and of borders between huge and small pages, new superslabs
+ * get small ones. A superslab is split if hakmem asks for small pages there, because a part of it
+ * was purged. Each may cost the process two of its 65,530 mappings. Twice as many: they may use half of
  * the mappings, not a quarter. */
 #define SPLIT_SUPERSLABS_MAX 8192u
 

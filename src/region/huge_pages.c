@@ -27,8 +27,8 @@ static void evidence_count(struct huge_pages_evidence *evidence, bool dense, siz
     atomic_store_relaxed(&evidence->filled, dense ? filled : 0);
 }
 
-/* Looks at the watched block, if there is one. If it is not filled yet, a second look decides. There
- * is none after the `last` one. Under HUGE_PAGES. */
+/* Looks at the watched block, if there is one. If it is not filled yet, a second look decides. No
+ * look follows the `last` one. Under HUGE_PAGES. */
 static void evidence_look(struct huge_pages_evidence *evidence, bool last)
 {
     if (evidence->watched != NULL) {

@@ -4,7 +4,7 @@
  * Each superslab has three maps with one bit for each slice:
  *   free    the slice may be handed out: it is claimed, and nobody owns it
  *   dirty   the slice may hold anything but zeroes, or have resident pages of its own. Slices in
- *           use are dirty. Clean slices of a superslab with huge pages are resident with the others.
+ *           use are dirty. Clean ones of a superslab with huge pages are resident with the others.
  *   aged    the slice was free and dirty at the last purge pass, and has not been used since
  *
  * Invariant: aged is a subset of free & dirty.
@@ -103,9 +103,6 @@ HAK_HIDDEN bool hak__superslab_take_exact(size_t slice, uint32_t count);
  */
 HAK_HIDDEN struct slice_run hak__superslab_take_run(size_t superslabs);
 HAK_HIDDEN void hak__superslab_give_run(size_t slice, size_t superslabs);
-/* Maps a released superslab of the node again (of any: NODE_ANY) for the wish. False: there is
- * none, an error, or refused. Under GROWTH. */
-#define NODE_ANY UINT32_MAX
 /* The run of slices to look for. */
 struct superslab_wish {
     struct superslab_part *part;
@@ -114,6 +111,10 @@ struct superslab_wish {
     bool fills;         /* for a slab by rule 2 of huge_pages.h */
     bool dirty_only;    /* all of them are dirty */
 };
+
+/* Maps a released superslab of the node again (of any: NODE_ANY) for the wish. False: there is
+ * none, an error, or refused. Under GROWTH. */
+#define NODE_ANY UINT32_MAX
 HAK_HIDDEN bool hak__superslab_reclaim(uint32_t node, const struct superslab_wish *wish);
 /* Maps slices at the part's frontier, enough for the wish. False: no memory. Under GROWTH. */
 HAK_HIDDEN bool hak__superslab_advance(struct superslab_part *part,
