@@ -385,7 +385,7 @@
 
 /* A block with small pages is filled, and earns huge pages for later ones, if this percentage of it
  * is resident. Lower: programs that touch little of their memory get huge pages, and need more
- * memory. Higher: fewer programs get any (docs/decisions/0074). */
+ * memory. Higher: fewer programs get any (docs/decisions/0111). */
 #define HUGE_PAGES_DENSE_PERCENT 75u
 /* Superslabs claimed for spans longer than a slab. What spans of one length leave of a superslab is
  * never touched, so huge pages there may waste an eighth at most (docs/decisions/0103). */
@@ -393,13 +393,13 @@
 
 /* An arena fills its slabs if at most this part of their bytes was never handed out. Half of it:
  * programs with objects of many sizes need twice the heap until they get huge pages. Twice: a new
- * huge page may be half empty (docs/decisions/0036). */
+ * huge page may be half empty (docs/decisions/0111). */
 #define HUGE_PAGES_EMPTY_PARTS 4u
 
 /* At this number of split superslabs and of borders between huge and small pages, new superslabs
  * get small ones. A superslab is split if hakmem asks for small pages there, because a part of it
- * was purged. Each may cost the process two of its 65,530 mappings. Twice as many: they may use half of
- * the mappings, not a quarter. */
+ * was purged. Each may cost the process two of its 65,530 mappings. Twice as many: they may use
+ * half of the mappings, not a quarter. */
 #define SPLIT_SUPERSLABS_MAX 8192u
 
 /* The mappings that hakmem may have: nine tenths of the 65,530 that Linux allows a process by
@@ -412,7 +412,7 @@
  * huge page has 32 or 512 MiB and would cover many superslabs. */
 #define HUGE_PAGES_OS_PAGE_SIZE 4096u
 /* Microseconds from which a huge page is slow. It takes about 200, or 4,500 if the host has
- * taken the memory back (docs/decisions/0036). Twice: nothing changes there. Half: a short delay on
+ * taken the memory back (docs/decisions/0111). Twice: nothing changes there. Half: a short delay on
  * a busy machine counts as slow. */
 #define HUGE_PAGE_US_MAX 1000u
 /* Superslabs' worth of memory that gets small pages after a slow page; doubled for each further one

@@ -24,7 +24,7 @@
  * table would take its whole size. Objects up to a page need no look: each page has the start of
  * one. A huge page is slow if the host of a virtual machine has taken the memory back. Small pages
  * of such memory take as long together, but the kernel has other small pages first
- * (docs/decisions/0036).
+ * (docs/decisions/0111).
  *
  * Bound: by rule 2, a third more than the slabs' bytes that were handed out, and a superslab for
  * each part of the region. By rule 3, twice what was filled.

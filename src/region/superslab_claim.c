@@ -19,7 +19,7 @@
  * addresses to spare. Half: parts with much memory take GROWTH almost twice as often. */
 #define CLAIM_AHEAD_MAX (HAK_TINY_LIMITS ? 1u : 7u)
 /* Slices of the first claim: half a superslab, because many programs need no more. No page in it
- * can be huge, so it needs no madvise (docs/decisions/0064). Doubled: each process makes that call.
+ * can be huge, so it needs no madvise (docs/decisions/0111). Doubled: each process makes that call.
  * Halved: programs that use more than 512 KiB need a second claim. */
 #define CLAIM_FIRST (CLAIM_SLICES < SUPERSLAB_SLICES / 2 ? CLAIM_SLICES : SUPERSLAB_SLICES / 2)
 

@@ -7,7 +7,7 @@
  * Why SPLIT: where huge pages are allowed, the kernel replaces small pages by huge ones, in the
  * background (khugepaged) or at a touch. Purged memory between them is then resident again. So a
  * superslab of which a part is purged has small pages until all of it is free and purged
- * (docs/decisions/0064).
+ * (docs/decisions/0111).
  */
 #include "region/superslab.h"
 

@@ -64,9 +64,8 @@ static bool pair_goes_back(const struct table_pair *pair)
     return HAK_SECURE && pair == &window_pairs[PAIR_COUNT - 1];
 }
 
-/* Extends a pair's upper table to `high`. In a large heap the table gets huge pages if huge pages
- * come quickly: all of the table is touched, and fork copies a page-table entry for each small page
- * (docs/decisions/0069). */
+/* Extends a pair's upper table to `high`. In a large heap the table gets huge pages: all of it is
+ * touched, and fork copies a page-table entry for each small page (docs/decisions/0069). */
 static int pair_claim_above(struct table_pair *pair, uintptr_t high)
 {
     uintptr_t whole = bits_align_up(high, HUGE_PAGE_SIZE);
