@@ -117,6 +117,7 @@
 #include "observe/guard_report.c"
 #include "observe/heap_look.c"
 #include "observe/heap_map.c"
+#include "observe/huge_use.c"
 #include "observe/loaded.c"
 #include "observe/modules.c"
 #include "observe/observer.c"

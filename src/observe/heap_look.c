@@ -72,7 +72,7 @@ static uint64_t look_slabs_of(struct heap_look *look, struct arena *arena, uint6
 }
 
 /* Returns the first slices of the superslab's spans, and of its sampled objects. */
-static uint64_t look_slabs(struct heap_look *look, uint64_t *sampled)
+static uint64_t look_slabs(struct heap_look *look, bool is_brief, uint64_t *sampled)
 {
     uint64_t spans = 0, slabs = 0;
     *sampled = 0;
@@ -84,8 +84,8 @@ static uint64_t look_slabs(struct heap_look *look, uint64_t *sampled)
         /* a brief look takes each slice for a slab of its own */
         look->slabs[i] = (struct slab_look){.class_index = (uint8_t)owner_class(code), .slices = 1};
     }
-    look->starts = look->is_brief ? slabs : 0;
-    while (slabs != 0 && !look->is_brief) {
+    look->starts = is_brief ? slabs : 0;
+    while (slabs != 0 && !is_brief) {
         uint32_t first = bits_lowest(slabs);
         size_t slice = look->index * SUPERSLAB_SLICES + first;
         struct arena *arena = look_find_arena(window_owner(slice) >> OWNER_CODE_BITS);
@@ -192,8 +192,9 @@ void hak__heap_look(struct heap_look *look, size_t index)
     }
     struct superslab maps = look_copy_maps(look);
     if (maps.state == SUPERSLAB_CLAIMED) {
+        bool is_brief = look->is_brief && maps.huge_pages == 0;
         look->claimed = maps.claimed;
-        uint64_t sampled, spans = look_slabs(look, &sampled);
+        uint64_t sampled, spans = look_slabs(look, is_brief, &sampled);
         maps = look_copy_maps(look);
         look->claimed = maps.state == SUPERSLAB_CLAIMED ? maps.claimed : 0;
         look->huge = maps.huge_pages != 0;

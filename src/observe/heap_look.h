@@ -37,7 +37,8 @@ struct heap_look {
     size_t index;     /* of the superslab; the first superslab of the window has 0 */
     size_t span_left; /* slices of a long span that follow this superslab */
     uint32_t claimed; /* slices, from the first on; 0: the superslab is not claimed */
-    bool is_brief;    /* the caller wants classes alone of slabs: no arena's lock is taken */
+    bool is_brief;    /* of slabs in superslabs without huge pages the caller wants classes alone:
+                       * no arena's lock is taken */
     bool refused;     /* at the gate, or a stopped thread has a lock: claimed is 0 */
     bool answered;    /* the kernel says what is resident; else that is 0 */
     bool huge;        /* it may have huge pages */

@@ -34,6 +34,7 @@ struct map_sums {
     uint64_t slices[SLICE_KINDS];
     uint64_t resident_bytes[SLICE_KINDS];
     uint64_t spans_count;
+    struct huge_use huge_use;
 };
 
 static bool map_is_same_slab(const struct slab_look *a, const struct slab_look *b)
@@ -136,7 +137,8 @@ static void map_add(struct map_sums *sums, const struct heap_look *look)
     }
 }
 
-static void map_superslab(struct report_writer *writer, const struct heap_look *look)
+static void map_superslab(struct report_writer *writer, const struct heap_look *look,
+                          bool in_huge_page)
 {
     char slices[HEAP_MAP_SLICES_SIZE], resident[SUPERSLAB_SLICES + 1];
     struct text text = {slices, sizeof slices - 1, 0};
@@ -146,7 +148,8 @@ static void map_superslab(struct report_writer *writer, const struct heap_look *
     map_put_resident(&text, look);
     resident[text.length] = '\0';
     hak__report_record_begin(writer);
-    REPORT_NUMBERS(writer, {"index", look->index}, {"claimed", look->claimed});
+    REPORT_NUMBERS(writer, {"index", look->index}, {"claimed", look->claimed},
+                   {"in_huge_page", in_huge_page});
     hak__report_string(writer, "pages", look->split ? "split" : look->huge ? "huge" : "small", "");
     hak__report_string(writer, "slices", slices, "");
     hak__report_string(writer, "resident", resident, "");
@@ -162,7 +165,7 @@ static void map_superslabs(struct report_writer *writer, struct map_sums *sums)
         hak__heap_look(&look, index);
         if (look.claimed != 0) {
             map_add(sums, &look);
-            map_superslab(writer, &look);
+            map_superslab(writer, &look, hak__huge_use_add(&sums->huge_use, &look));
         }
     }
     hak__report_list_end(writer);
@@ -206,7 +209,7 @@ static void map_classes(struct report_writer *writer, const struct map_sums *sum
     hak__report_list_end(writer);
 }
 
-static void map_huge(struct report_writer *writer)
+static void map_huge(struct report_writer *writer, struct huge_use *use)
 {
     struct resident resident = {.known = false};
     struct huge_list list = {.after = 0};
@@ -215,9 +218,11 @@ static void map_huge(struct report_writer *writer)
         for (uint32_t i = 0; i < list.count; i++) {
             const struct huge_view *view = &list.views[i];
             uintptr_t end = view->address + view->size;
+            uint64_t bytes = hak__resident_bytes(&resident, view->address, end);
+            hak__huge_use_add_block(use, view, bytes);
             REPORT_RECORD(writer, {"address", view->address}, {"bytes", view->size},
-                          {"resident_bytes", hak__resident_bytes(&resident, view->address, end)},
-                          {"kept", view->kept}, {"age_ms", view->age_ms});
+                          {"resident_bytes", bytes}, {"kept", view->kept},
+                          {"age_ms", view->age_ms});
         }
     }
     hak__report_list_end(writer);
@@ -278,7 +283,8 @@ void hak_heap_map(hak_report_sink *sink, void *argument)
     map_slices(&writer, &sums);
     hak__report_number(&writer, "spans", sums.spans_count, "");
     map_classes(&writer, &sums, cached_counts);
-    map_huge(&writer);
+    map_huge(&writer, &sums.huge_use);
+    hak__huge_use_write(&writer, &sums.huge_use);
     hak__site_list_take(&sites);
     hak__site_list_write(&writer, &sites);
     hak__report_end(&writer);

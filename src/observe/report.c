@@ -46,6 +46,7 @@ static void report_summary(struct report_writer *writer, const struct summary *s
                     "resident bytes free in slabs, as a part of them and of blocks in use",
                     "fragmentation_permille"});
     hak__report_section_end(writer);
+    hak__huge_use_write(writer, &summary->resident.huge_use);
 }
 
 static void report_totals(struct report_writer *writer, const struct report *report)

@@ -44,6 +44,35 @@ struct summary_name {
 };
 HAK_HIDDEN extern const struct summary_name hak__summary_names[SUMMARY_PARTS];
 
+/* --- huge_use.c: how much of the heap lies in huge pages, and why not more ---
+ *
+ * The kernel says it of each superslab and huge block (os.h). Cost: up to 0.8 ms for each GiB, and
+ * 12 us for each huge block. In superslabs that may have huge pages, blocks are counted as for the
+ * heap map, under the locks of their arenas. */
+struct huge_use {
+    bool unknown;            /* the kernel does not say: `bytes` is too little */
+    uint64_t heap_bytes;     /* resident, of superslabs and huge blocks */
+    uint64_t bytes;          /* of these in huge pages */
+    size_t superslabs_count; /* in huge pages */
+    uint64_t used_bytes;     /* of blocks in use or in thread caches in these superslabs */
+    size_t refused_count;    /* superslabs with small pages although hakmem asked for huge ones */
+    size_t unasked_count;    /* or because it did not ask */
+    size_t groups;           /* of superslabs, up to the one that `found` is about */
+    uint64_t found;          /* its superslabs in huge pages */
+};
+
+/* Adds a superslab. True: it lies in a huge page. In rising order. */
+HAK_HIDDEN bool hak__huge_use_add(struct huge_use *use, const struct heap_look *look);
+HAK_HIDDEN void hak__huge_use_add_block(struct huge_use *use, const struct huge_view *view,
+                                        uint64_t resident);
+/* Used bytes in thousandths of the superslabs' size. UINT64_MAX: there are none. */
+HAK_HIDDEN uint64_t hak__huge_use_permille(const struct huge_use *use);
+/* Why not more of the heap, in words; "": there is no reason, or it is unknown. */
+#define HUGE_USE_WHY_SIZE 160u
+HAK_HIDDEN const char *hak__huge_use_why(char why[HUGE_USE_WHY_SIZE], const struct huge_use *use);
+/* Writes the section "huge_pages". */
+HAK_HIDDEN void hak__huge_use_write(struct report_writer *writer, const struct huge_use *use);
+
 /* Bytes. */
 struct resident {
     bool known; /* false: the kernel did not answer, or this thread was refused */
@@ -53,6 +82,7 @@ struct resident {
     uint64_t slices[SLICE_KINDS];  /* other slices of superslabs */
     uint64_t huge;                 /* in use */
     uint64_t huge_kept;
+    struct huge_use huge_use;
     uint64_t tables; /* owner words, slab metadata, arenas, threads, tables of huge blocks */
 };
 

@@ -62,6 +62,7 @@ static void look_at_superslabs(struct resident *resident)
             *(look.kinds[i] == SLICE_SLAB ? &resident->classes[look.slabs[i].class_index]
                                           : &resident->slices[look.kinds[i]]) += look.resident[i];
         }
+        (void)hak__huge_use_add(&resident->huge_use, &look);
     }
 }
 
@@ -73,6 +74,7 @@ static void look_at_huge(struct resident *resident)
             uintptr_t start = list.views[i].address, end = start + list.views[i].size;
             uint64_t bytes = hak__resident_bytes(resident, start, end);
             *(list.views[i].kept ? &resident->huge_kept : &resident->huge) += bytes;
+            hak__huge_use_add_block(&resident->huge_use, &list.views[i], bytes);
         }
     }
 }
@@ -143,4 +145,5 @@ void hak__resident_take(struct resident *resident)
     look_at_huge(resident);
     /* Single failures are ranges that were unmapped meanwhile. */
     resident->known = !resident->refused && (resident->answers != 0 || resident->failures == 0);
+    resident->huge_use.unknown |= !resident->known;
 }

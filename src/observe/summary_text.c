@@ -172,6 +172,29 @@ static void summary_put_conclusions(struct report_writer *writer, const struct s
     summary_put_largest(writer, &summary->resident);
 }
 
+/* How much lies in huge pages, and why not more. */
+static void summary_put_huge_pages(struct report_writer *writer, const struct summary *summary)
+{
+    const struct huge_use *use = &summary->resident.huge_use;
+    uint64_t bytes = use->unknown ? hak__os_huge_page_bytes() : use->bytes;
+    char mib[SUMMARY_MIB_SIZE], text[HUGE_USE_WHY_SIZE];
+    bool some = bytes != 0 && bytes != UINT64_MAX;
+    const char *amount = some ? summary_mib(mib, bytes) : bytes == 0 ? "none" : "unknown";
+    hak__report_put(writer, "huge pages: %s", amount);
+    if (some && use->unknown) {
+        hak__report_put(writer, " of the process; the kernel does not say it of the heap");
+    } else if (some) {
+        hak__report_put(writer, " of the heap's %s", summary_mib(mib, use->heap_bytes));
+    }
+    if (use->superslabs_count != 0) {
+        uint64_t permille = hak__huge_use_permille(use);
+        hak__report_put(writer, "; blocks fill %lu.%lu %% of the superslabs there", permille / 10,
+                        permille % 10);
+    }
+    const char *why = hak__huge_use_why(text, use);
+    hak__report_put(writer, *why == '\0' ? "\n" : some ? "\n  %s\n" : "; %s\n", why);
+}
+
 /* The sites whose blocks hold most; nothing if none holds any. */
 static void summary_put_sites(struct report_writer *writer, const struct site_list *sites)
 {
@@ -250,6 +273,7 @@ void hak__summary_write_text(struct report_writer *writer, const struct report *
         hak__report_put(writer, "  its parts are unknown: the kernel does not answer mincore, or "
                                 "hakmem was interrupted\n");
     }
+    summary_put_huge_pages(writer, summary);
     summary_put_sites(writer, &report->sites);
     summary_put_other(writer, report);
 }

@@ -6,6 +6,7 @@
 #include "os/os.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -79,6 +80,27 @@ struct os_memory hak__os_memory(void)
         memory.peak_rss = memory.rss;
     }
     return memory;
+}
+
+uint64_t hak__os_huge_page_bytes(void)
+{
+    char text[MEMORY_TEXT_SIZE];
+    (void)hak__os_read_text("/proc/thread-self/smaps_rollup", text, sizeof text);
+    return memory_line(text, "AnonHugePages:");
+}
+
+const char *hak__os_no_huge_pages(void)
+{
+    char text[MEMORY_TEXT_SIZE];
+    if (!hak__os_read_text("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text)) {
+        return "the kernel seems to have none: it shows no /sys/kernel/mm/transparent_hugepage";
+    }
+    if (strstr(text, "[never]") != NULL) {
+        return "/sys/kernel/mm/transparent_hugepage/enabled is never";
+    }
+    (void)hak__os_read_text("/proc/thread-self/status", text, sizeof text);
+    return memory_line(text, "THP_enabled:") == 0 ? "the program forbids them (PR_SET_THP_DISABLE)"
+                                                  : NULL;
 }
 
 bool hak__os_addresses_are_limited(void)

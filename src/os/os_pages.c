@@ -6,7 +6,9 @@
 #include "os/os.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -99,6 +101,32 @@ int hak__os_look(const void *address, size_t size, unsigned char *pages)
         return -EPERM;
     }
     return mincore((void *)(uintptr_t)address, size, pages) == 0 ? 0 : -errno;
+}
+
+/* The kernel's struct pm_scan_arg, of 12 words, asks for the ranges whose pages are huge, without
+ * those of the huge page of zeroes. Ranges that meet are one, so 32 suffice. */
+bool hak__os_find_huge_pages(uintptr_t start, size_t count, uint64_t *mask)
+{
+    enum { IS_ZERO = 1 << 5, IS_HUGE = 1 << 6, UNIT = OS_RESIDENT_SIZE_MAX };
+    struct {
+        uint64_t start, end, kinds;
+    } found[32];
+    uint64_t scan[12] = {sizeof scan, 0, start,   start + count * UNIT, 0, (uintptr_t)found,
+                         32,          0, IS_ZERO, IS_ZERO | IS_HUGE,    0, IS_HUGE};
+    HAK_KEEP_ERRNO;
+    long pages = hak__os_may_ask() ? syscall(SYS_openat, AT_FDCWD, "/proc/thread-self/pagemap",
+                                             O_RDONLY | O_CLOEXEC)
+                                   : -1;
+    long ranges = pages < 0 ? -1 : syscall(SYS_ioctl, pages, _IOWR('f', 16, uint64_t[12]), scan);
+    if (pages >= 0) {
+        syscall(SYS_close, pages);
+    }
+    *mask = 0;
+    for (long i = 0; i < ranges; i++) {
+        *mask |= bits_mask((uint32_t)((found[i].start - start) / UNIT),
+                           (uint32_t)((found[i].end - found[i].start) / UNIT));
+    }
+    return ranges >= 0;
 }
 
 size_t hak__os_resident_pages(const unsigned char *pages, size_t count)

@@ -121,7 +121,7 @@ TEST(text_report)
     assert_int_equal(text[again.length - 1], '\n');
     assert_int_equal(summary[written.length - 1], '\n');
     assert_non_null(strstr(text, hak_version()));
-    assert_in_range(lines, 10, 14);
+    assert_in_range(lines, 10, 16);
     assert_true(count_parts(text, "", "\n") > lines + 50);
     assert_memory_equal(text, summary, strcspn(summary, "\n"));
     if (strstr(summary, "unknown") != NULL) { /* an emulator, or nothing to estimate from */

@@ -80,6 +80,15 @@ for wanted in 1 2; do
 done
 try "$launcher" run --quiet --stats -- true
 [[ $(wc -l <<<"$errors") -lt 16 && $errors == *'not hakmem'* ]] || fail "--stats is no summary: $errors"
+# Why a small heap has no huge pages: the machine's setting, or a filter of a container, comes before hakmem's own reasons.
+[[ $errors =~ $'\n'huge\ pages:\ none\;\ (the heap is below huge_threshold .8.0 MiB.|.*/sys/kernel/|.*filter) ]] || fail "--stats: $errors"
+expect 0 '' 'huge pages: none; (huge_threshold is never|.*/sys/kernel/|.*filter)' "$launcher" run --quiet --stats --set huge_threshold=never true
+echo 'always madvise [never]' >"$scratch/never"
+mode=/sys/kernel/mm/transparent_hugepage/enabled
+if unshare --mount mount --bind "$scratch/never" $mode 2>/dev/null; then # elsewhere no test can change the setting
+    expect 0 '' "huge pages: none; $mode is never" unshare --mount bash -c \
+        'mount --bind "$1" "$2" && exec "$3" run --quiet --stats true' _ "$scratch/never" $mode "$launcher"
+fi
 try "$launcher" run --quiet --stats -- "$python" -c \
     'import mmap, os; own = mmap.mmap(-1, 50 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS); own[::4096] = b"x" * 12800; os._exit(0)'
 [[ $errors =~ hakmem\'s\ +(5[0-9]|6[0-9])\..*$'\n    anonymous '\ +5[0-9]\. ]] || fail "--stats does not tell the program's own mappings: $errors"

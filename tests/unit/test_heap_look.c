@@ -4,7 +4,7 @@
 #include "unit.h"
 
 #include "large/span.h"
-#include "observe/heap_look.h"
+#include "observe/report.h"
 
 static void expect_words(const struct heap_look *look, const char *words)
 {
@@ -107,6 +107,91 @@ TEST(no_two_overlap)
     }
     window_set_owner(slice + 1, OWNER_NOBODY);
     hak__span_free(NULL, NULL, slice);
+}
+
+/* Bytes of slabs and spans count as they are, those of a superslab with small pages not at all. */
+TEST(what_fills_a_huge_page)
+{
+    static struct heap_look look;
+    struct huge_use use = {.groups = 1, .found = 1}; /* superslab 0 */
+    look.claimed = SUPERSLAB_SLICES;
+    memset(look.kinds + 8, SLICE_SPAN, 8);
+    look.kinds[20] = SLICE_SAMPLED;
+    look.kinds[21] = SLICE_KEPT;
+    put_slab(&look, 0, (struct slab_look){1, 6, 1, 100, 241, 0});
+    put_slab(&look, 2, (struct slab_look){1, 78, 2, 19, 0, 0});
+    assert_true(hak__huge_use_add(&use, &look));
+    uint64_t used = 9 * SLICE_SIZE + 100 * size_class_bytes(6) + 19 * size_class_bytes(78);
+    assert_int_equal(use.used_bytes, used);
+    assert_int_equal(hak__huge_use_permille(&use), used * 1000 / SUPERSLAB_SIZE);
+    look.index = 1;
+    assert_false(hak__huge_use_add(&use, &look));
+    assert_int_equal(use.refused_count + use.unasked_count, 0); /* it is not resident */
+    look.resident[63] = 4096;
+    hak__huge_use_add(&use, &look);
+    look.huge = true;
+    hak__huge_use_add(&use, &look);
+    look.huge = false;
+    look.split = true;
+    hak__huge_use_add(&use, &look);
+    assert_true(use.refused_count == 1 && use.unasked_count == 1 && use.superslabs_count == 1);
+    assert_true(use.used_bytes == used && use.bytes == SUPERSLAB_SIZE);
+    assert_true(use.heap_bytes == 3 * 4096 && !use.unknown);
+}
+
+static bool is_in_huge_page(const void *address, struct huge_use *use)
+{
+    struct heap_look *look = support_map(sizeof *look);
+    *use = (struct huge_use){.groups = 0};
+    hak__heap_look(look, window_slice_of(address) / SUPERSLAB_SLICES);
+    bool is = hak__huge_use_add(use, look);
+    munmap(look, sizeof *look);
+    return is;
+}
+
+static size_t huge_bytes(uintptr_t start, size_t size)
+{
+    struct huge_use use = {.groups = 0};
+    hak__huge_use_add_block(&use, &(struct huge_view){.address = start, .size = size}, size);
+    return use.bytes;
+}
+
+/* By the kernel's account, another one than hakmem reads: a superslab and a huge block have huge
+ * pages, then a part of each is purged. */
+TEST(in_huge_pages)
+{
+    enum { SIZE = 2 * SUPERSLAB_SIZE };
+    char *span = hak_aligned_alloc(SUPERSLAB_SIZE, SUPERSLAB_SIZE), *block = hak_malloc(2 * SIZE);
+    assert_true(span != NULL && block != NULL);
+    char *parts[2] = {span, (char *)bits_align_up((uintptr_t)block, SUPERSLAB_SIZE)};
+    const size_t sizes[2] = {SUPERSLAB_SIZE, SIZE};
+    struct huge_use use;
+    for (size_t i = 0; i < 2; i++) {
+        madvise(parts[i], sizes[i], MADV_NOHUGEPAGE);
+        madvise(parts[i], sizes[i], MADV_DONTNEED);
+        memset(parts[i], 1, sizes[i]);
+    }
+    bool is = is_in_huge_page(span, &use);
+    SKIP_IF(use.unknown); /* a kernel before 6.7, or an emulator */
+    assert_false(is);
+    assert_int_equal(huge_bytes((uintptr_t)parts[1], SIZE), 0);
+    size_t before = hak__os_huge_page_bytes();
+    for (size_t i = 0; i < 2; i++) {
+        madvise(parts[i], sizes[i], MADV_HUGEPAGE);
+        madvise(parts[i], sizes[i], MADV_DONTNEED);
+        memset(parts[i], 1, sizes[i]);
+    }
+    SKIP_IF(hak__os_huge_page_bytes() - before != SUPERSLAB_SIZE + SIZE); /* it gives none now */
+    assert_true(is_in_huge_page(span, &use));
+    assert_int_equal(hak__huge_use_permille(&use), 1000);
+    assert_int_equal(use.bytes, SUPERSLAB_SIZE);
+    assert_int_equal(huge_bytes((uintptr_t)parts[1] + 4096, SIZE - 8192), SIZE - 8192);
+    madvise(span + SUPERSLAB_SIZE / 2, 4096, MADV_DONTNEED);
+    madvise(parts[1], 4096, MADV_DONTNEED);
+    assert_false(is_in_huge_page(span, &use));
+    assert_int_equal(huge_bytes((uintptr_t)parts[1], SIZE), SUPERSLAB_SIZE);
+    hak_free(span);
+    hak_free(block);
 }
 
 /* Inside an operation, as in a signal handler that interrupted one, there is nothing to see. */

@@ -121,6 +121,9 @@ TEST(free_in_slabs)
     static struct collected report;
     collect_report(&report, HAK_REPORT_SUMMARY);
     assert_non_null(strstr(report.text, "; fragmentation: "));
+    const char *why = strstr(report.text, "\nhuge pages: none; "); /* see start */
+    assert_non_null(why);
+    assert_true(strstr(why, "_THP_DISABLE") != NULL || strstr(why, "_hugepage") != NULL);
     for (size_t i = 1; i < COUNT; i += 2) {
         hak_free(blocks[i]);
     }
