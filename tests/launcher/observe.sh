@@ -63,6 +63,26 @@ for process in "$observed" "$pid"; do
     [[ $status == 0 && $output == *"hakmem_rss_bytes{pid=\"$process\",name=\"sleep\"} "*"hakmem_resident_bytes{pid=\"$process\",name=\"sleep\",part=\"in_use\"} "* ]] || fail "metrics: $output"
     expect 0 "process $process is observed already: ./hakmem top $process" '^$' "$launcher" observe "$process"
 done
+# Under a filter of system calls, as in containers, what is resident and in huge pages is not known of the heap.
+HAKMEM_OBSERVE=1 python3 -c '
+import ctypes, os, struct, sys
+allow = ctypes.create_string_buffer(struct.pack("=HBBI", 6, 0, 0, 0x7fff0000))
+program = ctypes.create_string_buffer(struct.pack("@HP", 1, ctypes.addressof(allow)))
+prctl = ctypes.CDLL(None).prctl
+assert prctl(38, 1, 0, 0, 0) == 0 and prctl(22, 2, ctypes.c_void_p(ctypes.addressof(program))) == 0
+os.execvpe("sleep", ["sleep", "1000"], os.environ | {"LD_PRELOAD": sys.argv[1]})' "$library" &
+filtered=$!
+unfiltered=$pid
+await_library $filtered
+try "$launcher" stat "$filtered"
+[[ $status == 0 && -z $errors && $output =~ $'\n'huge\ pages:\ .*\;\ (hakmem does not ask under a filter|.*/sys/kernel/) ]] ||
+    fail "stat under a filter: $status: $output $errors"
+for command in 'stat --json' 'top --once' 'heap --text'; do
+    try "$launcher" $command "$filtered"
+    ((status == 0)) || fail "$command under a filter: $status $errors"
+done
+end "$filtered"
+pid=$unfiltered
 [[ $("$launcher" top) == *"$observed "*sleep*"$pid "*sleep* || $("$launcher" top) == *"$pid "*sleep*"$observed "*sleep* ]] ||
     fail "top does not list the observed processes"
 

@@ -69,8 +69,11 @@ def parse(text):
 
 def check(value, shape, place="it"):
     """ValueError if the value is not of this shape: int or str, a list of one shape, a dict by names (with "?": it may be
-    missing), or a dict of any names with values of one shape, {str: int}."""
-    if isinstance(shape, list):
+    missing), a dict of any names with values of one shape, {str: int}, or a shape or null, (int,)."""
+    if isinstance(shape, tuple):
+        if value is not None:
+            check(value, shape[0], place)
+    elif isinstance(shape, list):
         if not isinstance(value, list):
             raise ValueError(f"{place} is no list")
         for item in value:

@@ -13,7 +13,7 @@ SHAPE = {
     "hakmem": {"version": str},
     "totals": dict.fromkeys(("bytes_in_use", "objects_in_use_count", "bytes_cached", "bytes_free_dirty", "bytes_mapped",
                              "arenas_count", "superslabs_count", "huge_count"), int),
-    "summary?": {"in_use_bytes?": int},
+    "summary?": {"in_use_bytes?": (int,)},
     "tiers?": {"huge_small_count?": int},
     "counters?": COUNTERS,
     "os_calls?": COUNTERS,

@@ -65,7 +65,7 @@ def share(part, whole):
 def summary(report, before, history):
     """Some lines on the whole process."""
     totals, process = report.totals, report.process
-    resident = report.figures.get("summary", {}).get("in_use_bytes", 0)
+    resident = report.figures.get("summary", {}).get("in_use_bytes") or 0
     small = report.figures.get("tiers", {}).get("huge_small_count", 0)
     lines = [
         f"process {process.pid} ({process.name}), {process.threads} threads, hakmem {report.figures['hakmem']['version']}",
