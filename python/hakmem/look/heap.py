@@ -66,6 +66,15 @@ def sentences(heap_map):
     return [sentence[0].upper() + sentence[1:] for sentence in result]
 
 
+def huge_pages(heap_map):
+    """How much lies in huge pages, and sentences about it: how full the superslabs there are, and why it is not more."""
+    found = heap_map.data.get("huge_pages", {"bytes": None, "in_use_permille": None, "why": ""})
+    held, used, whole = found["bytes"], found["in_use_permille"], sum(heap_map.parts().values())
+    notes = [f"{percent_text(held, whole)} of the resident heap"] if held else []
+    notes += [f"blocks fill {percent_text(used, 1000)} of the superslabs there"] if used is not None else []
+    return "unknown" if held is None else in_words(held), notes + [found["why"]] * (found["why"] != "")
+
+
 def summary(heap_map):
     """For a terminal."""
     parts = heap_map.parts()
@@ -74,6 +83,8 @@ def summary(heap_map):
     lines += [f"  {name:<22}{in_words(parts[key]):>11}  {percent_text(parts[key], whole):>9}" for key, name, _ in PARTS]
     lines.append(f"  {'resident heap':<22}{in_words(whole):>11}")
     lines.append(f"  {'could go back now':<22}{in_words(sum(parts[key] for key in RETURNABLE)):>11}")
+    held, notes = huge_pages(heap_map)
+    lines += [f"  {'in huge pages':<22}{held:>11}", *(f"    {note}" for note in notes)]
     lines += [f"  {name + ', beside it':<33}{in_words(size):>11}" for name, size, _ in heap_map.beside if size]
     return lines
 
@@ -114,6 +125,7 @@ def cards(heap_map):
         ("spans in use", f"{heap_map.data['spans']:,}", "blocks of 64 KiB to 2 MiB"),
         ("huge blocks in use", f"{len(heap_map.huge()):,}",
          f"{in_words(sum(w['bytes'] for w in heap_map.huge()))} above 2 MiB each; {count_text(len(kept), 'freed one')} kept"),
+        ("in huge pages", huge_pages(heap_map)[0], "; ".join(huge_pages(heap_map)[1])),
         ("arenas", f"{totals['arenas']:,}", f"{count_text(totals['threads'], 'thread')}; {totals['arenas_parked']} without threads"),
     ]
     if heap_map.beside:

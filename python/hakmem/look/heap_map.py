@@ -23,7 +23,8 @@ TOTALS = dict.fromkeys(["bytes_mapped", "bytes_metadata", "bytes_in_use", "bytes
 CLASS = dict.fromkeys(["class", "object_bytes", "slab_slices", "slab_objects", "slabs", "in_use", "cached", "free",
                        "not_carved", "resident_bytes"], int)
 SHAPE = {"heap_map": HEADER, "totals": TOTALS, "spans": int, "classes": [CLASS], "sites?": [SITE],
-         "superslabs": [{"index": int, "claimed": int, "pages": str, "slices": str, "resident": str}],
+         "superslabs": [{"index": int, "claimed": int, "in_huge_page?": int, "pages": str, "slices": str, "resident": str}],
+         "huge_pages?": {"bytes": (int,), "in_use_permille": (int,), "why": str},
          "slices": [{"kind": str, "count": int, "resident_bytes": int}],
          "huge": [dict.fromkeys(["address", "bytes", "resident_bytes", "kept", "age_ms"], int)]}
 

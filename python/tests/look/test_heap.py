@@ -26,9 +26,9 @@ def small_map():
                    "bytes_free_dirty": 15 * 32768, "objects_in_use": 1053, "arenas": 2, "arenas_parked": 1, "threads": 1,
                    "superslabs": 2, "huge": 2},
         "superslabs": [
-            {"index": 0, "claimed": 64, "pages": "small", "slices": "h1z4u512x2u100f200h2z78u3f5x2s10k2d12a3p2p1c27",
+            {"index": 0, "claimed": 64, "in_huge_page": 0, "pages": "small", "slices": "h1z4u512x2u100f200h2z78u3f5x2s10k2d12a3p2p1c27",
              "resident": "8" * 7 + "8" * 10 + "44" + "1" * 12 + "000" + "111" + "0" * 27},
-            {"index": 5, "claimed": 64, "pages": "huge", "slices": "s64", "resident": "8"},
+            {"index": 5, "claimed": 64, "in_huge_page": 1, "pages": "huge", "slices": "s64", "resident": "8"},
         ],
         "slices": [{"kind": "free_clean", "count": 27, "resident_bytes": 0},
                    {"kind": "free_dirty", "count": 12, "resident_bytes": 12 * 4096},
@@ -47,6 +47,7 @@ def small_map():
             {"address": 0x300000000000, "bytes": 5 << 20, "resident_bytes": 3 << 20, "kept": 0, "age_ms": 0},
             {"address": 0x300000800000, "bytes": 6 << 20, "resident_bytes": 6 << 20, "kept": 0, "age_ms": 0},
             {"address": 0x300001000000, "bytes": 4 << 20, "resident_bytes": 1 << 20, "kept": 1, "age_ms": 250}],
+        "huge_pages": {"bytes": 3 << 20, "in_use_permille": 875, "why": "it is <small>"},
         "sites": [site_record("named", "parser <nodes>", live_bytes=6000, live_count=60, live_usable_bytes=7500),
                   site_record("address", "", address="0x7000000000f0", module="/nonexistent/prog", offset="0x10f0", live_bytes=90000,
                               live_count=3, live_usable_bytes=90500, freed_count=2, lifetime_ms=1500, remote_permille=500),
@@ -76,6 +77,9 @@ def later_map():
     data["slices"][1] = {"kind": "free_dirty", "count": 22, "resident_bytes": 10 * 32768 + 12 * 4096}
     data["slices"][4] = {"kind": "spans", "count": 64, "resident_bytes": 64 * 32768}
     return data
+
+
+UNKNOWN = [("huge_pages", "bytes"), ("huge_pages", "in_use_permille")]  # may be null
 
 
 def read(data, name="map.json"):
@@ -122,8 +126,8 @@ class Maps(unittest.TestCase):
 
         for path in list(places(small_map())):
             for wrong in [None, True, -1, 1.5, [], {}, 1 << 64]:
-                if (path, wrong) in ((("huge",), []), (("sites",), [])):
-                    continue  # a heap may have none
+                if (path, wrong) in ((("huge",), []), (("sites",), [])) or wrong is None and path in UNKNOWN:
+                    continue  # a heap may have none; the kernel may not say
                 data = copy.deepcopy(small_map())
                 place = data
                 for key in path[:-1]:
@@ -182,6 +186,20 @@ class Pages(unittest.TestCase):
         other = later_map()
         other["heap_map"]["process"] = 78
         self.assertIn("of different processes", heap.render([read(small_map()), read(other)]))
+
+    def test_huge_pages(self):
+        data = small_map()
+        self.assertEqual("; ".join(heap.huge_pages(read(data))[1]).replace("\N{NO-BREAK SPACE}", " "),
+                         "24 % of the resident heap; blocks fill 88 % of the superslabs there; it is <small>")
+        self.assertIn("<small>in huge pages</small><b>3.0 MiB</b>", heap.render([read(data)]))
+        self.assertIn("it is &lt;small&gt;", heap.render([read(data)]))
+        data["huge_pages"].update(bytes=0, in_use_permille=None)
+        self.assertEqual(heap.huge_pages(read(data)), ("0 bytes", ["it is <small>"]))
+        data["huge_pages"].update(bytes=None, why="")
+        self.assertEqual(heap.huge_pages(read(data)), ("unknown", []))
+        del data["huge_pages"], data["superslabs"][1]["in_huge_page"]  # as a hakmem before it writes them
+        self.assertEqual(heap.huge_pages(read(data)), ("unknown", []))
+        self.assertIn("  in huge pages             unknown", heap.summary(read(data)))
 
     def test_small_mappings(self):
         data = small_map()
@@ -281,6 +299,7 @@ class Browser(BrowserTest):
         self.assertRegex(dom, r'<div class="tools">')  # no longer hidden
         self.assertIn(">slices of blocks above 64 KiB: 74<", dom.replace("</i>", ">"))
         self.assertIn(">slices of sampled objects: 3<", dom.replace("</i>", ">"))
+        self.assertIn(">superslabs in huge pages, marked on their right: 1<", dom.replace("</i>", ">"))
 
     def test_modes_and_a_slice(self):
         said = read(small_map())
@@ -321,7 +340,7 @@ class Browser(BrowserTest):
         self.dom([read(small_map()), read(later_map())], script=script)
         said = self.noted
         self.assertRegex(said["slab"], "^Slab of 3.3 KiB objects. objects: 19; .*arena: 2;.* slice: 3 to 4 of 64")
-        self.assertRegex(said["below"], "^Block of 64 KiB to 2 MiB, in use. size: 2 MiB;")
+        self.assertRegex(said["below"], "^Block of 64 KiB to 2 MiB, in use. size: 2 MiB;.* superslab: 5, in a huge page;")
         self.assertIn("Only slabs of", said["picked"])
         self.assertNotIn("Only slabs of", said["unpicked"])
         self.assertEqual([said[name] for name in ["zooms", "whole", "wheel"]], ["true"] * 3)
