@@ -83,6 +83,21 @@ TEST(no_proc)
     }
 }
 
+/* Nobody says which pages are huge, as before Linux 6.7, but how many the process has. */
+TEST(no_page_tables)
+{
+    struct hak_summary summary;
+    uint64_t value;
+    fail_all(FAULT_WRITE, EIO); /* ioctl is among these */
+    REQUIRE(hak_summary_read(&summary, sizeof summary));
+    REQUIRE(!hak_stats_value("huge_pages.bytes", &value));
+    REQUIRE(hak_stats_value("huge_pages.split_count", &value) && value == 0);
+    const char *line = strstr(report(HAK_REPORT_SUMMARY), "\nhuge pages: ");
+    bool some = hak__os_huge_page_bytes() != 0;
+    REQUIRE(strstr(line, some ? " of the process; " : "huge pages: none") != NULL);
+    fault_disarm();
+}
+
 /* Any one call fails: the figures are worse, and add up. */
 TEST(one_failure)
 {
