@@ -334,9 +334,9 @@ static const struct {
 } fault_numbers[] = {
     /* whether a pipe can be written to */
     {SYS_ppoll, FAULT_WRITE},
-    {SYS_ioctl, FAULT_WRITE},
     {SYS_write, FAULT_WRITE},
-    {SYS_prlimit64, FAULT_SYSINFO}, /* asks, too */
+    {SYS_ioctl, FAULT_SYSINFO}, /* this and the next ask, too */
+    {SYS_prlimit64, FAULT_SYSINFO},
     {SYS_sysinfo, FAULT_SYSINFO},
     {SYS_sched_getaffinity, FAULT_GETAFFINITY},
     {SYS_clock_gettime, FAULT_CLOCK},
