@@ -26,12 +26,13 @@ static void remote_send(struct cache *cache, struct remote_entry *entry)
     tail += (size_t)entry->tail * OBJECT_ALIGNMENT;
     struct slab *slab = slab_of_slice(slice);
     slab_check_object(slab, list.head); /* all of them: 5 % of producer_consumer_2 */
-    probe_hakmem_remote_send(size_class_bytes(slab->class_index), list.count);
+    uint32_t size = size_class_bytes(slab->class_index); /* once sent, it may be another slab */
+    probe_hakmem_remote_send(size, list.count);
     struct slab_set *lagging = hak__slab_return_remote(slab, list, (struct object *)(void *)tail);
     if (HAK_UNLIKELY(lagging != NULL)) {
         cache->lagging = lagging; /* arena/collect.c drains for it */
     }
-    cache->bytes.given -= (int64_t)list.count * size_class_bytes(slab->class_index);
+    cache->bytes.given -= (int64_t)list.count * size;
     counter_add(&cache->counters, COUNTER_FREE_REMOTE, list.count);
     counter_add(&cache->counters, COUNTER_REMOTE_BATCHES, 1);
     atomic_store_relaxed(&entry->link, 0u); /* atomic: reports read link and room */

@@ -227,8 +227,8 @@ static struct slice_run superslab_take_free(struct superslab_wish wish, bool *go
         size_t index = run.slice / SUPERSLAB_SLICES;
         uint64_t mask = bits_mask(run.slice % SUPERSLAB_SLICES, wish.count);
         struct superslab *superslab = superslab_at(index);
-        run.zeroed = (superslab->dirty & mask) == 0;
         begins = superslab->huge_pages != 0 && superslab->dirty == 0;
+        run.zeroed = superslab->huge_pages != 0 ? begins : (superslab->dirty & mask) == 0;
         superslab_mark_in_use(index, mask);
         superslab->dirty |= mask;
     }

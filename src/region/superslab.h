@@ -75,7 +75,7 @@ struct superslab_group {
 /* A run of slices that was handed out. */
 struct slice_run {
     size_t slice; /* SLICE_NONE: no memory */
-    bool zeroed;  /* every byte reads as zero */
+    bool zeroed;  /* every byte reads as zero, and no page of a slice is resident yet */
 };
 
 /* Called by the window at start, when its tables exist. `groups_end` is the end of the first group;
