@@ -188,9 +188,9 @@ uint32_t hak__arena_tick_period_ms(void)
     return half < TICK_MS ? half : TICK_MS;
 }
 
-/* Does a tick's part of the pass, `elapsed` milliseconds after the thread's last tick: one part,
- * more if very much waits, and at a late tick one for each PURGE_PART_MS. Between steps of
- * PURGE_PARTS_MIN a fork goes first, and so does a trim that waits for PURGE. */
+/* Does a tick's part of the pass: one part, more if very much waits, and one for each PURGE_PART_MS
+ * if the tick is late. `elapsed`: milliseconds for which the thread left out a pass under way.
+ * Between steps of PURGE_PARTS_MIN a fork goes first, and so does a trim that waits for PURGE. */
 static void collect_purge(bool begin, uint32_t elapsed)
 {
     size_t parts = hak__superslab_bytes_dirty() / (PURGE_TICKS * PURGE_BYTES_AT_ONCE), done = 0;
@@ -282,8 +282,9 @@ void hak__arena_tick(struct thread *thread)
     if (due) {
         collect_for_purge(delay);
     }
-    if (due || hak__superslab_purge_is_under_way() || hak__arena_pages_are_under_way()) {
-        collect_purge(due, elapsed);
+    bool under_way = hak__superslab_purge_is_under_way() || hak__arena_pages_are_under_way();
+    if (due || under_way) { /* the tick that begins a pass is not late */
+        collect_purge(due, under_way ? elapsed : 0);
     }
 }
 

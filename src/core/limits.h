@@ -302,11 +302,12 @@
  * these ticks, 4 ms apart, purge most of it within 2 s. Twice: memory goes back half as fast. Half:
  * pauses grow when 1 GiB waits. */
 #define PURGE_TICKS 500u
-/* A tick that comes TICK_MS or more after the thread's last one purges PURGE_BYTES_AT_ONCE for each
- * PURGE_PART_MS between, at least PURGE_PARTS_MIN times (32 MiB) and at most PURGE_PARTS_MAX times
- * (256 MiB, 13 ms). Twice PURGE_PART_MS: 1 GB takes 6 s in a program that allocates each 100 ms.
- * Half PURGE_PARTS_MAX: idle redis, which allocates once a second, keeps 260 MB a second longer.
- * Twice the bounds: the pauses of such programs are twice as long. */
+/* During a pass, a tick TICK_MS or more after the thread's last one purges PURGE_BYTES_AT_ONCE for
+ * each PURGE_PART_MS between, at least PURGE_PARTS_MIN times (32 MiB) and at most PURGE_PARTS_MAX
+ * times (256 MiB, 13 ms). The tick that begins a pass is no late one. Twice PURGE_PART_MS: 1 GB
+ * takes 6 s in a program that allocates each 100 ms. Half PURGE_PARTS_MAX: idle redis, which
+ * allocates once a second, keeps 260 MB a second longer. Twice the bounds: the pauses of such
+ * programs are twice as long. */
 #define PURGE_PART_MS 10u
 #define PURGE_PARTS_MIN 8u
 #define PURGE_PARTS_MAX 64u

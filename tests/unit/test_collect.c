@@ -193,6 +193,24 @@ TEST_WITH_KNOBS(late_ticks_give_more_back)
     hak__thread_park(thread);
 }
 
+/* A fast thread's tick that begins a pass comes 50 ms after the last one, and is short. */
+TEST_WITH_KNOBS(a_pass_begins_with_one_part)
+{
+    struct thread *thread = adopt();
+    hak__superslab_purge(true);
+    unit_free_superslabs(PURGE_PARTS_MIN * PURGE_BYTES_AT_ONCE / SUPERSLAB_SIZE);
+    hak__superslab_purge_part(true, SIZE_MAX); /* sees them */
+    hak__arena_pages_pass();                   /* none is under way */
+    hak__knobs.purge_delay_ms = 0;             /* each tick is due */
+    size_t dirty = hak__superslab_bytes_dirty();
+    thread->ticked_ms = hak__os_clock_ms() - TICK_MS;
+    hak__arena_tick(thread);
+    size_t purged = dirty - hak__superslab_bytes_dirty();
+    assert_true(purged != 0 && purged <= PURGE_BYTES_AT_ONCE + SUPERSLAB_SIZE);
+    hak__superslab_purge_part(false, SIZE_MAX);
+    hak__thread_park(thread);
+}
+
 /* An operation's tick keeps the note whether the operation was refused: an allocation that takes
  * emergency memory for that would fail instead. */
 TEST_WITH_KNOBS(a_tick_keeps_the_note)
