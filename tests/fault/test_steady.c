@@ -243,6 +243,26 @@ TEST(huge_do_not_ask_for_the_memory)
     REQUIRE_LIFE(huge_are_counted, NULL, NULL);
 }
 
+static void look_is_counted(void *argument)
+{
+    int ends[2];
+    for (size_t i = 0; i < 100; i++) {
+        REQUIRE(pipe(ends) == 0);
+    }
+    fault_arm((struct fault_plan){0}, 0);
+    REQUIRE(!hak__os_has_userfaultfd());
+    fault_disarm();
+    REQUIRE_SIZE((size_t)fault_counts[FAULT_FSTAT], >=, 200);
+    REQUIRE_SIZE((size_t)fault_counts[FAULT_READLINK], ==, 0);
+}
+
+/* Each pass looks at the process's files, while a malloc waits: no name is read of those that are
+ * no userfaultfd for sure (tests/override/test_userfaultfd.c has one). */
+TEST(files_with_a_type_are_not_named)
+{
+    REQUIRE_LIFE(look_is_counted, NULL, NULL);
+}
+
 int main(void)
 {
     support_small_pages(); /* how often a call comes depends on how long the work takes */
