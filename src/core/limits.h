@@ -392,10 +392,10 @@
  * never touched, so huge pages there may waste an eighth at most (docs/decisions/0103). */
 #define HUGE_PAGES_DENSE_SPANS_PERCENT 89u
 
-/* An arena fills its slabs if at most this part of their bytes was never handed out. Half of it:
- * programs with objects of many sizes need twice the heap until they get huge pages. Twice: a new
- * huge page may be half empty (docs/decisions/0111). */
-#define HUGE_PAGES_EMPTY_PARTS 4u
+/* An arena fills its slabs if at most this part of their bytes, a half, was never handed out. Twice
+ * (a quarter): programs with objects of many sizes need twice the heap until they get huge pages
+ * (docs/decisions/0111). */
+#define HUGE_PAGES_EMPTY_PARTS 2u
 
 /* At this number of split superslabs and of borders between huge and small pages, new superslabs
  * get small ones. A superslab is split if hakmem asks for small pages there, because a part of it

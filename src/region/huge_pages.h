@@ -5,7 +5,7 @@
  *      has what the machine prefers, until the heap has knobs.huge_threshold bytes (for a superslab
  *      in a fork's child: without those of the parent).
  *   2. Then a superslab that is claimed for a slab of objects up to a page gets huge pages if the
- *      arena has handed out three quarters of its slabs (slab/slab.c): programs fill such objects.
+ *      arena has handed out half of its slabs (slab/slab.c): programs fill such objects.
  *   3. Other memory gets huge pages if memory of its kind was seen filled. Of new blocks with small
  *      pages, one is watched: is it filled when the next one is allocated, or the one after that?
  *      It is if three quarters of it are resident, or 89 % of a superslab that was claimed for a
@@ -26,8 +26,8 @@
  * of such memory take as long together, but the kernel has other small pages first
  * (docs/decisions/0111).
  *
- * Bound: by rule 2, a third more than the slabs' bytes that were handed out, and a superslab for
- * each part of the region. By rule 3, twice what was filled.
+ * Bound: by rule 2, as much as the slabs' bytes that were handed out, which only heaps of a few MiB
+ * come near to, and a superslab for each part of the region. By rule 3, twice what was filled.
  *
  * Locks: HUGE_PAGES, which these functions take themselves. Any thread may call them.
  */
