@@ -392,6 +392,11 @@
  * never touched, so huge pages there may waste an eighth at most (docs/decisions/0103). */
 #define HUGE_PAGES_DENSE_SPANS_PERCENT 89u
 
+/* Slabs of objects up to this size have all their pages touched, because malloc links the objects
+ * of a page (slab/slab.c). Twice: it need not link any, and a pool of which the program uses little
+ * has all its pages resident. Half: programs with objects of 1 KiB get huge pages later. */
+#define HUGE_PAGES_FILLS_BYTES 1024u
+
 /* An arena fills its slabs if at most this part of their bytes, a half, was never handed out. Twice
  * (a quarter): programs with objects of many sizes need twice the heap until they get huge pages
  * (docs/decisions/0111). */

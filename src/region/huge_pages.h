@@ -4,8 +4,8 @@
  *   1. A new superslab has small pages, even if the machine prefers huge ones, and a new huge block
  *      has what the machine prefers, until the heap has knobs.huge_threshold bytes (for a superslab
  *      in a fork's child: without those of the parent).
- *   2. Then a superslab that is claimed for a slab of objects up to a page gets huge pages if the
- *      arena has handed out half of its slabs (slab/slab.c): programs fill such objects.
+ *   2. Then a superslab that is claimed for a slab of objects up to HUGE_PAGES_FILLS_BYTES gets huge
+ *      pages if the arena has handed out half of its slabs (slab/slab.c).
  *   3. Other memory gets huge pages if memory of its kind was seen filled. Of new blocks with small
  *      pages, one is watched: is it filled when the next one is allocated, or the one after that?
  *      It is if three quarters of it are resident, or 89 % of a superslab that was claimed for a
@@ -21,9 +21,9 @@
  *
  * Why: a huge page takes the kernel a quarter of the time of the 512 small pages that it replaces,
  * and the processor finds it faster. But all of it becomes resident at the first touch, so a sparse
- * table would take its whole size. Objects up to a page need no look: each page has the start of
- * one. A huge page is slow if the host of a virtual machine has taken the memory back. Small pages
- * of such memory take as long together, but the kernel has other small pages first
+ * table would take its whole size. Objects of rule 2 need no look: malloc touches each page of
+ * theirs. A huge page is slow if the host of a virtual machine has taken the memory back. Small
+ * pages of such memory take as long together, but the kernel has other small pages first
  * (docs/decisions/0111).
  *
  * Bound: by rule 2, as much as the slabs' bytes that were handed out, which only heaps of a few MiB

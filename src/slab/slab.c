@@ -43,7 +43,7 @@ static struct object_list slab_take_remote(struct slab_set *set, struct slab *sl
 /* Rule 2 of region/huge_pages.h. */
 static bool slab_set_fills(const struct slab_set *set, uint32_t class_index)
 {
-    return size_class_bytes(class_index) <= HUGE_PAGES_OS_PAGE_SIZE &&
+    return size_class_bytes(class_index) <= HUGE_PAGES_FILLS_BYTES &&
            set->not_carved_bytes <= set->slices * SLICE_SIZE / HUGE_PAGES_EMPTY_PARTS;
 }
 

@@ -306,4 +306,25 @@ HUGE_TEST(a_free_superslab_is_begun_anew)
     hak__superslab_give(span, FILLS);
 }
 
+/* malloc touches each page of small objects, but not of larger ones. */
+HUGE_TEST(slabs_that_malloc_does_not_touch_need_evidence)
+{
+    SKIP_IF(!unit_has_huge_pages());
+    static const struct {
+        size_t bytes;
+        bool huge;
+    } cases[] = {{1024, true}, {2048, false}, {3072, false}};
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        unit_set_evidence(false);
+        struct slab_set *set = unit_set_create();
+        uint32_t class_index = size_class_of(cases[i].bytes);
+        struct object *object = unit_slab_refill(set, class_index, 1).head;
+        assert_non_null(object);
+        assert_int_equal(superslab_of(window_slice_of(object))->huge_pages, cases[i].huge);
+        unit_return(&object, 1);
+        unit_set_destroy(set);
+        hak__superslab_release(SIZE_MAX);
+    }
+}
+
 TESTS(unit_start)
