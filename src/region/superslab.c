@@ -25,7 +25,8 @@ void hak__superslab_set_state(size_t index, enum superslab_state state, uint32_t
     count += (state == SUPERSLAB_CLAIMED) - (size_t)(superslab->state == SUPERSLAB_CLAIMED);
     atomic_store_relaxed(&table->claimed_count, count);
     size_t slices = claimed - (size_t)superslab->claimed; /* wraps if it was released */
-    superslab_part_of(index)->claimed_slices += slices;
+    struct superslab_part *part = superslab_part_of(index);
+    atomic_store_relaxed(&part->claimed_slices, part->claimed_slices + slices);
     atomic_store_relaxed(&table->claimed_slices, table->claimed_slices + slices);
     atomic_store_relaxed(&superslab->state, (uint16_t)state);
     atomic_store_relaxed(&superslab->claimed, (uint16_t)claimed);
@@ -193,18 +194,6 @@ static void superslab_mark_in_use(size_t index, uint64_t mask)
     }
 }
 
-/* The first slices of a free superslab that may have huge pages were taken. It gets small ones if
- * a new superslab would: the program fills less than before, or is a small child of fork. */
-static HAK_COLD void superslab_begin(size_t slice, const struct superslab_wish *wish)
-{
-    if (hak__huge_pages_are_due(hak__superslab_bytes_grown()) &&
-        (wish->fills || atomic_load_relaxed(&wish->part->evidence.filled) != 0)) {
-        atomic_store_relaxed(&hak__huge_pages_begun, window_slice_address(slice));
-    } else {
-        (void)hak__superslab_split(slice / SUPERSLAB_SLICES);
-    }
-}
-
 /* Takes a fitting run of free slices of the part, dirty ones first, or only dirty ones. SLICE_NONE:
  * there is none, or the thread was refused, which clears `*goes_on`. */
 static struct slice_run superslab_take_free(struct superslab_wish wish, bool *goes_on)
@@ -234,7 +223,7 @@ static struct slice_run superslab_take_free(struct superslab_wish wish, bool *go
     }
     lock_release(&wish.part->lock);
     if (HAK_UNLIKELY(begins)) {
-        superslab_begin(run.slice, &wish);
+        hak__superslab_begin(run.slice, &wish);
     }
     return run;
 }

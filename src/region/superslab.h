@@ -191,6 +191,10 @@ HAK_HIDDEN size_t hak__superslab_release(size_t bytes);
  * claimed), part of a superslab or whole ones. Under GROWTH. */
 HAK_HIDDEN void hak__superslab_choose_pages(size_t first, size_t claimed,
                                             const struct superslab_wish *wish);
+/* Called when the first slices of a free superslab with huge pages were taken. It keeps them if a new
+ * superslab would get them for the wish. Otherwise it gets small ones: the program fills less than
+ * before, or is a small child of fork. The caller does not hold REGION. */
+HAK_HIDDEN HAK_COLD void hak__superslab_begin(size_t slice, const struct superslab_wish *wish);
 /* Notes which pages a superslab has; an unmapped one is SMALL. Under REGION. */
 HAK_HIDDEN void hak__superslab_set_pages(size_t index, enum superslab_pages pages);
 /* Called before a part of the superslab is purged. The caller has taken that part out of the free
@@ -225,7 +229,7 @@ struct superslab_part {
     uint32_t arenas;         /* that have it; under ARENAS */
     size_t aligned_next;     /* superslab at which step 3 of superslab_find_aligned goes on */
     size_t frontier;         /* slice at which it claims next; under GROWTH */
-    size_t claimed_slices;   /* this and the next: under GROWTH */
+    size_t claimed_slices;   /* this and the next: under GROWTH; this: relaxed readers */
     size_t inherited_slices; /* in fork's child: claimed at the fork */
     bool huge_pages;         /* of the last claim; under GROWTH */
     struct huge_pages_evidence evidence; /* of its superslabs, by rule 3 of huge_pages.h */

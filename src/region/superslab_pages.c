@@ -33,6 +33,18 @@ static bool superslab_may_split(void)
            SPLIT_SUPERSLABS_MAX;
 }
 
+/* A superslab has small pages: watches it by rule 3 of huge_pages.h. `live` as there. */
+static void superslab_watch(size_t first, size_t live, const struct superslab_wish *wish)
+{
+    struct superslab_part *part = superslab_part_of(first / SUPERSLAB_SLICES);
+    uint32_t percent =
+        wish->count <= SLAB_SLICES_MAX ? HUGE_PAGES_DENSE_PERCENT : HUGE_PAGES_DENSE_SPANS_PERCENT;
+    if (!wish->fills) {
+        hak__huge_pages_watch(&part->evidence, window_slice_address(first), SUPERSLAB_SIZE, live,
+                              percent);
+    }
+}
+
 void hak__superslab_choose_pages(size_t first, size_t claimed, const struct superslab_wish *wish)
 {
     void *start = window_slice_address(first);
@@ -55,11 +67,8 @@ void hak__superslab_choose_pages(size_t first, size_t claimed, const struct supe
         part->huge_pages = huge_pages;
         atomic_add_relaxed(&hak__superslabs.borders_count, (size_t)1);
     }
-    if (!huge_pages && whole && !wish->fills) { /* of several, the last one is filled last */
-        start = window_slice_address(end - SUPERSLAB_SLICES);
-        uint32_t percent = wish->count <= SLAB_SLICES_MAX ? HUGE_PAGES_DENSE_PERCENT
-                                                          : HUGE_PAGES_DENSE_SPANS_PERCENT;
-        hak__huge_pages_watch(&part->evidence, start, SUPERSLAB_SIZE, live, percent);
+    if (!huge_pages && whole) { /* of several, the last one is filled last */
+        superslab_watch(end - SUPERSLAB_SLICES, live, wish);
     }
     if (lock_acquire_soon(&part->lock)) { /* else the slices cannot be published either */
         for (; index * SUPERSLAB_SLICES < end; index++) {
@@ -90,6 +99,23 @@ bool hak__superslab_split(size_t index)
     hak__superslab_set_pages(index, SUPERSLAB_SPLIT);
     lock_release(lock);
     return true;
+}
+
+void hak__superslab_begin(size_t slice, const struct superslab_wish *wish)
+{
+    size_t index = slice / SUPERSLAB_SLICES, heap = hak__superslab_bytes_grown();
+    struct huge_pages_evidence *evidence = &wish->part->evidence;
+    size_t live =
+        (atomic_load_relaxed(&wish->part->claimed_slices) - SUPERSLAB_SLICES) * SLICE_SIZE;
+    /* A superslab that was just claimed has earned them. Another look would be one too many. */
+    bool earned = wish->fills || live + SUPERSLAB_SIZE <= 2 * atomic_load_relaxed(&evidence->filled)
+                      ? hak__huge_pages_are_due(heap)
+                      : hak__huge_pages_are_earned(evidence, SUPERSLAB_SIZE, live, heap);
+    if (earned) {
+        atomic_store_relaxed(&hak__huge_pages_begun, window_slice_address(slice));
+    } else if (hak__superslab_split(index)) {
+        superslab_watch(index * SUPERSLAB_SLICES, live, wish);
+    }
 }
 
 void hak__superslab_join(size_t index)

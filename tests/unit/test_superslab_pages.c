@@ -306,6 +306,29 @@ HUGE_TEST(a_free_superslab_is_begun_anew)
     hak__superslab_give(span, FILLS);
 }
 
+/* If the program fills such superslabs, later ones keep their huge pages. */
+HUGE_TEST(free_superslabs_that_are_begun_are_watched)
+{
+    SKIP_IF(!kernel_shows_huge_pages());
+    for (; claimed_count < STOCK / 2; claimed_count++) {
+        claimed[claimed_count] = take_touched(SUPERSLAB_SLICES, true);
+    }
+    for (size_t i = 0; i < STOCK / 2; i++) {
+        hak__superslab_give(claimed[i], SUPERSLAB_SLICES);
+    }
+    hak__superslab_purge(true);
+    unit_set_evidence(false);
+    bool huge = false;
+    for (claimed_count = 0; !huge && claimed_count < STOCK / 2; claimed_count++) {
+        size_t span = take_touched(SUPERSLAB_SLICES, false);
+        claimed[claimed_count] = span;
+        huge = superslab_of(span)->huge_pages != 0;
+        assert_false(huge && claimed_count == 0);
+        memset(window_slice_address(span), 'x', SUPERSLAB_SIZE);
+    }
+    assert_true(huge);
+}
+
 /* malloc touches each page of small objects, but not of larger ones. */
 HUGE_TEST(slabs_that_malloc_does_not_touch_need_evidence)
 {
