@@ -158,6 +158,7 @@ uint32_t hak__superslab_part_near(uint32_t node)
 void hak__superslab_inherit(void)
 {
     hak__superslabs.inherited_slices = hak__superslabs.claimed_slices;
+    atomic_store_relaxed(&hak__huge_pages_begun, NULL); /* the parent's */
     for (uint32_t i = 0; i < superslab_parts(); i++) {
         struct superslab_part *part = hak__superslab_parts[i];
         part->arenas = 0;

@@ -350,4 +350,15 @@ HUGE_TEST(slabs_that_malloc_does_not_touch_need_evidence)
     }
 }
 
+/* A superslab that the parent began is not the child's to touch. Last: all is inherited then. */
+HUGE_TEST(a_child_does_not_time_pages)
+{
+    SKIP_IF(!kernel_shows_huge_pages());
+    size_t slab = take_touched(FILLS, true);
+    assert_true(huge_pages_are_begun());
+    hak__superslab_inherit();
+    assert_false(huge_pages_are_begun());
+    hak__superslab_give(slab, FILLS);
+}
+
 TESTS(unit_start)
