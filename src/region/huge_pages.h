@@ -4,8 +4,8 @@
  *   1. A new superslab has small pages, even if the machine prefers huge ones, and a new huge block
  *      has what the machine prefers, until the heap has knobs.huge_threshold bytes (for a superslab
  *      in a fork's child: without those of the parent).
- *   2. Then a superslab that is claimed for a slab of objects up to HUGE_PAGES_FILLS_BYTES gets huge
- *      pages if the arena has handed out half of its slabs (slab/slab.c).
+ *   2. Then a superslab that is claimed for a slab of objects up to HUGE_PAGES_FILLS_BYTES gets
+ *      huge pages if the arena has handed out half of its slabs (slab/slab.c).
  *   3. Other memory gets huge pages if memory of its kind was seen filled. Of new blocks with small
  *      pages, one is watched: is it filled when the next one is allocated, or the one after that?
  *      It is if three quarters of it are resident, or 89 % of a superslab that was claimed for a

@@ -191,8 +191,8 @@ HAK_HIDDEN size_t hak__superslab_release(size_t bytes);
  * claimed), part of a superslab or whole ones. Under GROWTH. */
 HAK_HIDDEN void hak__superslab_choose_pages(size_t first, size_t claimed,
                                             const struct superslab_wish *wish);
-/* Called when the first slices of a free superslab with huge pages were taken. It keeps them if a new
- * superslab would get them for the wish. Otherwise it gets small ones: the program fills less than
+/* Called when the first slices of a free superslab with huge pages were taken. It keeps them if a
+ * new superslab would get them for the wish. Otherwise it gets small ones: the program fills less than
  * before, or is a small child of fork. The caller does not hold REGION. */
 HAK_HIDDEN HAK_COLD void hak__superslab_begin(size_t slice, const struct superslab_wish *wish);
 /* Notes which pages a superslab has; an unmapped one is SMALL. Under REGION. */
