@@ -344,7 +344,8 @@ HUGE_TEST(slabs_that_malloc_does_not_touch_need_evidence)
         struct object *object = unit_slab_refill(set, class_index, 1).head;
         assert_non_null(object);
         assert_int_equal(superslab_of(window_slice_of(object))->huge_pages, cases[i].huge);
-        unit_return(&object, 1);
+        void *block = object;
+        unit_return(&block, 1);
         unit_set_destroy(set);
         hak__superslab_release(SIZE_MAX);
     }
