@@ -192,8 +192,8 @@ HAK_HIDDEN size_t hak__superslab_release(size_t bytes);
 HAK_HIDDEN void hak__superslab_choose_pages(size_t first, size_t claimed,
                                             const struct superslab_wish *wish);
 /* Called when the first slices of a free superslab with huge pages were taken. It keeps them if a
- * new superslab would get them for the wish. Otherwise it gets small ones: the program fills less than
- * before, or is a small child of fork. The caller does not hold REGION. */
+ * new superslab would get them for the wish. Otherwise it gets small ones: the program fills less
+ * than before, or is a small child of fork. The caller does not hold REGION. */
 HAK_HIDDEN HAK_COLD void hak__superslab_begin(size_t slice, const struct superslab_wish *wish);
 /* Notes which pages a superslab has; an unmapped one is SMALL. Under REGION. */
 HAK_HIDDEN void hak__superslab_set_pages(size_t index, enum superslab_pages pages);
@@ -273,7 +273,7 @@ struct superslab_table {
     uint32_t grown;        /* see superslab_has_grown; relaxed */
     uint32_t groups_count; /* groups that parts have, if there are several; written under GROWTH */
     size_t split_count;    /* superslabs that are split; relaxed */
-    size_t borders_count;  /* claims of other pages than the part's last claim; relaxed */
+    size_t borders_count;  /* new superslabs of other pages than the part's last one; relaxed */
     /* written under GROWTH; relaxed readers */
     size_t claimed_slices __attribute__((aligned(HAK_CACHE_LINE)));
     size_t claimed_count;    /* superslabs in state CLAIMED */

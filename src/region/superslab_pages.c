@@ -26,11 +26,9 @@ void hak__superslab_set_pages(size_t index, enum superslab_pages pages)
 }
 
 /* Each split superslab and each border costs mappings, and Linux allows a process 65,530. */
-static bool superslab_may_split(void)
+static bool superslab_may_split(size_t borders)
 {
-    return atomic_load_relaxed(&hak__superslabs.split_count) +
-               atomic_load_relaxed(&hak__superslabs.borders_count) <
-           SPLIT_SUPERSLABS_MAX;
+    return atomic_load_relaxed(&hak__superslabs.split_count) + borders < SPLIT_SUPERSLABS_MAX;
 }
 
 /* A superslab has small pages: watches it by rule 3 of huge_pages.h. `live` as there. */
@@ -54,8 +52,9 @@ void hak__superslab_choose_pages(size_t first, size_t claimed, const struct supe
     size_t live = part->claimed_slices * SLICE_SIZE, heap = hak__superslab_bytes_grown();
     bool earned = wish->fills ? hak__huge_pages_are_due(heap)
                               : hak__huge_pages_are_earned(&part->evidence, size, live, heap);
+    size_t borders = atomic_load_relaxed(&hak__superslabs.borders_count);
     bool huge_pages = false;
-    if (whole && earned && superslab_may_split()) {
+    if (whole && earned && superslab_may_split(borders)) {
         huge_pages = hak__huge_pages_ask(start, size) == 0;
     } else if (first % SUPERSLAB_SLICES + claimed > SUPERSLAB_SLICES / 2) {
         /* Small pages, even if the machine prefers huge ones. The first half of a superslab needs
@@ -63,9 +62,9 @@ void hak__superslab_choose_pages(size_t first, size_t claimed, const struct supe
          * fails, the slices have the pages that the machine prefers. */
         hak__os_small(start, size);
     }
-    if (huge_pages != part->huge_pages) {
+    if (huge_pages != part->huge_pages && superslab_at(index)->state == SUPERSLAB_NEW) {
         part->huge_pages = huge_pages;
-        atomic_add_relaxed(&hak__superslabs.borders_count, (size_t)1);
+        atomic_store_relaxed(&hak__superslabs.borders_count, borders + 1);
     }
     if (!huge_pages && whole) { /* of several, the last one is filled last */
         superslab_watch(end - SUPERSLAB_SLICES, live, wish);
@@ -89,7 +88,7 @@ bool hak__superslab_split(size_t index)
     if (!huge_pages) {
         return true;
     }
-    if (!superslab_may_split() ||
+    if (!superslab_may_split(0) ||
         hak__os_small(window_slice_address(index * SUPERSLAB_SLICES), SUPERSLAB_SIZE) != 0) {
         return false;
     }
@@ -107,6 +106,7 @@ void hak__superslab_begin(size_t slice, const struct superslab_wish *wish)
     struct huge_pages_evidence *evidence = &wish->part->evidence;
     size_t live =
         (atomic_load_relaxed(&wish->part->claimed_slices) - SUPERSLAB_SLICES) * SLICE_SIZE;
+    uint64_t signals = hak__lock_block_signals(); /* for HUGE_PAGES */
     /* A superslab that was just claimed has earned them. Another look would be one too many. */
     bool earned = wish->fills || live + SUPERSLAB_SIZE <= 2 * atomic_load_relaxed(&evidence->filled)
                       ? hak__huge_pages_are_due(heap)
@@ -116,6 +116,7 @@ void hak__superslab_begin(size_t slice, const struct superslab_wish *wish)
     } else if (hak__superslab_split(index)) {
         superslab_watch(index * SUPERSLAB_SLICES, live, wish);
     }
+    hak__os_restore_signals(signals);
 }
 
 void hak__superslab_join(size_t index)

@@ -203,6 +203,21 @@ HUGE_TEST(splits_have_a_limit)
     hak__superslab_give(slice + PART, SUPERSLAB_SLICES - PART);
 }
 
+/* A border between huge and small pages is a mapping, too, but it is no reason against a purge. */
+HUGE_TEST(borders_have_a_limit)
+{
+    SKIP_IF(!kernel_shows_huge_pages());
+    size_t slice = claim_huge();
+    hak__superslabs.borders_count += SPLIT_SUPERSLABS_MAX;
+    assert_false(claim(2 * PART, 0));
+    hak__superslab_give(slice, PART);
+    assert_int_equal(hak__superslab_purge(true), PART * SLICE_SIZE);
+    assert_true(superslab_has_flag(slice, " nh"));
+    hak__superslabs.borders_count -= SPLIT_SUPERSLABS_MAX;
+    assert_true(claim(2 * PART, 0));
+    hak__superslab_give(slice + PART, SUPERSLAB_SLICES - PART);
+}
+
 /* What is unmapped is not the library's any more. */
 HUGE_TEST(a_split_superslab_that_is_unmapped)
 {
@@ -341,11 +356,10 @@ HUGE_TEST(slabs_that_malloc_does_not_touch_need_evidence)
         unit_set_evidence(false);
         struct slab_set *set = unit_set_create();
         uint32_t class_index = size_class_of(cases[i].bytes);
-        struct object *object = unit_slab_refill(set, class_index, 1).head;
+        void *object = unit_slab_refill(set, class_index, 1).head;
         assert_non_null(object);
         assert_int_equal(superslab_of(window_slice_of(object))->huge_pages, cases[i].huge);
-        void *block = object;
-        unit_return(&block, 1);
+        unit_return(&object, 1);
         unit_set_destroy(set);
         hak__superslab_release(SIZE_MAX);
     }
