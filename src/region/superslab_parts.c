@@ -59,7 +59,7 @@ static struct superslab_part *part_map(void)
 
 size_t hak__superslab_part_bytes(uint32_t number, uintptr_t *place)
 {
-    const uint32_t *groups = hak__superslab_parts[number]->groups;
+    const uint32_t *groups = atomic_load_relaxed(&hak__superslab_parts[number]->groups);
     *place = (uintptr_t)groups - sizeof(struct superslab_part);
     return groups == NULL ? 0 : part_bytes();
 }
@@ -90,7 +90,7 @@ static bool part_list_first(void)
     part->dirty_free_told = part->dirty_free_slices;
     atomic_store_relaxed(&table->free_slices, part->free_slices);
     atomic_store_relaxed(&table->dirty_free_slices, part->dirty_free_slices);
-    part->groups = list->groups;
+    atomic_store_relaxed(&part->groups, list->groups); /* reports read it without a lock */
     lock_release(&part->lock);
     return true;
 }
