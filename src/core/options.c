@@ -29,10 +29,6 @@
 #define CACHE_BYTES_AUTOMATIC 0
 #define CACHE_RAM_SHARE 64u
 #define CACHE_BYTES_TOTAL_MIN MIB(32)
-/* The secure form takes slices of a superslab at random and lets them rest, so it fills them late.
- * From 4 MiB on, queues of 32 MiB between threads had 2 % more resident than tests allow. */
-#define HUGE_FROM (HAK_SECURE ? MIB(64) : MIB(4))
-
 #define HUGE_BYTES(bytes) ((bytes) / (HAK_TINY_LIMITS ? 4u : 1u))
 
 /* hak__options_settle replaces it by the number of CPUs. */
@@ -45,7 +41,7 @@
     {                                                                                              \
         .purge_delay_ms = DELAY_MS(1000u), .bin_bytes_max = BIN_BYTES_MAX,                         \
         .cache_bytes = CACHE_BYTES(MIB(32)), .cache_bytes_total = CACHE_BYTES_AUTOMATIC,           \
-        .huge_cache_bytes = UINT64_MAX, .huge_threshold = HUGE_FROM, .limit = UINT64_MAX,          \
+        .huge_cache_bytes = UINT64_MAX, .huge_threshold = MIB(4), .limit = UINT64_MAX,             \
         .limit_hard = UINT64_MAX, .arenas_max = ARENAS_AUTOMATIC, .abort_on_foreign = HAK_SECURE,  \
         .abort_on_size = true, .numa = true                                                        \
     }
@@ -55,7 +51,7 @@
     {                                                                                              \
         .purge_delay_ms = DELAY_MS(10000u), .bin_bytes_max = BIN_BYTES_MAX,                        \
         .cache_bytes = CACHE_BYTES(MIB(32)), .cache_bytes_total = UINT64_MAX,                      \
-        .huge_cache_bytes = UINT64_MAX, .huge_threshold = HUGE_FROM, .limit = UINT64_MAX,          \
+        .huge_cache_bytes = UINT64_MAX, .huge_threshold = MIB(4), .limit = UINT64_MAX,             \
         .limit_hard = UINT64_MAX, .arenas_max = ARENAS_AUTOMATIC, .abort_on_foreign = HAK_SECURE,  \
         .abort_on_size = true, .numa = true                                                        \
     }
@@ -77,7 +73,7 @@
     {                                                                                              \
         .purge_delay_ms = 0, .bin_bytes_max = BIN_BYTES_MAX, .cache_bytes = CACHE_BYTES(MIB(32)),  \
         .cache_bytes_total = CACHE_BYTES_AUTOMATIC, .huge_cache_bytes = UINT64_MAX,                \
-        .huge_threshold = HUGE_FROM, .limit = UINT64_MAX, .limit_hard = UINT64_MAX,                \
+        .huge_threshold = MIB(4), .limit = UINT64_MAX, .limit_hard = UINT64_MAX,                   \
         .arenas_max = ARENAS_AUTOMATIC, .abort_on_foreign = true, .abort_on_size = true,           \
         .numa = true                                                                               \
     }

@@ -44,7 +44,8 @@ static void evidence_look(struct huge_pages_evidence *evidence, bool last)
 
 bool hak__huge_pages_are_due(size_t heap)
 {
-    return heap >= atomic_load_relaxed(&hak__knobs.huge_threshold) &&
+    /* The secure form takes slices at random and lets them rest, so it fills superslabs late. */
+    return heap / (HAK_SECURE ? 16 : 1) >= atomic_load_relaxed(&hak__knobs.huge_threshold) &&
            hak__os_page_size() == HUGE_PAGES_OS_PAGE_SIZE;
 }
 
