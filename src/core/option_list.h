@@ -38,8 +38,8 @@
       "Lower it if resident memory matters more than speed. Without a fixed limit, kept "          \
       "memory stays within the recent peak.")                                                      \
     X(BYTES_OR_NEVER, huge_threshold, UNLEARNED, hak__knobs.huge_threshold,                        \
-      "Heap size, in bytes, from which hakmem may use transparent huge pages; never: use "         \
-      "none.",                                                                                     \
+      "Heap size, in bytes, from which hakmem may use transparent huge pages (in the secure "      \
+      "form 16 times that); never: use none.",                                                     \
       "Set it to never if resident memory matters more than speed.")                               \
     X(BYTES_OR_NEVER, limit, ANY, hak__knobs.limit,                                                \
       "Soft limit, in bytes mapped by hakmem: above it, free memory is returned after 10 ms; "     \

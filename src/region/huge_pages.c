@@ -44,7 +44,8 @@ static void evidence_look(struct huge_pages_evidence *evidence, bool last)
 
 bool hak__huge_pages_are_due(size_t heap)
 {
-    /* The secure form takes slices at random and lets them rest, so it fills superslabs late. */
+    /* The secure form takes the slices of a superslab at random, and freed ones rest for a while.
+     * So the last huge page of a small heap is resident long before it is used. */
     return heap / (HAK_SECURE ? 16 : 1) >= atomic_load_relaxed(&hak__knobs.huge_threshold) &&
            hak__os_page_size() == HUGE_PAGES_OS_PAGE_SIZE;
 }

@@ -2,8 +2,8 @@
 /* huge_pages.h: which memory gets huge pages.
  *
  *   1. A new superslab has small pages, even if the machine prefers huge ones, and a new huge block
- *      has what the machine prefers, until the heap has knobs.huge_threshold bytes (for a superslab
- *      in a fork's child: without those of the parent).
+ *      has what the machine prefers, until the heap has knobs.huge_threshold bytes (in the secure
+ *      form 16 times that; for a superslab in a fork's child: without those of the parent).
  *   2. Then a superslab that is claimed for a slab of objects up to HUGE_PAGES_FILLS_BYTES gets
  *      huge pages if the arena has handed out half of its slabs (slab/slab.c).
  *   3. Other memory gets huge pages if memory of its kind was seen filled. Of new blocks with small

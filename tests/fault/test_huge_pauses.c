@@ -105,6 +105,24 @@ TEST(the_page_that_was_begun)
     assert_int_equal(ask(false), 0);
 }
 
+/* A program's first use of a superslab with huge pages is timed by the malloc that begins it. */
+TEST_WITH_KNOBS(malloc_times_the_page_that_it_begins)
+{
+    enum { BLOCKS = 20000 };
+    static void *blocks[BLOCKS];
+    SKIP_IF(HAK_TINY_LIMITS); /* nothing claims whole superslabs */
+    hak__knobs.huge_threshold = 0;
+    hak__huge_page_us_max = UINT64_MAX;
+    uint64_t timed = calls(OS_CALL_POPULATE);
+    for (size_t i = 0; i < BLOCKS; i++) {
+        blocks[i] = hak_malloc(1000);
+        REQUIRE(blocks[i] != NULL);
+    }
+    REQUIRE_SIZE(calls(OS_CALL_POPULATE), >, timed);
+    assert_false(huge_pages_are_begun());
+    FREE_ALL(blocks, BLOCKS);
+}
+
 int main(void)
 {
     void *address;
