@@ -6,13 +6,13 @@
  *      form 16 times that; for a superslab in a fork's child: without those of the parent).
  *   2. Then a superslab that is claimed for a slab of objects up to HUGE_PAGES_FILLS_BYTES gets
  *      huge pages if the arena has handed out half of its slabs (slab/slab.c).
- *   3. Other memory gets huge pages if memory of its kind was seen filled. Of new blocks with small
- *      pages, one is watched: is it filled when the next one is allocated, or the one after that?
- *      It is if three quarters of it are resident, or 89 % of a superslab that was claimed for a
- *      span longer than a slab. Then the memory of its kind may double with huge pages. Otherwise
- *      none gets them, until another block is seen filled.
- *   4. A slice of huge pages that nobody has used yet goes to those who fill it: to rule 2's slabs,
- *      and to others while rule 3 lets them have huge pages.
+ *   3. Other memory gets huge pages if memory of its kind was seen filled. hakmem watches one new
+ *      block with small pages. At the next allocation of that kind, and if need be at the one after
+ *      that, it asks the kernel how much of the block is resident. Three quarters are enough, or
+ *      89 % of a superslab that was claimed for a span longer than a slab. Then the memory of this
+ *      kind may double with huge pages. Otherwise no block gets them until one is seen filled.
+ *   4. A huge page's slices are resident before anybody uses them. Unused ones go to slabs of rule
+ *      2, and to other blocks only while rule 3 allows these huge pages.
  *   5. hakmem is the first to touch a huge page, and times the kernel. After a millisecond or more,
  *      32 MiB get small pages before the next try, and twice as much after each further slow page,
  *      up to 128 MiB.

@@ -191,9 +191,9 @@ HAK_HIDDEN size_t hak__superslab_release(size_t bytes);
  * claimed), part of a superslab or whole ones. Under GROWTH. */
 HAK_HIDDEN void hak__superslab_choose_pages(size_t first, size_t claimed,
                                             const struct superslab_wish *wish);
-/* Called when the first slices of a free superslab with huge pages were taken. It keeps them if a
- * new superslab would get them for the wish. Otherwise it gets small ones: the program fills less
- * than before, or is a small child of fork. The caller does not hold REGION. */
+/* Called when the first slices of a free superslab with huge pages were taken. The superslab keeps
+ * its huge pages if a new one would get them for the wish. If not, the program fills less than
+ * before, or is a small child of fork. The caller does not hold REGION. */
 HAK_HIDDEN HAK_COLD void hak__superslab_begin(size_t slice, const struct superslab_wish *wish);
 /* Notes which pages a superslab has; an unmapped one is SMALL. Under REGION. */
 HAK_HIDDEN void hak__superslab_set_pages(size_t index, enum superslab_pages pages);
