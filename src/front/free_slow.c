@@ -339,7 +339,7 @@ static HAK_NOINLINE void free_span(size_t slice)
         hak__span_free_taken(NULL, NULL, slice);
         hak__gate_leave();
     } else {
-        (void)hak__emergency_free(hak__span_pointer(slice));
+        (void)hak__emergency_free(hak__span_pointer(slice), true);
     }
     errno = saved;
 }
@@ -349,11 +349,10 @@ static bool thread_has_struct(void)
     return hak__thread != &hak__thread_none && hak__thread != &hak__thread_ended;
 }
 
-/* `keep`: it must stay mapped until a later operation. */
-static HAK_COLD void free_huge_later(void *pointer, bool keep)
+/* `stays`: mapped until a later operation. */
+static HAK_COLD void free_huge_later(void *pointer, bool stays)
 {
-    bool waits = keep ? hak__emergency_free(pointer) : hak__emergency_free_huge(pointer);
-    if (!waits) {
+    if (!hak__emergency_free(pointer, stays)) {
         hak__diagnose_fatal("double free", pointer, 0, 0);
     }
 }
@@ -368,10 +367,10 @@ static void free_huge(void *pointer, size_t bytes)
      * table, so the table must stay mapped. If it is a huge block, it came from large/emergency.h,
      * as do all huge blocks no larger than a span. So a thread that has ended only lists such a
      * huge block, and so does one that has no struct: its end cannot be told. */
-    bool keep = bytes <= SPAN_SIZE_MAX && !thread_has_struct();
-    /* settle registers the block if it is an unregistered emergency block */
-    if (keep || !hak__gate_enter() || !hak__emergency_settle()) {
-        free_huge_later(pointer, keep);
+    bool stays = bytes <= SPAN_SIZE_MAX && !thread_has_struct();
+    /* settle makes it a huge block if it is new emergency memory */
+    if (stays || !hak__gate_enter() || !hak__emergency_settle()) {
+        free_huge_later(pointer, stays);
         return;
     }
     bool freed = hak__huge_free(pointer);
@@ -380,8 +379,8 @@ static void free_huge(void *pointer, size_t bytes)
     if (!freed && hak__huge_bytes(pointer) == 0) {
         hak__diagnose_fatal("double free", pointer, 0, 0);
     }
-    if (!freed) { /* an emergency block, and no memory to register it */
-        free_huge_later(pointer, true);
+    if (!freed) { /* new emergency memory, and no memory to register it */
+        free_huge_later(pointer, false);
         return;
     }
     struct thread *thread = hak__thread_enter();
@@ -417,7 +416,7 @@ static HAK_NOINLINE void free_slow(void *pointer)
         !window_contains_slice(window_slice_of(pointer))) {
         /* A signal handler has interrupted an operation of this thread, which may hold any lock.
          * The pointer waits until a later operation finds out what it is. */
-        (void)hak__emergency_free(pointer);
+        (void)hak__emergency_free(pointer, true);
         return;
     }
     struct location location = hak__locate_allocation(pointer, "double free");

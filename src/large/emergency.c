@@ -3,7 +3,6 @@
 #include "large/emergency.h"
 
 #include "base/bits.h"
-#include "core/diagnose.h"
 #include "core/gate.h"
 #include "large/huge_registry.h"
 #include "large/sampled.h"
@@ -11,52 +10,42 @@
 #include "os/os.h"
 #include "region/window.h"
 
-/* Lies at the end of an unregistered block's mapping, behind the block. */
-struct unregistered {
-    struct unregistered *next;
-    struct huge block;
-};
-
-/* Unregistered blocks and waiting ones are found by a hash of their address. Twice: 4 KiB more are
- * touched where threads are refused. Half: while a fork takes long, a free looks at twice as many
- * blocks. */
-#define EMERGENCY_BUCKETS 511u
+/* Places of a table, by a hash of the address. Twice: 8 KiB more are touched where threads are
+ * refused. Half: while a fork takes long, a free looks at twice as many blocks. */
+#define EMERGENCY_PLACES 511u
 /* Blocks that settle registers or frees before it lets a fork pass. Twice: a fork, and a signal of
  * this thread, wait up to 0.5 ms longer. Half: where forks follow closely, half as many are done
  * between two. */
 #define SETTLE_BLOCKS 64u
 
-/* Places for blocks that wait to be freed; NULL: an empty one. More are mapped where a bucket has
- * no empty one, and stay. A page each. */
-struct waiting {
-    void *shared_places[EMERGENCY_BUCKETS];
-    struct waiting *shared_next;
+/* What a place has: nothing; a block that was freed; what only its taker knows. Else a new block:
+ * its bytes, a multiple of the OS page, with PLACE_FREED if it was freed. */
+enum { PLACE_EMPTY = 0, PLACE_FREED = 1, PLACE_BUSY = 2 };
+
+struct emergency_place {
+    size_t shared_state;
+    uintptr_t shared_address; /* written by the taker; relaxed */
 };
 
-static struct unregistered *shared_unregistered[EMERGENCY_BUCKETS]; /* taken off under HUGE */
-static struct waiting waiting_first;
-static size_t shared_waiting_bytes; /* mapped for more of them; relaxed, for reports */
-/* 1: some list or place may be filled. Set after it, cleared before a look at all. */
+/* More are mapped where all tables' places for a hash are taken, and stay. */
+struct emergency_table {
+    struct emergency_place places[EMERGENCY_PLACES];
+    struct emergency_table *shared_next;
+};
+static struct emergency_table emergency_first;
+static size_t shared_emergency_bytes; /* mapped for more of them; relaxed, for reports */
+/* 1: some place may be taken. Set after it, cleared before a look at all. */
 static uint32_t shared_unsettled;
 
-static uint32_t emergency_bucket(uintptr_t address)
+static uint32_t emergency_hash(uintptr_t address)
 {
     uint64_t hash = (uint64_t)(address >> 12) * UINT64_C(0x9e3779b97f4a7c15); /* Knuth 6.4 */
-    return (uint32_t)((hash >> 32) * EMERGENCY_BUCKETS >> 32);
+    return (uint32_t)((hash >> 32) * EMERGENCY_PLACES >> 32);
 }
 
-/* The next entry of a list. The block's own bytes lie before the entry, so a write past its end
- * reaches the entry: one that is not as it was written ends the process. */
-static struct unregistered *unregistered_next(const struct unregistered *at)
+static struct emergency_table *emergency_next(struct emergency_table *table)
 {
-    struct unregistered *next = at->next;
-    size_t page = hak__os_page_size();
-    if (HAK_UNLIKELY(at->block.address + at->block.size != (uintptr_t)(at + 1) ||
-                     at->block.address % page != 0 || (uintptr_t)(at + 1) % page != 0 ||
-                     (next != NULL && (uintptr_t)(next + 1) % page != 0))) {
-        hak__diagnose_fatal("overflow: the bytes behind the allocation were written", at, 0, 0);
-    }
-    return next;
+    return atomic_load_acquire(&table->shared_next); /* pairs with emergency_more */
 }
 
 static void emergency_note(void)
@@ -66,136 +55,130 @@ static void emergency_note(void)
     (void)atomic_exchange_release(&shared_unsettled, 1u);
 }
 
-size_t hak__emergency_mapped(size_t size)
-{
-    return bits_align_up(size + sizeof(struct unregistered), hak__os_page_size());
-}
-
-void *hak__emergency_allocate(size_t size, size_t alignment)
-{
-    size_t page = hak__os_page_size();
-    if (size > REQUEST_SIZE_MAX - page - HUGE_HEAD - sizeof(struct unregistered)) {
-        return NULL;
-    }
-    size_t mapped = hak__emergency_mapped(size);
-    void *address;
-    alignment = alignment < page ? page : alignment;
-    if (hak__os_map_behind(HUGE_HEAD, HUGE_HEAD + mapped + HUGE_TAIL, alignment, &address) != 0) {
-        return NULL;
-    }
-    address = (char *)address + HUGE_HEAD;
-    unsigned char *end = (unsigned char *)address + mapped;
-    struct unregistered *made = (struct unregistered *)(void *)(end - sizeof *made);
-    made->block = (struct huge)HUGE_OF((uintptr_t)address, mapped, hak__huge_new_origin());
-    struct unregistered **list = &shared_unregistered[emergency_bucket((uintptr_t)address)];
-    struct unregistered *first = atomic_load_relaxed(list);
-    do {
-        made->next = first;
-        /* release: pairs with the acquire in emergency_find_in and emergency_register */
-    } while (!atomic_cas_weak_release(list, &first, made));
-    emergency_note();
-    return address;
-}
-
-/* More places after `last`, the last ones so far. NULL: no memory. */
-static struct waiting *waiting_more(struct waiting *last)
+/* One more table after `last`. NULL: no memory. */
+static struct emergency_table *emergency_more(struct emergency_table *last)
 {
     size_t bytes = bits_align_up(sizeof *last, hak__os_page_size());
-    struct waiting *next = NULL;
+    struct emergency_table *next = NULL;
     void *made;
     if (hak__os_map(bytes, hak__os_page_size(), &made) != 0) {
         return NULL;
     }
-    /* release: pairs with the acquire in hak__emergency_free and hak__emergency_settle */
-    if (!atomic_cas_release(&last->shared_next, &next, (struct waiting *)made)) {
+    /* release: pairs with the acquire in emergency_next */
+    if (!atomic_cas_release(&last->shared_next, &next, (struct emergency_table *)made)) {
         hak__os_discard(made, bytes); /* another thread was faster */
-        return atomic_load_acquire(&last->shared_next);
+        return emergency_next(last);
     }
-    atomic_add_relaxed(&shared_waiting_bytes, bytes);
+    atomic_add_relaxed(&shared_emergency_bytes, bytes);
     return made;
 }
 
 size_t hak__emergency_metadata_bytes(void)
 {
-    return atomic_load_relaxed(&shared_waiting_bytes);
+    return atomic_load_relaxed(&shared_emergency_bytes);
 }
 
-bool hak__emergency_free(void *pointer)
+/* Takes a place that is in use, and returns its state; PLACE_EMPTY: it is not, or is busy. */
+static size_t place_take(struct emergency_place *place)
 {
-    uint32_t bucket = emergency_bucket((uintptr_t)pointer);
-    void *found, **empty;
-    do {
-        struct waiting *last, *at = &waiting_first;
-        empty = NULL;
-        do {
-            found = atomic_load_relaxed(&at->shared_places[bucket]);
-            if (found == pointer) {
-                return false;
-            }
-            empty = found == NULL && empty == NULL ? &at->shared_places[bucket] : empty;
-            last = at;
-            at = atomic_load_acquire(&last->shared_next); /* pairs with waiting_more */
-        } while (at != NULL);
-        if (empty == NULL) {
-            at = waiting_more(last);
-            if (at == NULL) {
-                return true;
-            }
-            empty = &at->shared_places[bucket];
-        }
-        found = NULL;
-        /* release: pairs with the acquire in settle_places */
-    } while (!atomic_cas_release(empty, &found, pointer));
-    emergency_note();
-    return true;
+    size_t state = atomic_load_relaxed(&place->shared_state);
+    return state != PLACE_EMPTY && state != PLACE_BUSY &&
+                   /* acquire: pairs with the release in place_leave */
+                   atomic_cas_acquire(&place->shared_state, &state, (size_t)PLACE_BUSY)
+               ? state
+               : PLACE_EMPTY;
 }
 
-/* Takes the address's entry off its list. Under HUGE. */
-static bool emergency_unlink(uintptr_t address, struct huge *block)
+static void place_leave(struct emergency_place *place, size_t state)
 {
-    struct unregistered **list = &shared_unregistered[emergency_bucket(address)];
-    /* acquire: pairs with the release in hak__emergency_allocate */
-    struct unregistered *first = atomic_load_acquire(list);
-    while (first != NULL && first->block.address == address) {
-        if (atomic_cas_acquire(list, &first, unregistered_next(first))) {
-            *block = first->block;
+    atomic_store_release(&place->shared_state, state);
+}
+
+/* False: no memory. */
+static bool emergency_put(uintptr_t address, size_t state)
+{
+    for (struct emergency_table *table = &emergency_first, *last; table != NULL;) {
+        struct emergency_place *place = &table->places[emergency_hash(address)];
+        size_t empty = PLACE_EMPTY;
+        if (atomic_load_relaxed(&place->shared_state) == PLACE_EMPTY &&
+            atomic_cas_acquire(&place->shared_state, &empty, (size_t)PLACE_BUSY)) {
+            atomic_store_relaxed(&place->shared_address, address);
+            place_leave(place, state);
+            emergency_note();
             return true;
         }
-        first = atomic_load_acquire(list); /* a failed exchange orders nothing */
-    }
-    struct unregistered *next;
-    for (struct unregistered *at = first; at != NULL; at = next) {
-        next = unregistered_next(at);
-        if (next != NULL && next->block.address == address) {
-            struct unregistered *behind = unregistered_next(next);
-            *block = next->block;
-            atomic_store_relaxed(&at->next, behind); /* whole in the child of a fork */
-            return true;
-        }
+        last = table;
+        table = emergency_next(last);
+        table = table == NULL ? emergency_more(last) : table;
     }
     return false;
 }
 
-bool hak__emergency_free_huge(void *pointer)
+/* The place of a block; NULL: it has none, or the place is busy. */
+static struct emergency_place *emergency_look(uintptr_t address)
 {
-    struct huge block;
-    bool found = false;
-    uint32_t inside = hak__inside;
-    if ((inside & INSIDE_OPERATION) == 0) { /* else this thread may hold the lock */
-        uint64_t signals = hak__lock_block_signals();
-        hak__inside |= INSIDE_LOCK;
-        if (lock_try(&hak__huge_lock) || hak__lock_spin(&hak__huge_lock)) {
-            found = emergency_unlink((uintptr_t)pointer, &block);
-            lock_release(&hak__huge_lock);
+    for (struct emergency_table *table = &emergency_first; table != NULL;
+         table = emergency_next(table)) {
+        struct emergency_place *place = &table->places[emergency_hash(address)];
+        size_t state = atomic_load_acquire(&place->shared_state); /* pairs with place_leave */
+        if (state != PLACE_EMPTY && state != PLACE_BUSY &&
+            atomic_load_relaxed(&place->shared_address) == address) {
+            return place;
         }
-        hak__inside = inside;
-        hak__os_restore_signals(signals);
     }
-    if (!found) {
-        return hak__emergency_free(pointer);
+    return NULL;
+}
+
+size_t hak__emergency_mapped(size_t size)
+{
+    return bits_align_up(size, hak__os_page_size());
+}
+
+static void emergency_unmap(uintptr_t address, size_t size)
+{
+    hak__os_discard((char *)address - HUGE_HEAD, HUGE_HEAD + size + HUGE_TAIL);
+}
+
+void *hak__emergency_allocate(size_t size, size_t alignment)
+{
+    size_t page = hak__os_page_size();
+    if (size > REQUEST_SIZE_MAX - page - HUGE_HEAD - HUGE_TAIL) {
+        return NULL;
     }
-    hak__os_discard((char *)pointer - HUGE_HEAD, HUGE_HEAD + block.size + HUGE_TAIL);
-    return true;
+    size_t mapped = hak__emergency_mapped(size);
+    void *start;
+    alignment = alignment < page ? page : alignment;
+    if (hak__os_map_behind(HUGE_HEAD, HUGE_HEAD + mapped + HUGE_TAIL, alignment, &start) != 0) {
+        return NULL;
+    }
+    uintptr_t address = (uintptr_t)start + HUGE_HEAD;
+    if (!emergency_put(address, mapped)) {
+        emergency_unmap(address, mapped);
+        return NULL;
+    }
+    return (void *)address;
+}
+
+bool hak__emergency_free(void *pointer, bool stays)
+{
+    uintptr_t address = (uintptr_t)pointer;
+    struct emergency_place *place = emergency_look(address);
+    size_t state = place != NULL ? place_take(place) : PLACE_EMPTY;
+    if (state != PLACE_EMPTY && atomic_load_relaxed(&place->shared_address) != address) {
+        place_leave(place, state); /* another block's since the look */
+        state = PLACE_EMPTY;
+    }
+    bool waits = (state & PLACE_FREED) != 0;
+    if (state == PLACE_EMPTY) { /* without memory for it the block is lost */
+        (void)emergency_put(address, PLACE_FREED);
+    } else if (waits || stays) {
+        place_leave(place, state | PLACE_FREED);
+        emergency_note();
+    } else {
+        emergency_unmap(address, state);
+        place_leave(place, PLACE_EMPTY);
+    }
+    return !waits;
 }
 
 bool hak__emergency_waits(void)
@@ -203,58 +186,61 @@ bool hak__emergency_waits(void)
     return atomic_load_relaxed(&shared_unsettled) != 0;
 }
 
-/* The huge block of the bucket's list that contains `address`; address 0: none. Under HUGE. */
-static struct huge emergency_find_in(uint32_t bucket, uintptr_t address)
+/* The new block in the place, if it contains `address`; address 0: it does not. Under HUGE. */
+static struct huge place_block(const struct emergency_place *place, uintptr_t address)
 {
-    /* acquire: pairs with the release in hak__emergency_allocate */
-    const struct unregistered *at = atomic_load_acquire(&shared_unregistered[bucket]);
-    for (; at != NULL; at = unregistered_next(at)) {
-        size_t usable = at->block.size - sizeof *at;
-        if (address - at->block.address < usable) {
-            return (struct huge)HUGE_OF(at->block.address, usable, at->block.origin);
-        }
-    }
-    return (struct huge){0};
+    size_t bytes = atomic_load_acquire(&place->shared_state); /* pairs with place_leave */
+    bytes &= ~(size_t)(PLACE_FREED | PLACE_BUSY);
+    uintptr_t start = atomic_load_relaxed(&place->shared_address);
+    struct huge block = HUGE_OF(start, bytes, huge_origin_here(0));
+    return address - start < bytes ? block : (struct huge){0};
 }
 
 struct huge hak__emergency_find(uintptr_t address)
 {
-    struct huge block = emergency_find_in(emergency_bucket(address), address);
-    return block.address == address ? block : (struct huge){0};
+    const struct emergency_place *place = emergency_look(address);
+    return place != NULL ? place_block(place, address) : (struct huge){0};
 }
 
 struct huge hak__emergency_containing(uintptr_t address)
 {
     struct huge block = {0};
-    for (uint32_t bucket = 0; bucket < EMERGENCY_BUCKETS && block.address == 0; bucket++) {
-        block = emergency_find_in(bucket, address);
+    for (struct emergency_table *table = &emergency_first; table != NULL && block.address == 0;
+         table = emergency_next(table)) {
+        for (uint32_t i = 0; i < EMERGENCY_PLACES && block.address == 0; i++) {
+            block = place_block(&table->places[i], address);
+        }
     }
     return block;
 }
 
-/* Registers one huge block of the bucket's list. False: none is left, or there is no memory to
- * enlarge the registry. */
-static bool emergency_register(uint32_t bucket)
+/* Makes the place's block a huge block, if it is a new one that was not freed. Both under HUGE: a
+ * look finds it in one of the two. False: no memory to enlarge the registry. */
+static bool settle_new(struct emergency_place *place)
 {
-    struct unregistered **list = &shared_unregistered[bucket];
-    if (atomic_load_relaxed(list) == NULL || !hak__huge_registry_lock()) {
+    size_t state = atomic_load_relaxed(&place->shared_state);
+    if (state <= PLACE_BUSY || (state & PLACE_FREED) != 0) {
+        return true;
+    }
+    if (!hak__huge_registry_lock()) {
         return false;
     }
-    /* acquire: pairs with the release in hak__emergency_allocate. Only the holder of HUGE takes
-     * entries off, so there is no ABA: an equal first entry still has the same `next`. */
-    struct unregistered *first = atomic_load_acquire(list);
-    while (first != NULL && !atomic_cas_acquire(list, &first, unregistered_next(first))) {
-        first = atomic_load_acquire(list); /* a failed exchange orders nothing */
-    }
-    if (first != NULL) {
-        hak__huge_registry_add(first->block);
+    state = place_take(place);
+    if (state != PLACE_EMPTY) {
+        bool is_new = (state & PLACE_FREED) == 0; /* still */
+        uintptr_t address = atomic_load_relaxed(&place->shared_address);
+        if (is_new) {
+            hak__huge_registry_add((struct huge)HUGE_OF(address, state, hak__huge_new_origin()));
+        }
+        place_leave(place, is_new ? PLACE_EMPTY : state);
     }
     lock_release(&hak__huge_lock);
-    return first != NULL;
+    return true;
 }
 
-static void emergency_free_waiting(void *block)
+static void settle_freed(uintptr_t address, size_t bytes)
 {
+    void *block = (void *)address;
     size_t slice = window_slice_of(block);
     uint32_t owner = window_contains_slice(slice) ? window_owner(slice) : OWNER_NOBODY;
     if (owner == OWNER_SPAN_TAKEN && hak__span_pointer(slice) == block) {
@@ -265,22 +251,15 @@ static void emergency_free_waiting(void *block)
         hak__sampled_free(block);
         return;
     }
-    uint32_t bucket = emergency_bucket((uintptr_t)block);
-    while (emergency_register(bucket)) { /* it may be newer than the look at the list */
-    }
     /* A library's munmap may have freed it, and would allocate the next one (os/bound.h). Only
      * emergency memory is so small. */
-    bool direct = hak__os_go_direct(hak__huge_bytes(block) <= SPAN_SIZE_MAX);
-    bool freed = hak__huge_free(block);
-    (void)hak__os_go_direct(direct);
-    if (!freed) {
-        lock_acquire(&hak__huge_lock);
-        bool unregistered = hak__emergency_find((uintptr_t)block).address != 0;
-        lock_release(&hak__huge_lock);
-        if (unregistered) { /* the registry had no memory for it: the next settle tries again */
-            (void)hak__emergency_free(block);
-        }
+    bool direct = hak__os_go_direct(bytes != 0 || hak__huge_bytes(block) <= SPAN_SIZE_MAX);
+    if (bytes != 0) {
+        emergency_unmap(address, bytes);
+    } else {
+        (void)hak__huge_free(block);
     }
+    (void)hak__os_go_direct(direct);
 }
 
 /* After each block. False: refused, and no longer inside. */
@@ -293,39 +272,28 @@ static bool settle_may_go_on(uint32_t *done)
     return hak__gate_let_pass();
 }
 
-static bool settle_lists(uint32_t *done)
+static bool settle_table(struct emergency_table *table, uint32_t *done)
 {
-    for (uint32_t bucket = 0; bucket < EMERGENCY_BUCKETS; bucket++) {
-        while (emergency_register(bucket)) {
-            if (!settle_may_go_on(done)) {
-                return false;
-            }
+    for (uint32_t i = 0; i < EMERGENCY_PLACES; i++) {
+        struct emergency_place *place = &table->places[i];
+        if (atomic_load_relaxed(&place->shared_state) == PLACE_EMPTY) {
+            continue;
         }
-        if (atomic_load_relaxed(&shared_unregistered[bucket]) != NULL) {
-            emergency_note(); /* no memory for the registry: the next settle tries again */
-            break;
+        if (!settle_new(place)) {
+            emergency_note(); /* the next settle tries again */
+            continue;
         }
-    }
-    return true;
-}
-
-static bool settle_places(uint32_t *done)
-{
-    for (struct waiting *at = &waiting_first; at != NULL;
-         at = atomic_load_acquire(&at->shared_next)) { /* pairs with waiting_more */
-        for (uint32_t i = 0; i < EMERGENCY_BUCKETS; i++) {
-            void **place = &at->shared_places[i];
-            if (atomic_load_relaxed(place) == NULL) {
-                continue;
-            }
-            /* acquire: pairs with the release in hak__emergency_free; one thread gets the block */
-            void *block = atomic_exchange_acquire(place, NULL);
-            if (block != NULL) {
-                emergency_free_waiting(block);
-                if (!settle_may_go_on(done)) {
-                    return false;
-                }
-            }
+        size_t state = place_take(place);
+        if (state != PLACE_EMPTY && (state & PLACE_FREED) != 0) {
+            uintptr_t address = atomic_load_relaxed(&place->shared_address);
+            place_leave(place, PLACE_EMPTY);
+            settle_freed(address, state - PLACE_FREED);
+        } else if (state != PLACE_EMPTY) { /* another one since */
+            place_leave(place, state);
+            emergency_note();
+        }
+        if (!settle_may_go_on(done)) {
+            return false;
         }
     }
     return true;
@@ -338,5 +306,9 @@ bool hak__emergency_settle(void)
         atomic_exchange_acquire(&shared_unsettled, 0u) == 0) { /* pairs with emergency_note */
         return true;
     }
-    return settle_lists(&done) && settle_places(&done);
+    struct emergency_table *table = &emergency_first;
+    while (table != NULL && settle_table(table, &done)) {
+        table = emergency_next(table);
+    }
+    return table == NULL;
 }

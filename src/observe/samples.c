@@ -391,7 +391,7 @@ static bool sample_free(void *pointer)
 void hak__sample_free(void *pointer)
 {
     HAK_KEEP_ERRNO;
-    if (!sample_free(pointer) && !hak__emergency_free(pointer)) {
+    if (!sample_free(pointer) && !hak__emergency_free(pointer, true)) {
         hak__diagnose_fatal("double free", pointer, 0, 0);
     }
 }

@@ -42,24 +42,6 @@ TEST(sizes_and_alignments)
     assert_null(hak__emergency_allocate(REQUEST_SIZE_MAX, 16));
 }
 
-/* The entry lies behind the block: an address that is not the block's, or a link elsewhere. */
-static void overflow(void *argument)
-{
-    unsigned char *block = hak__emergency_allocate(100, 16);
-    size_t page = hak__os_page_size(), at = *(size_t *)argument;
-    void **words = (void **)(void *)(block + hak__emergency_mapped(100));
-    *(words - at) = hide(block + page / 2);
-    (void)hak__emergency_free_huge(block);
-    (void)hak__emergency_settle();
-}
-
-TEST(writes_behind_a_block)
-{
-    for (size_t at = 2; at <= 4; at++) { /* the last word is a number that nobody follows */
-        REQUIRE_DEATH(overflow, &at, "^hakmem: fatal: overflow: the bytes behind the allocation");
-    }
-}
-
 /* A free during a fork, then a second one, during the fork or after it. */
 struct twice {
     size_t size;
