@@ -57,12 +57,23 @@ static size_t cgroup_find(const char *membership, char group[CGROUP_PATH_SIZE])
     return SIZE_MAX;
 }
 
+/* The length of the path of the group above; SIZE_MAX: it is the root. */
+static size_t cgroup_above(const char *group, size_t length)
+{
+    if (length == 0) {
+        return SIZE_MAX;
+    }
+    while (length != 0 && group[--length] != '/') {
+    }
+    return length;
+}
+
 struct os_container hak__os_container(const char *membership, const char *root)
 {
     struct os_container least = {UINT32_MAX, UINT64_MAX};
     char group[CGROUP_PATH_SIZE], path[2 * CGROUP_PATH_SIZE], line[64];
     size_t length = cgroup_find(membership, group);
-    while (length != SIZE_MAX) { /* the groups above may have lower limits */
+    for (; length != SIZE_MAX; length = cgroup_above(group, length)) { /* may have lower limits */
         cgroup_put_path(path, sizeof path, root, group, length, "/cpu.max");
         (void)hak__os_read_text(path, line, sizeof line);
         uint32_t processors = cgroup_parse_quota(line);
@@ -71,11 +82,6 @@ struct os_container hak__os_container(const char *membership, const char *root)
         uint64_t memory = cgroup_parse_memory(line);
         least.processors = processors < least.processors ? processors : least.processors;
         least.memory = memory < least.memory ? memory : least.memory;
-        if (length == 0) {
-            break;
-        }
-        while (length != 0 && group[--length] != '/') {
-        }
     }
     return least;
 }
@@ -115,14 +121,9 @@ uint32_t hak__os_memory_percent(const char *membership, const char *root, uint32
     char group[CGROUP_PATH_SIZE], path[2 * CGROUP_PATH_SIZE];
     uint32_t fullest = 0;
     size_t length = cgroup_find(membership, group);
-    while (length != SIZE_MAX) {
+    for (; length != SIZE_MAX; length = cgroup_above(group, length)) {
         uint32_t percent = cgroup_percent(path, sizeof path, root, group, length, least);
         fullest = percent > fullest ? percent : fullest;
-        if (length == 0) {
-            break;
-        }
-        while (length != 0 && group[--length] != '/') {
-        }
     }
     return fullest;
 }

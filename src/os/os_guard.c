@@ -30,11 +30,6 @@
 
 enum { MARKS_UNKNOWN, MARKS_GUARDS, MARKS_NOTHING };
 static uint32_t shared_os_marks; /* relaxed: each thread may find it out itself */
-/* Written by the one call of hak__os_guard_reserve. */
-static bool os_guard_marks; /* its pages are marked */
-/* 1: a page was closed by its protection although the kernel marks pages: it does not mark locked
- * memory (mlock, mlockall). From then on pages are opened both ways. */
-static uint32_t shared_os_guard_mixed;
 
 /* The name mprotect belongs to programs that follow their own mappings; this one is hakmem's. */
 static bool os_protect(void *address, size_t size, int protection)
@@ -72,56 +67,6 @@ static bool os_unmark(void *address, size_t size)
     return os_protect(address, size, PROT_READ | PROT_WRITE) &&
            ((hak__os_is_readable(first) && hak__os_is_readable(last)) ||
             hak__os_replace(address, size));
-}
-
-int hak__os_guard_reserve(size_t size, void **address)
-{
-    HAK_KEEP_ERRNO;
-    os_count(OS_CALL_MAP);
-    void *result = bound_mmap(NULL, size, PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
-    if (result == MAP_FAILED) {
-        return -errno;
-    }
-    os_guard_marks = os_mark(result, size);
-    if (!os_guard_marks && !os_protect(result, size, PROT_NONE)) {
-        int error = -errno;
-        hak__os_recharge(size);
-        hak__os_discard(result, size);
-        return error;
-    }
-    *address = result;
-    return 0;
-}
-
-bool hak__os_guard_open(void *address, size_t size)
-{
-    if (!hak__os_charge(size)) {
-        return false;
-    }
-    HAK_KEEP_ERRNO;
-    bool opened = !os_guard_marks || os_unmark(address, size);
-    if (!os_guard_marks || atomic_load_relaxed(&shared_os_guard_mixed) != 0) {
-        opened = opened && os_protect(address, size, PROT_READ | PROT_WRITE);
-    }
-    if (!opened) {
-        hak__os_uncharge(size);
-    } else {
-        hak__os_note_peak();
-    }
-    return opened;
-}
-
-void hak__os_guard_close(void *address, size_t size)
-{
-    HAK_KEEP_ERRNO;
-    os_count(OS_CALL_PURGE);
-    if (!os_guard_marks || !os_mark(address, size)) {
-        atomic_store_relaxed(&shared_os_guard_mixed, 1u);
-        (void)hak__os_replace(address, size);
-        (void)os_protect(address, size, PROT_NONE);
-    }
-    hak__os_uncharge(size);
 }
 
 /* Mappings that closed pages may add where the kernel does not mark pages; Linux allows a process
@@ -169,6 +114,44 @@ bool hak__os_open_pages(void *address, size_t size)
         (void)atomic_cas_acquire(&shared_os_closed, &closed, closed - 1);
     }
     return opened;
+}
+
+int hak__os_guard_reserve(size_t size, void **address)
+{
+    HAK_KEEP_ERRNO;
+    os_count(OS_CALL_MAP);
+    void *result = bound_mmap(NULL, size, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+    if (result == MAP_FAILED) {
+        return -errno;
+    }
+    if (!hak__os_close_pages(result, size)) {
+        hak__os_recharge(size);
+        hak__os_discard(result, size);
+        return -ENOMEM;
+    }
+    *address = result;
+    return 0;
+}
+
+bool hak__os_guard_open(void *address, size_t size)
+{
+    bool opened = hak__os_charge(size);
+    if (opened && !hak__os_open_pages(address, size)) {
+        hak__os_uncharge(size);
+        opened = false;
+    }
+    hak__os_note_peak();
+    return opened;
+}
+
+void hak__os_guard_close(void *address, size_t size)
+{
+    if (!hak__os_close_pages(address, size)) {
+        (void)hak__os_replace(address, size);
+        (void)os_protect(address, size, PROT_NONE);
+    }
+    hak__os_uncharge(size);
 }
 
 bool hak__os_write_protect(void *address, size_t size, bool closed, bool code)
