@@ -375,14 +375,16 @@ HAK_HIDDEN void hak__arena_set_pressed(bool pressed);
  * their addresses go back. Returns bytes. Begins at the gate: 0 if refused. No lock held. */
 HAK_HIDDEN size_t hak__arena_reclaim(bool unmap);
 
-/* limit.c. Sets the limits on mapped memory, in bytes; UINT64_MAX: none. `callback` may be NULL.
- * Waits for the end of a fork; does nothing if this thread is inside an operation. Any thread, no
- * lock held. */
-HAK_HIDDEN void hak__limit_set(uint64_t soft, uint64_t hard, hak_limit_function *callback,
-                               void *argument);
-/* Sets one limit, or both, and leaves a limit that is NULL and the callback as they are. False:
- * this thread is inside an operation, and nothing changes. Any thread, no lock held. */
-HAK_HIDDEN bool hak__limit_change(const uint64_t *soft, const uint64_t *hard);
+/* limit.c. What to call above the soft limit; function NULL: nothing. */
+struct limit_call {
+    hak_limit_function *function;
+    void *argument;
+};
+/* Sets the limits on mapped memory, in bytes (UINT64_MAX: none), and the call. What is NULL stays
+ * as it is. Waits for the end of a fork. False: this thread is inside an operation, and nothing
+ * changes. Any thread, no lock held. */
+HAK_HIDDEN bool hak__limit_set(const uint64_t *soft, const uint64_t *hard,
+                               const struct limit_call *call);
 /* True if more than the soft limit is mapped. Any thread. */
 HAK_HIDDEN bool hak__limit_is_exceeded(void);
 /* Calls the callback if the soft limit has just been exceeded. A thread of the program, no lock

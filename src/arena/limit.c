@@ -8,39 +8,21 @@
 #include "core/seal.h"
 #include "os/os.h"
 
-/* The callback of hak_limit_set and its argument. Under ARENAS. */
-static hak_limit_function *limit_callback;
-static void *limit_argument;
+static struct limit_call limit_call; /* of hak_limit_set; under ARENAS */
 
 /* 1: the last look found more mapped than the soft limit. */
 static uint32_t shared_limit_exceeded;
 
-void hak__limit_set(uint64_t soft, uint64_t hard, hak_limit_function *callback, void *argument)
-{
-    if (!hak__gate_enter_patiently()) {
-        return;
-    }
-    lock_acquire(&hak__arenas_lock);
-    if (seal_open()) {
-        limit_callback = callback;
-        limit_argument = argument;
-        atomic_store_relaxed(&hak__knobs.limit, soft);
-        atomic_store_relaxed(&hak__knobs.limit_hard, hard);
-        atomic_store_relaxed(&shared_limit_exceeded, 0u);
-        hak__os_set_limit(hard);
-        seal_close();
-    }
-    lock_release(&hak__arenas_lock);
-    hak__gate_leave();
-}
-
-bool hak__limit_change(const uint64_t *soft, const uint64_t *hard)
+bool hak__limit_set(const uint64_t *soft, const uint64_t *hard, const struct limit_call *call)
 {
     if (!hak__gate_enter_patiently()) {
         return false;
     }
     lock_acquire(&hak__arenas_lock);
     bool opened = seal_open();
+    if (opened && call != NULL) {
+        limit_call = *call;
+    }
     if (opened && soft != NULL) {
         atomic_store_relaxed(&hak__knobs.limit, *soft);
         atomic_store_relaxed(&shared_limit_exceeded, 0u);
@@ -65,14 +47,13 @@ static HAK_COLD void limit_tell(uint64_t mapped)
         return;
     }
     lock_acquire(&hak__arenas_lock);
-    hak_limit_function *callback = limit_callback;
-    void *argument = limit_argument;
+    struct limit_call call = limit_call;
     lock_release(&hak__arenas_lock);
     hak__gate_leave();
     probe_hakmem_limit_exceeded(mapped, atomic_load_relaxed(&hak__knobs.limit));
-    if (callback != NULL) {
+    if (call.function != NULL) {
         hak__gate_pin(true); /* the caller goes on with this thread's struct */
-        callback((size_t)mapped, argument);
+        call.function((size_t)mapped, call.argument);
         hak__gate_pin(false);
     }
 }

@@ -58,7 +58,7 @@ static int control_set_elsewhere(const struct option *option, const char *value,
     if (samples) {
         return control_set_samples(number);
     }
-    bool set = !*done || hak__limit_change(soft ? &number : NULL, hard ? &number : NULL);
+    bool set = !*done || hak__limit_set(soft ? &number : NULL, hard ? &number : NULL, NULL);
     return set ? 0 : EAGAIN;
 }
 

@@ -88,7 +88,9 @@ void hak_limit_set(size_t soft, size_t hard, hak_limit_function *over, void *arg
     /* The start reads the options. A later start would replace these limits by those of the
      * options. */
     if (query_start(hak__gate_enter_patiently())) {
-        hak__limit_set(query_limit(soft), query_limit(hard), over, argument);
+        const uint64_t limits[] = {query_limit(soft), query_limit(hard)};
+        const struct limit_call call = {over, argument};
+        (void)hak__limit_set(&limits[0], &limits[1], &call);
     }
 }
 
