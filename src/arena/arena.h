@@ -334,11 +334,10 @@ HAK_HIDDEN extern tick_listener *hak__tick_listener;
 HAK_HIDDEN void hak__arena_collect(struct arena *arena, bool everything);
 
 /* pages.c. Does a part of a pass over slabs in use, of about `bytes`; `begin`: a new pass if none
- * is under way. Inside the gate, no lock held. The last two functions do a whole pass; the last
- * one purges free pages whether or not they were in use since the pass before. */
+ * is under way. Inside the gate, no lock held. The last function does a whole pass, and purges
+ * free pages whether or not they were in use since the pass before. */
 HAK_HIDDEN bool hak__arena_pages_are_under_way(void);
 HAK_HIDDEN void hak__arena_pages_part(bool begin, size_t bytes);
-HAK_HIDDEN void hak__arena_pages_pass(void);
 HAK_HIDDEN void hak__arena_pages_now(void);
 /* Does a part because superslab_has_grown. Inside the gate, no lock held. */
 HAK_HIDDEN void hak__arena_pages_grew(void);

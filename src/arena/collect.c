@@ -178,11 +178,15 @@ void hak__arena_set_pressed(bool pressed)
     atomic_store_relaxed(&shared_pressed, (uint32_t)pressed);
 }
 
+static bool collect_is_under_way(void)
+{
+    return hak__superslab_purge_is_under_way() || hak__arena_pages_are_under_way();
+}
+
 uint32_t hak__arena_tick_period_ms(void)
 {
     uint32_t half = collect_delay() / 2;
-    if (half < PURGE_TICK_MS || hak__superslab_purge_is_under_way() ||
-        hak__arena_pages_are_under_way()) {
+    if (half < PURGE_TICK_MS || collect_is_under_way()) {
         return PURGE_TICK_MS;
     }
     return half < TICK_MS ? half : TICK_MS;
@@ -282,7 +286,7 @@ void hak__arena_tick(struct thread *thread)
     if (due) {
         collect_for_purge(delay);
     }
-    bool under_way = hak__superslab_purge_is_under_way() || hak__arena_pages_are_under_way();
+    bool under_way = collect_is_under_way();
     if (due || under_way) { /* the tick that begins a pass is not late */
         collect_purge(due, under_way ? elapsed : 0);
     }
@@ -299,8 +303,11 @@ void hak__arena_scavenge(void)
     uint32_t delay = collect_delay();
     if (delay != UINT32_MAX && collect_is_due(hak__os_clock_ms(), delay)) {
         collect_for_purge(delay);
-        hak__superslab_purge(false);
-        hak__arena_pages_pass();
+        bool begin = true;
+        do {
+            collect_purge(begin, 0);
+            begin = false;
+        } while (collect_is_under_way() && hak__gate_let_pass());
     }
     hak__gate_leave();
 }
@@ -323,7 +330,7 @@ size_t hak__arena_reclaim(bool unmap)
         hak__arena_collect(arena, true);
     }
     size_t bytes = hak__os_discard_again() + hak__huge_cache_trim(0);
-    bytes += unmap ? hak__superslab_release(SIZE_MAX) : hak__superslab_purge(true);
+    bytes += unmap ? hak__superslab_release(SIZE_MAX) : hak__superslab_purge();
     if (!unmap) {               /* a failed allocation wants addresses */
         hak__arena_pages_now(); /* after the others: it may end outside the gate */
     }

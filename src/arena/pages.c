@@ -128,14 +128,6 @@ void hak__arena_pages_grew(void)
     }
 }
 
-void hak__arena_pages_pass(void)
-{
-    hak__arena_pages_part(true, PURGE_BYTES_AT_ONCE);
-    while (hak__arena_pages_are_under_way() && hak__gate_let_pass()) {
-        hak__arena_pages_part(false, PURGE_BYTES_AT_ONCE);
-    }
-}
-
 void hak__arena_pages_now(void)
 {
     size_t count = pages_superslabs();

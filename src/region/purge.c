@@ -170,19 +170,13 @@ static void purge_forget_most(void)
     atomic_store_relaxed(&hak__superslabs.taken_most, hak__superslab_taken());
 }
 
-size_t hak__superslab_purge(bool everything)
+size_t hak__superslab_purge(void)
 {
     size_t purged = 0;
     purge_forget_most();
-    for (struct purge_place next = {0, 0}; next.part < superslab_parts();) {
-        /* A fork that waits goes first. If another thread purges, the work is done anyway. */
-        if (!hak__gate_let_pass() || !(everything || lock_try(&hak__purge_lock))) {
-            break;
-        }
-        purged += purge_next(&next, everything);
-        if (!everything) {
-            lock_release(&hak__purge_lock);
-        }
+    for (struct purge_place next = {0, 0};
+         next.part < superslab_parts() && hak__gate_let_pass();) { /* a fork goes first */
+        purged += purge_next(&next, true);
     }
     return purged;
 }
@@ -196,23 +190,27 @@ bool hak__superslab_purge_is_under_way(void)
     return atomic_load_relaxed(&shared_purging);
 }
 
-void hak__superslab_purge_part(bool begin, size_t bytes)
+size_t hak__superslab_purge_part(bool begin, size_t bytes)
 {
+    size_t purged = 0;
     if (!lock_try(&hak__purge_lock)) {
-        return; /* another thread purges */
+        return 0; /* another thread purges */
     }
     bool purging = shared_purging;
-    for (size_t purged = 0; purged < bytes && (purging || begin);) {
+    for (size_t cost = 0; cost < bytes && (purging || begin);) {
         if (!purging) {
             purge_forget_most();
             purge_place = (struct purge_place){0, 0};
             begin = false;
         }
-        purged += SLICE_SIZE + purge_next(&purge_place, false); /* looking takes time, too */
+        size_t some = purge_next(&purge_place, false);
+        purged += some;
+        cost += SLICE_SIZE + some; /* looking takes time, too */
         purging = purge_place.part < superslab_parts();
     }
     atomic_store_relaxed(&shared_purging, purging);
     lock_release(&hak__purge_lock);
+    return purged;
 }
 
 /* Takes the next wholly free superslab out of the free map, and moves *next on. INDEX_NONE: the

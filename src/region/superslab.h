@@ -171,16 +171,15 @@ HAK_HIDDEN void hak__superslab_reset_peak(void);
  * release? A hint. */
 HAK_HIDDEN bool hak__superslab_would_grow(uint32_t count);
 
-/* region/purge.c: makes a whole purge pass: purges all aged slices, or with `everything` all free
- * dirty ones. Without `everything` it stops early if another thread purges. With or without, it
- * stops early if fork turns this thread away. Returns the bytes purged. The caller holds no lock.
- */
-HAK_HIDDEN size_t hak__superslab_purge(bool everything);
+/* region/purge.c: purges all free dirty slices. It stops early if fork turns this thread away.
+ * Returns the bytes purged. The caller holds no lock. */
+HAK_HIDDEN size_t hak__superslab_purge(void);
 /* Does a part of a pass over aged slices: goes on where the last part stopped. If no pass is under
  * way, or that one ends, it begins one if `begin`. Stops as soon as it has purged `bytes`; its last
  * step may purge up to a superslab more. Each search for the next slices to purge counts as
- * one purged slice, because it takes time. Does nothing if another thread purges. Any thread. */
-HAK_HIDDEN void hak__superslab_purge_part(bool begin, size_t bytes);
+ * one purged slice, because it takes time. Does nothing if another thread purges. Returns the bytes
+ * purged. Any thread. */
+HAK_HIDDEN size_t hak__superslab_purge_part(bool begin, size_t bytes);
 /* True if such a pass is under way. A hint. */
 HAK_HIDDEN bool hak__superslab_purge_is_under_way(void);
 /* Unmaps wholly free superslabs until `bytes` are unmapped or none is left: for when address space

@@ -145,7 +145,7 @@ TEST(joined_huge_grow)
     hak__knobs.purge_delay_ms = UINT32_MAX;
     for (size_t i = 0; i < 3 * COUNT_OF(ways); i++) {
         void *parts[3];
-        hak__superslab_purge(true); /* free slices that are dirty count as kept */
+        hak__superslab_purge(); /* free slices that are dirty count as kept */
         for (size_t j = 0; j < COUNT_OF(parts); j++) {
             parts[j] = hak_malloc(6 * MIB);
             memset(parts[j], 'x', 6 * MIB);

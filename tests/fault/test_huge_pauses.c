@@ -31,14 +31,14 @@ TEST_WITH_KNOBS(a_part_that_may_come_again)
     hak__superslab_give(slice + 1, PART);
     fault_arm((struct fault_plan){FAULT_SET(FAULT_SMALL), 1, ENOMEM, true, 0}, 0);
     errno = ERRNO_UNTOUCHED;
-    assert_int_equal(hak__superslab_purge(true), PART * SLICE_SIZE);
+    assert_int_equal(hak__superslab_purge(), PART * SLICE_SIZE);
     fault_disarm();
     assert_int_equal(errno, ERRNO_UNTOUCHED);
     assert_int_equal(fault_fired_count, 1);
     assert_int_equal(superslab->huge_pages, 1);
     assert_int_equal(hak__superslab_bytes_dirty(), PART * SLICE_SIZE);
     bytes[SLICE_SIZE] = 'y'; /* as the kernel may do until then */
-    assert_int_equal(hak__superslab_purge(true), PART * SLICE_SIZE);
+    assert_int_equal(hak__superslab_purge(), PART * SLICE_SIZE);
     assert_int_equal(superslab->huge_pages, 0);
     assert_int_equal(hak__superslab_bytes_dirty(), 0);
     assert_int_equal(hak__os_resident(bytes + SLICE_SIZE, PART * SLICE_SIZE), 0);

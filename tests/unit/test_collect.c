@@ -180,7 +180,7 @@ TEST_WITH_KNOBS(late_ticks_give_more_back)
     hak__knobs.purge_delay_ms = 0;
     hak__arena_tick(thread);
     hak__knobs.purge_delay_ms = UINT32_MAX - 1; /* no other pass is due */
-    hak__superslab_purge(true);
+    hak__superslab_purge();
     size_t least = PURGE_PARTS_MIN * PURGE_BYTES_AT_ONCE;
     size_t most = PURGE_PARTS_MAX * PURGE_BYTES_AT_ONCE;
     /* 260 MiB, a tick a second; 1 GiB, a tick each 100 ms; a fast thread */
@@ -197,10 +197,10 @@ TEST_WITH_KNOBS(late_ticks_give_more_back)
 TEST_WITH_KNOBS(a_pass_begins_with_one_part)
 {
     struct thread *thread = adopt();
-    hak__superslab_purge(true);
+    hak__superslab_purge();
     unit_free_superslabs(PURGE_PARTS_MIN * PURGE_BYTES_AT_ONCE / SUPERSLAB_SIZE);
     hak__superslab_purge_part(true, SIZE_MAX); /* sees them */
-    hak__arena_pages_pass();                   /* none is under way */
+    hak__arena_pages_part(true, SIZE_MAX);     /* none is under way */
     hak__knobs.purge_delay_ms = 0;             /* each tick is due */
     size_t dirty = hak__superslab_bytes_dirty();
     thread->ticked_ms = hak__os_clock_ms() - TICK_MS;

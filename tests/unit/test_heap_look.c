@@ -84,7 +84,7 @@ TEST(a_long_span)
     hak__span_free(NULL, NULL, first * SUPERSLAB_SLICES);
     hak__heap_look(&look, first);
     expect_words(&look, "d64");
-    hak__superslab_purge(true);
+    hak__superslab_purge();
     hak__heap_look(&look, first);
     expect_words(&look, "c64");
 }

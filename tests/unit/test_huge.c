@@ -18,7 +18,7 @@ static inline int huge_setup(void **state)
 {
     page = hak__os_page_size();
     unit_save_knobs(state);
-    hak__superslab_purge(true); /* free slices that are dirty count as well */
+    hak__superslab_purge(); /* free slices that are dirty count as well */
     hak__huge_cache_trim(0);
     hak__knobs.huge_cache_bytes = 64 * MIB;
     hak__knobs.purge_delay_ms = UINT32_MAX;

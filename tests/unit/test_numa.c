@@ -250,7 +250,7 @@ static void raise_peak(size_t superslabs)
     for (size_t i = 0; i < superslabs; i++) {
         hak__superslab_give(slices[i], SUPERSLAB_SLICES);
     }
-    hak__superslab_purge(true);
+    hak__superslab_purge();
 }
 
 /* Freed huge blocks too, also if they have grown, or were joined from several. */

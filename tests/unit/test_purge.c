@@ -36,7 +36,7 @@ static int keep(void **state)
 {
     kept = take(7);
     fill(kept, 7, 'k');
-    hak__superslab_purge(true); /* nothing dirty is left over from before */
+    hak__superslab_purge(); /* nothing dirty is left over from before */
     return 0;
 }
 
@@ -55,22 +55,22 @@ PURGE_TEST(freed_slices_go_at_the_second_pass)
     fill(slice, 5, 'x');
     hak__superslab_give(slice, 5);
     assert_int_equal(hak__superslab_bytes_dirty(), 5 * SLICE_SIZE);
-    assert_int_equal(hak__superslab_purge(false), 0);
+    assert_int_equal(hak__superslab_purge_part(true, SIZE_MAX), 0);
     assert_true(is_filled(slice, 5, 'x'));
     assert_int_equal(hak__superslab_bytes_dirty(), 5 * SLICE_SIZE);
     size_t free_bytes = hak__superslab_bytes_free();
-    assert_int_equal(hak__superslab_purge(false), 5 * SLICE_SIZE);
+    assert_int_equal(hak__superslab_purge_part(true, SIZE_MAX), 5 * SLICE_SIZE);
     assert_true(is_filled(slice, 5, 0));
     assert_int_equal(hak__superslab_bytes_dirty(), 0);
     assert_int_equal(hak__superslab_bytes_free(), free_bytes);
-    assert_int_equal(hak__superslab_purge(false), 0);
+    assert_int_equal(hak__superslab_purge_part(true, SIZE_MAX), 0);
     struct slice_run run = hak__superslab_take(0, 5, 1, false);
     assert_true(run.zeroed);
     hak__superslab_give(run.slice, 5);
     run = hak__superslab_take(0, 5, 1, false);
     assert_false(run.zeroed);
     hak__superslab_give(run.slice, 5);
-    hak__superslab_purge(true);
+    hak__superslab_purge();
 }
 
 /* The slab metadata of a superslab goes with the last of its slices, purged or unmapped, and not
@@ -83,12 +83,12 @@ PURGE_TEST(metadata_goes_with_the_superslab)
         void *metadata = window_slab_metadata(slice);
         memset(metadata, 1, bytes);
         hak__superslab_give(slice + 1, SUPERSLAB_SLICES - 1);
-        hak__superslab_purge(true);
+        hak__superslab_purge();
         assert_int_equal(hak__os_resident(metadata, bytes), bytes);
         assert_int_equal(*(unsigned char *)window_slab_metadata(slice), 1);
         fill(slice, 1, 'x');
         hak__superslab_give(slice, 1);
-        unmap == 0 ? hak__superslab_purge(true) : hak__superslab_release(SIZE_MAX);
+        unmap == 0 ? hak__superslab_purge() : hak__superslab_release(SIZE_MAX);
         assert_int_equal(hak__os_resident(metadata, bytes), 0);
     }
 }
@@ -115,15 +115,15 @@ PURGE_TEST(a_pass_waits_for_nobody)
     assert_int_equal(pthread_barrier_init(&lock_turn, NULL, 2), 0);
     pthread_t thread = thread_start(hold_purge_lock, NULL);
     pthread_barrier_wait(&lock_turn);
-    assert_int_equal(hak__superslab_purge(false), 0);
-    assert_int_equal(hak__superslab_purge(false), 0);
-    assert_int_equal(hak__superslab_purge(true), 3 * SLICE_SIZE); /* a trim does its work itself */
+    assert_int_equal(hak__superslab_purge_part(true, SIZE_MAX), 0);
+    assert_int_equal(hak__superslab_purge_part(true, SIZE_MAX), 0);
+    assert_int_equal(hak__superslab_purge(), 3 * SLICE_SIZE); /* a trim does its work itself */
     assert_int_equal(hak__superslab_take(0, 3, 1, false).slice, run.slice);
     hak__superslab_give(run.slice, 3);
     pthread_barrier_wait(&lock_turn);
     thread_join(thread);
-    assert_int_equal(hak__superslab_purge(false), 0); /* the first that sees them */
-    assert_int_equal(hak__superslab_purge(false), 3 * SLICE_SIZE);
+    assert_int_equal(hak__superslab_purge_part(true, SIZE_MAX), 0); /* the first that sees them */
+    assert_int_equal(hak__superslab_purge_part(true, SIZE_MAX), 3 * SLICE_SIZE);
 }
 
 TESTS(setup)

@@ -83,7 +83,7 @@ TEST(the_first_touch_is_the_programs)
         struct cache *cache = unit_cache_create();
         uint32_t capacity = hak__size_classes[class_index].objects_per_slab;
         size_t bytes = hak__size_classes[class_index].slab_slices * SLICE_SIZE;
-        hak__superslab_purge(true);
+        hak__superslab_purge();
         for (uint32_t i = 0; i < capacity; i++) {
             size_t touched = 0, *object;
             if (i != 0) {
@@ -112,7 +112,7 @@ TEST(kept_slabs)
     give_objects(take_slabs(set, class_index, 2 * most / slices));
     assert_int_equal(set->shared_kept, most);
     hak__slab_give_kept(set, UINT32_MAX);
-    hak__superslab_purge(true); /* the peak is that of now */
+    hak__superslab_purge(); /* the peak is that of now */
     give_objects(take_slabs(set, class_index, most / slices));
     size_t taken = unit_region_bytes_taken();
     uint32_t other = size_class_of(9000), others = hak__size_classes[other].slab_slices;

@@ -94,7 +94,7 @@ static size_t span_alone(size_t *superslab)
     *superslab = hak__superslab_take(0, SUPERSLAB_SLICES, 1, false).slice;
     assert_int_not_equal(*superslab, SLICE_NONE);
     hak__superslab_give(*superslab + 40, 4);
-    hak__superslab_purge(true);
+    hak__superslab_purge();
     hak__superslab_take_exact(*superslab + 40, 4); /* dirty */
     hak__superslab_give(*superslab + 40, 4);
     size_t slice = allocate(4 * SLICE_SIZE);
@@ -107,7 +107,7 @@ static size_t span_alone(size_t *superslab)
 SPAN_TEST(resize_in_place)
 {
     size_t superslab;
-    hak__superslab_purge(true);
+    hak__superslab_purge();
     size_t slice = span_alone(&superslab);
     char *bytes = window_slice_address(slice);
     pattern_fill(bytes, 4 * SLICE_SIZE, 1);

@@ -144,7 +144,7 @@ static size_t claim_and_purge_part(void)
 {
     size_t slice = claim_huge();
     hak__superslab_give(slice + PART_FIRST, PART);
-    assert_int_equal(hak__superslab_purge(true), PART * SLICE_SIZE);
+    assert_int_equal(hak__superslab_purge(), PART * SLICE_SIZE);
     return slice;
 }
 
@@ -162,20 +162,20 @@ HUGE_TEST(a_split_superslab_is_joined)
     size_t split = hak__superslabs.split_count, slice = claim_and_purge_part();
     assert_int_equal(hak__superslabs.split_count, split + 1);
     assert_true(hak__superslab_take_exact(slice + PART_FIRST, PART));
-    hak__superslab_purge(true);
+    hak__superslab_purge();
     assert_true(superslab_has_flag(slice, " nh"));
     hak__superslab_give(slice + PART_FIRST, PART);
-    hak__superslab_purge(true);
+    hak__superslab_purge();
     give_the_rest(slice);
-    hak__superslab_purge(false);
+    hak__superslab_purge_part(true, SIZE_MAX);
     assert_true(superslab_has_flag(slice, " nh")); /* all free, not all clean */
-    assert_int_equal(hak__superslab_purge(true), SUPERSLAB_SIZE - PART * SLICE_SIZE);
+    assert_int_equal(hak__superslab_purge(), SUPERSLAB_SIZE - PART * SLICE_SIZE);
     assert_true(superslab_has_flag(slice, " hg"));
     assert_true(superslab_of(slice)->huge_pages != 0 && superslab_of(slice)->dirty == 0);
     assert_int_equal(superslab_resident(slice), 0);
     assert_int_equal(hak__superslabs.split_count, split);
     uint64_t calls = hak__os_calls[OS_CALL_HUGE_PAGES] + hak__os_calls[OS_CALL_SMALL];
-    hak__superslab_purge(true); /* once is enough */
+    hak__superslab_purge(); /* once is enough */
     assert_int_equal(hak__os_calls[OS_CALL_HUGE_PAGES] + hak__os_calls[OS_CALL_SMALL], calls);
     assert_true(hak__superslab_take_exact(slice + 1, 1));
     hak__superslab_give(slice + 1, 1);
@@ -191,12 +191,12 @@ HUGE_TEST(splits_have_a_limit)
     hak__superslabs.split_count += SPLIT_SUPERSLABS_MAX; /* those of somebody else */
     assert_false(claim(2 * PART, 0));
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(hak__superslab_purge(true), PART * SLICE_SIZE);
+        assert_int_equal(hak__superslab_purge(), PART * SLICE_SIZE);
         assert_true(superslab_has_flag(slice, " hg"));
         assert_int_equal(hak__superslab_bytes_dirty(), PART * SLICE_SIZE);
     }
     hak__superslabs.split_count -= SPLIT_SUPERSLABS_MAX;
-    assert_int_equal(hak__superslab_purge(true), PART * SLICE_SIZE);
+    assert_int_equal(hak__superslab_purge(), PART * SLICE_SIZE);
     assert_true(superslab_has_flag(slice, " nh"));
     assert_int_equal(hak__superslab_bytes_dirty(), 0);
     assert_true(claim(2 * PART, 0));
@@ -211,7 +211,7 @@ HUGE_TEST(borders_have_a_limit)
     hak__superslabs.borders_count += SPLIT_SUPERSLABS_MAX;
     assert_false(claim(2 * PART, 0));
     hak__superslab_give(slice, PART);
-    assert_int_equal(hak__superslab_purge(true), PART * SLICE_SIZE);
+    assert_int_equal(hak__superslab_purge(), PART * SLICE_SIZE);
     assert_true(superslab_has_flag(slice, " nh"));
     hak__superslabs.borders_count -= SPLIT_SUPERSLABS_MAX;
     assert_true(claim(2 * PART, 0));
@@ -228,7 +228,7 @@ HUGE_TEST(a_split_superslab_that_is_unmapped)
     assert_int_equal(superslab_of(slice)->split, 0);
     assert_int_equal(hak__superslabs.split_count, split);
     uint64_t calls = hak__os_calls[OS_CALL_HUGE_PAGES] + hak__os_calls[OS_CALL_SMALL];
-    hak__superslab_purge(true);
+    hak__superslab_purge();
     assert_int_equal(hak__os_calls[OS_CALL_HUGE_PAGES] + hak__os_calls[OS_CALL_SMALL], calls);
 }
 
@@ -291,16 +291,16 @@ HUGE_TEST(untouched_slices_go_back_as_well)
     assert_true(superslab_of(slab)->dirty == bits_mask(0, 2 * FILLS));
     assert_false(hak__superslab_take(0, 1, 1, true).zeroed); /* resident: no touch faults */
     hak__superslab_give(slab, FILLS);
-    hak__superslab_purge(true);
+    hak__superslab_purge();
     assert_int_equal(superslab_of(slab)->split, 1);
     REQUIRE_SIZE(superslab_resident(start), <=, (FILLS + 1) * SLICE_SIZE);
     hak__superslab_give(other, FILLS);
     hak__superslab_give(other + FILLS, 1);
-    hak__superslab_purge(true);
+    hak__superslab_purge();
     assert_int_equal(superslab_of(slab)->huge_pages, 1);
     slab = take_touched(FILLS, true);
     hak__superslab_give(slab, FILLS);
-    assert_int_equal(hak__superslab_purge(true), SUPERSLAB_SIZE);
+    assert_int_equal(hak__superslab_purge(), SUPERSLAB_SIZE);
     assert_int_equal(superslab_resident(start), 0);
     assert_int_equal(superslab_of(slab)->huge_pages, 1);
 }
@@ -312,7 +312,7 @@ HUGE_TEST(a_free_superslab_is_begun_anew)
     unit_set_evidence(false);
     size_t slab = take_touched(FILLS, true);
     hak__superslab_give(slab, FILLS);
-    hak__superslab_purge(true);
+    hak__superslab_purge();
     assert_int_equal(superslab_of(slab)->huge_pages, 1);
     size_t span = take_touched(FILLS, false);
     assert_int_equal(span, slab);
@@ -331,7 +331,7 @@ HUGE_TEST(free_superslabs_that_are_begun_are_watched)
     for (size_t i = 0; i < STOCK / 2; i++) {
         hak__superslab_give(claimed[i], SUPERSLAB_SLICES);
     }
-    hak__superslab_purge(true);
+    hak__superslab_purge();
     unit_set_evidence(false);
     bool huge = false;
     for (claimed_count = 0; !huge && claimed_count < STOCK / 2; claimed_count++) {

@@ -94,7 +94,8 @@ TEST_WITH_KNOBS(random_runs)
             run->slice = take((uint32_t)random_below(&random, PARTS), run->count, alignment).slice;
         }
         if (random_below(&random, 500) == 0) {
-            (void)hak__superslab_purge(random_below(&random, 2) != 0);
+            (void)(random_below(&random, 2) != 0 ? hak__superslab_purge()
+                                                 : hak__superslab_purge_part(true, SIZE_MAX));
         }
         if (random_below(&random, 500) == 0) {
             (void)hak__superslab_release(random_below(&random, 8) * SUPERSLAB_SIZE);
@@ -111,7 +112,7 @@ TEST_WITH_KNOBS(random_runs)
         runs[i].count = 0;
     }
     check_parts();
-    (void)hak__superslab_purge(true);
+    (void)hak__superslab_purge();
     for (uint32_t i = 0; i < PARTS; i++) {
         REQUIRE_SIZE(hak__superslab_parts[i]->groups_count, >=, 1);
         assert_int_equal(hak__superslab_parts[i]->dirty_free_slices, 0);
@@ -123,7 +124,7 @@ TEST_WITH_KNOBS(random_runs)
 /* Before the process grows, a part takes what another has to spare, little as it is. */
 TEST(dirty_slices_of_another_part_before_new_memory)
 {
-    (void)hak__superslab_purge(true);
+    (void)hak__superslab_purge();
     size_t slice = take(1, SUPERSLAB_SLICES, 1).slice, count = 0;
     static size_t slices[SLICES];
     while (hak__superslab_parts[2]->free_slices != 0) {
