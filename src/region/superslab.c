@@ -282,7 +282,8 @@ static struct slice_run superslab_grow(struct superslab_wish wish, bool *goes_on
 struct slice_run hak__superslab_take(uint32_t part, uint32_t count, uint32_t alignment, bool fills)
 {
     HAK_ASSERT(count >= 1 && count <= SUPERSLAB_SLICES && alignment <= SUPERSLAB_SLICES);
-    struct superslab_wish wish = {hak__superslab_parts[part], count, alignment, fills, false};
+    struct superslab_wish wish = {
+        .part = hak__superslab_parts[part], .count = count, .alignment = alignment, .fills = fills};
     bool goes_on = true;
     struct slice_run run = superslab_take_free(wish, &goes_on);
     if (run.slice == SLICE_NONE && goes_on) { /* before the process grows; without GROWTH */

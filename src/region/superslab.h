@@ -110,13 +110,15 @@ struct superslab_wish {
     uint32_t alignment; /* slices, a power of two */
     bool fills;         /* for a slab by rule 2 of huge_pages.h */
     bool dirty_only;    /* all of them are dirty */
+    size_t run;         /* whole superslabs side by side, instead; 0: a run of slices */
 };
 
 /* Maps a released superslab of the node again (of any: NODE_ANY) for the wish. False: there is
  * none, an error, or refused. Under GROWTH. */
 #define NODE_ANY UINT32_MAX
 HAK_HIDDEN bool hak__superslab_reclaim(uint32_t node, const struct superslab_wish *wish);
-/* Maps slices at the part's frontier, enough for the wish. False: no memory. Under GROWTH. */
+/* Maps slices at the part's frontier, enough for the wish; before a run of superslabs also the rest
+ * of the superslab there, so that they continue its mapping. False: no memory. Under GROWTH. */
 HAK_HIDDEN bool hak__superslab_advance(struct superslab_part *part,
                                        const struct superslab_wish *wish);
 /* Chooses pages for the newly claimed slices [first, end), and makes them free. Returns the first

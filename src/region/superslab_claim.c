@@ -154,16 +154,22 @@ static int superslab_claim(size_t first, size_t count)
     return error;
 }
 
-/* Makes sure that the part's frontier lies in a group of its own. False: no memory. */
-static bool part_reach(struct superslab_part *part)
+/* If there are several parts: makes sure that `slices` from the frontier on are the part's.
+ * False: no memory. */
+static bool part_reach(struct superslab_part *part, size_t slices)
 {
-    if (part->groups == NULL || part->frontier < hak__superslab_end(part)) {
+    if (part->groups == NULL) {
         return true;
     }
-    if (!hak__superslab_add_group(part)) {
-        return false;
+    size_t behind = hak__superslabs.groups_count * GROUP_SLICES;
+    if (part->frontier + slices > hak__superslab_end(part) && hak__superslab_end(part) != behind) {
+        part->frontier = behind; /* another part's group follows */
     }
-    part->frontier = hak__superslab_end(part) - GROUP_SLICES;
+    while (hak__superslab_end(part) < part->frontier + slices) {
+        if (!hak__superslab_add_group(part)) {
+            return false;
+        }
+    }
     return true;
 }
 
@@ -200,21 +206,37 @@ static void part_skip(struct superslab_part *part, size_t behind)
     hak__window_skip(behind); /* if there are several parts, their groups have all tables already */
 }
 
+/* Claims at the part's frontier as much as it can of three sizes in slices, each at most the one
+ * before. Sets *claimed. 0 or -errno. Under GROWTH. */
+static int part_claim(struct superslab_part *part, const size_t sizes[3], size_t *claimed)
+{
+    int error = -ENOMEM;
+    for (uint32_t i = 0; i < 3 && error != 0 && error != -EEXIST; i++) {
+        if (i == 0 || sizes[i] != *claimed) {
+            *claimed = sizes[i];
+            error = superslab_claim(part->frontier, *claimed);
+        }
+    }
+    return error;
+}
+
 bool hak__superslab_advance(struct superslab_part *part, const struct superslab_wish *wish)
 {
     for (;;) {
-        if (!part_reach(part)) {
+        size_t run = wish->run * SUPERSLAB_SLICES;
+        if (!part_reach(part, run == 0 ? 1 : run + SUPERSLAB_SLICES)) {
             return false;
         }
         size_t first = part->frontier;
         uint32_t offset = (uint32_t)(first % SUPERSLAB_SLICES);
         uint32_t left = SUPERSLAB_SLICES - offset;
         uint32_t needed = (uint32_t)(bits_align_up(offset, wish->alignment) - offset) + wish->count;
-        if (needed > left) { /* only in a partly claimed superslab, whose end is then never used */
+        if (run == 0 && needed > left) { /* the end of a partly claimed one is then never used */
             part->frontier = first + left;
             continue;
         }
-        if ((first + left) * SLICE_SIZE > hak__window.size) {
+        size_t most = run == 0 ? left : run + (offset == 0 ? 0 : left);
+        if ((first + most) * SLICE_SIZE > hak__window.size) {
             return false;
         }
         size_t claim = first == 0 ? CLAIM_FIRST : CLAIM_SLICES < left ? CLAIM_SLICES : left;
@@ -222,18 +244,10 @@ bool hak__superslab_advance(struct superslab_part *part, const struct superslab_
         needed = (uint32_t)bits_align_up(needed, page); /* an OS page may be two slices */
         claim = claim < needed ? needed : claim;
         size_t ahead = offset == 0 ? part_ahead(part) * SUPERSLAB_SLICES : 0;
-        int error = -ENOMEM;
-        if (ahead != 0 && (error = superslab_claim(first, left + ahead)) == 0) {
-            claim = left + ahead;
-        }
-        if (error != 0) {
-            error = superslab_claim(first, claim);
-        }
-        if (error != 0 && error != -EEXIST &&
-            needed < claim) { /* near a limit: only what is needed */
-            claim = needed;
-            error = superslab_claim(first, claim);
-        }
+        /* near a limit: only what is needed */
+        const size_t sizes[2][3] = {{ahead != 0 ? left + ahead : claim, claim, needed},
+                                    {most, most, most}};
+        int error = part_claim(part, sizes[run != 0], &claim);
         if (error != 0 && error != -EEXIST && !hak__mappings_are_short() &&
             hak__window_give_spare(first + claim)) {
             error = superslab_claim(first, claim);

@@ -4,21 +4,15 @@
  * Why: a huge block is a mapping of its own, and Linux allows a process 65,530 mappings by
  * default. Adjacent superslabs are one mapping, so this works when a huge block does not. See
  * superslab.h. */
-#include <errno.h>
-
 #include "base/bits.h"
 #include "os/os.h"
-#include "region/mappings.h"
 #include "region/numa.h"
 #include "region/superslab.h"
 #include "region/window.h"
 
-/* Tries at the frontier. A try fails if another mapping is there, or another thread takes the
- * claimed superslabs. Doubled, it gets past more foreign mappings; halved, it gives up earlier. */
+/* Tries at the frontier. A try fails if another thread takes the claimed superslabs. Doubled, it
+ * gives up later; halved, earlier. */
 #define RUN_TRIES 16u
-
-/* What the slices are claimed for. */
-static const struct superslab_wish run_wish = {.count = SUPERSLAB_SLICES, .alignment = 1};
 
 /* The first of `count` adjacent superslabs of the part that are wholly free. INDEX_NONE: there are
  * none. Under REGION. */
@@ -74,64 +68,18 @@ static struct slice_run run_take_any(uint32_t node, size_t count)
     return run;
 }
 
-/* If there are several parts: makes sure that `slices` from the frontier on are the part's.
- * False: no memory. Under GROWTH. */
-static bool run_reach(struct superslab_part *part, size_t slices)
-{
-    if (part->groups == NULL) {
-        return true;
-    }
-    size_t end = hak__superslab_end(part), behind = hak__superslabs.groups_count * GROUP_SLICES;
-    if (part->frontier + slices > end && end != behind) { /* another part's group follows */
-        part->frontier = behind;
-    }
-    while (hak__superslab_end(part) < part->frontier + slices) {
-        if (!hak__superslab_add_group(part)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Claims the rest of the superslab at the frontier and `superslabs` whole ones after it. False: no
- * memory. True: they are claimed, or another mapping was there and the caller should try again.
- * Under GROWTH. */
-static bool run_claim(struct superslab_part *part, size_t superslabs)
-{
-    if (!run_reach(part, (superslabs + 1) * SUPERSLAB_SLICES)) {
-        return false;
-    }
-    size_t first = part->frontier, next = bits_align_up(first, SUPERSLAB_SLICES);
-    size_t end = next + superslabs * SUPERSLAB_SLICES;
-    if (end * SLICE_SIZE > hak__window.size) {
-        return false;
-    }
-    int error = hak__mappings_claim(first, end - first);
-    if (error == -EEXIST) { /* another mapping is there: skip a superslab */
-        part->frontier = next + (next == first ? SUPERSLAB_SLICES : 0);
-        return true;
-    }
-    if (error == 0 && hak__window_grow_tables(end) != 0) {
-        hak__os_discard(window_slice_address(first), (end - first) * SLICE_SIZE);
-        return false;
-    }
-    if (error != 0) {
-        return false;
-    }
-    part->frontier = hak__superslab_publish(first, end, &run_wish);
-    return part->frontier == end;
-}
-
 struct slice_run hak__superslab_take_run(size_t superslabs)
 {
     struct slice_run run = {SLICE_NONE, false};
     struct superslab_part *part = hak__superslab_parts[hak__superslab_part_near(numa_node())];
+    const struct superslab_wish wish = {
+        .count = SUPERSLAB_SLICES, .alignment = 1, .run = superslabs};
     bool grown = true;
     for (uint32_t i = 0; run.slice == SLICE_NONE && grown && i < RUN_TRIES; i++) {
         uint64_t signals = hak__lock_block_signals();
         lock_acquire(&hak__growth_lock);
         run = run_take_any(part->node, superslabs);
-        grown = run.slice != SLICE_NONE || run_claim(part, superslabs);
+        grown = run.slice != SLICE_NONE || hak__superslab_advance(part, &wish);
         lock_release(&hak__growth_lock);
         hak__os_restore_signals(signals);
     }
@@ -139,7 +87,7 @@ struct slice_run hak__superslab_take_run(size_t superslabs)
     for (grown = true; run.slice == SLICE_NONE && grown;) {
         uint64_t signals = hak__lock_block_signals();
         lock_acquire(&hak__growth_lock);
-        grown = hak__superslab_reclaim(NODE_ANY, &run_wish);
+        grown = hak__superslab_reclaim(NODE_ANY, &wish);
         run = run_take_any(NODE_ANY, superslabs);
         lock_release(&hak__growth_lock);
         hak__os_restore_signals(signals);
