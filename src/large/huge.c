@@ -139,8 +139,7 @@ static int huge_remap(struct huge block, size_t size, size_t alignment, void **m
     }
     void *place = start;
     hak__gate_begin_call();
-    int error =
-        hak__os_remap_behind(HUGE_HEAD, start, block.size + ends, size + ends, alignment, &place);
+    int error = hak__os_remap(HUGE_HEAD, start, block.size + ends, size + ends, alignment, &place);
     hak__gate_end_call();
     huge_close_ends((uintptr_t)place + HUGE_HEAD, error == 0 ? size : block.size);
     *moved = error == 0 ? (char *)place + HUGE_HEAD : *moved;

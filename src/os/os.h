@@ -148,14 +148,12 @@ HAK_HIDDEN bool hak__os_replace(void *address, size_t size);
 /* Adds bytes to these that may belong to another thread now, and are therefore never unmapped. */
 HAK_HIDDEN void hak__os_leave(size_t size);
 /* Grows or shrinks a mapping, keeps its contents, and sets *moved to its address. New bytes are
- * zero. If it cannot grow in place, or starts at no multiple of `alignment` (a power of two, at
- * least the OS page), it moves to such a multiple, or failing that anywhere. With alignment 0 it
- * stays where it is: memory from hak__os_move is several mappings and cannot move. On an error the
- * mapping is as it was. */
-HAK_HIDDEN int hak__os_remap(void *address, size_t old_size, size_t new_size, size_t alignment,
-                             void **moved);
-HAK_HIDDEN int hak__os_remap_behind(size_t front, void *address, size_t old_size, size_t new_size,
-                                    size_t alignment, void **moved);
+ * zero. If it cannot grow in place, or the place `front` bytes behind its start, whole OS pages, is
+ * at no multiple of `alignment` (a power of two, at least the OS page), that place moves to such a
+ * multiple, or failing that anywhere. With alignment 0 it stays where it is: memory from
+ * hak__os_move is several mappings and cannot move. On an error the mapping is as it was. */
+HAK_HIDDEN int hak__os_remap(size_t front, void *address, size_t old_size, size_t new_size,
+                             size_t alignment, void **moved);
 /* Moves the pages of a mapping, or of a part of one, to `to`, where the caller has mapped `size`
  * untouched bytes with small pages. `from` is unmapped then; with `leaves` it stays mapped and
  * reads as zero (Linux 5.7). -EEXIST: the pages have not moved, but another thread has mapped
@@ -258,8 +256,6 @@ HAK_HIDDEN void hak__os_let_ending_signals(uint64_t blocked, bool come);
 HAK_HIDDEN bool hak__os_is_readable(uintptr_t address);
 /* True: one of the process's first files is a userfaultfd. */
 HAK_HIDDEN bool hak__os_has_userfaultfd(void);
-/* True: the calling thread is the process's first. */
-HAK_HIDDEN bool hak__os_is_main_thread(void);
 
 /* Lets `handler` run for a signal whose action is the default one, with all signals blocked
  * meanwhile. False: the signal has another action, which stays. */

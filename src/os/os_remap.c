@@ -145,13 +145,8 @@ static void *os_grow_aligned(size_t front, void *address, size_t old_size, size_
     return error == 0 ? place : MAP_FAILED;
 }
 
-int hak__os_remap(void *address, size_t old_size, size_t new_size, size_t alignment, void **moved)
-{
-    return hak__os_remap_behind(0, address, old_size, new_size, alignment, moved);
-}
-
-int hak__os_remap_behind(size_t front, void *address, size_t old_size, size_t new_size,
-                         size_t alignment, void **moved)
+int hak__os_remap(size_t front, void *address, size_t old_size, size_t new_size, size_t alignment,
+                  void **moved)
 {
     HAK_KEEP_ERRNO;
     size_t page = hak__os_page_size();

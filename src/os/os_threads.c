@@ -136,11 +136,6 @@ bool hak__os_signals_are_blocked(void)
     return !known || (blocked & usual) == usual || atomic_load_relaxed(&shared_os_cannot_block);
 }
 
-bool hak__os_is_main_thread(void)
-{
-    return syscall(SYS_gettid) == syscall(SYS_getpid);
-}
-
 /* The kernel reads nothing for a main thread that has ended, because it has no memory any more. */
 static bool os_main_thread_lives(void)
 {

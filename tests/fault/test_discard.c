@@ -47,7 +47,7 @@ static void fail_to_move(void *place, size_t size, int error)
     fault_foreign = NULL;
     fault_arm((struct fault_plan){FAULT_SET(FAULT_MREMAP), 1, error, true, 0}, 0);
     errno = ERRNO_UNTOUCHED;
-    assert_int_equal(hak__os_remap(place, size, 2 * size, 2 * MIB, &moved), -ENOMEM);
+    assert_int_equal(hak__os_remap(0, place, size, 2 * size, 2 * MIB, &moved), -ENOMEM);
     fault_disarm();
     assert_int_equal(errno, ERRNO_UNTOUCHED);
     assert_int_equal(fault_fired_count, 3); /* in place, into a new mapping, anywhere */
@@ -87,7 +87,7 @@ TEST(failed_moves)
     assert_non_null(fault_foreign); /* of the last way */
     assert_int_equal(nonzero_offset(fault_foreign, size), SIZE_MAX);
     assert_int_equal(__real_munmap(fault_foreign, size), 0);
-    assert_int_equal(hak__os_remap(place, size, 2 * size, 2 * MIB, &moved), 0);
+    assert_int_equal(hak__os_remap(0, place, size, 2 * size, 2 * MIB, &moved), 0);
     assert_int_equal(*(char *)moved, 'x');
     assert_int_equal(fault_ledger - before, size);
     assert_int_equal(hak__os_mapped_bytes(), mapped + size);
@@ -193,7 +193,7 @@ TEST(mapped_elsewhere)
     void *neighbour = unit_block((uintptr_t)place + size);
     uint32_t calls = FAULT_SET(FAULT_MREMAP) | FAULT_SET(FAULT_MMAP_AT) | FAULT_SET(FAULT_MUNMAP);
     fault_arm((struct fault_plan){calls, 1, FAULT_ELSEWHERE, true, 0}, 0);
-    assert_int_equal(hak__os_remap(place, size, 2 * size, 2 * MIB, &moved), -ENOMEM);
+    assert_int_equal(hak__os_remap(0, place, size, 2 * size, 2 * MIB, &moved), -ENOMEM);
     fault_disarm();
     unit_unblock(neighbour);
     assert_int_equal(*(char *)place, 'x');

@@ -42,7 +42,7 @@ static int do_remap(void)
 {
     void *place = NULL, *moved = page_of_mine;
     REQUIRE(hak__os_map(MIB, 4096, &place) == 0);
-    int result = hak__os_remap(place, MIB, 2 * MIB, 4096, &moved);
+    int result = hak__os_remap(0, place, MIB, 2 * MIB, 4096, &moved);
     REQUIRE((result != 0) == (moved == page_of_mine));
     return result == -ENOMEM && fault_plan.error < 0 ? -fault_plan.error : result;
 }

@@ -30,7 +30,7 @@ OS_TEST(remap_keeps_alignment)
     void *neighbour = unit_block((uintptr_t)place + 4 * page);
     errno = ERRNO_UNTOUCHED;
     uint64_t mapped = hak__os_mapped_bytes();
-    assert_int_equal(hak__os_remap(place, 4 * page, 65 * page, alignment, (void **)&moved), 0);
+    assert_int_equal(hak__os_remap(0, place, 4 * page, 65 * page, alignment, (void **)&moved), 0);
     assert_ptr_not_equal(moved, place);
     assert_true(is_aligned(moved, alignment));
     assert_false(unit_is_mapped((uintptr_t)place));
@@ -43,7 +43,7 @@ OS_TEST(remap_keeps_alignment)
     errno = ERRNO_UNTOUCHED;
     mapped = hak__os_mapped_bytes();
     hak__os_set_limit(mapped + 65 * page);
-    int error = hak__os_remap(moved, 65 * page, 130 * page, alignment, (void **)&again);
+    int error = hak__os_remap(0, moved, 65 * page, 130 * page, alignment, (void **)&again);
     hak__os_set_limit(UINT64_MAX);
     assert_int_equal(error, 0);
     assert_ptr_not_equal(again, moved);
@@ -62,7 +62,7 @@ OS_TEST(remap_gains_alignment)
     assert_int_equal(hak__os_unmap(place, page), 0);
     assert_int_equal(hak__os_unmap(place + 5 * page, alignment - 5 * page), 0);
     pattern_fill(place + page, 4 * page, 3);
-    assert_int_equal(hak__os_remap(place + page, 4 * page, 8 * page, alignment, (void **)&moved),
+    assert_int_equal(hak__os_remap(0, place + page, 4 * page, 8 * page, alignment, (void **)&moved),
                      0);
     assert_true(is_aligned(moved, alignment));
     assert_int_equal(pattern_mismatch(moved, 4 * page, 3), SIZE_MAX);
