@@ -256,14 +256,12 @@ static struct span malloc_span(size_t size, size_t alignment)
     return span;
 }
 
-/* `anyway`: even if mappings are short. */
-static struct span malloc_huge(size_t size, size_t alignment, bool want_zero, bool anyway)
+static struct span malloc_huge(size_t size, size_t alignment, bool want_zero, bool may_map)
 {
     struct huge_result block = {NULL, 0, false};
     if (hak__gate_enter()) {
         if (hak__start()) {
-            block = anyway ? hak__huge_allocate_anyway(size, alignment, want_zero)
-                           : hak__huge_allocate(size, alignment, want_zero);
+            block = hak__huge_allocate(size, alignment, want_zero, may_map);
         }
         hak__gate_leave();
     }
@@ -278,24 +276,12 @@ static struct span malloc_huge(size_t size, size_t alignment, bool want_zero, bo
     return (struct span){block.pointer, block.zeroed};
 }
 
-/* One attempt; pointer NULL: refused, or no memory. */
-static struct span malloc_large_once(size_t size, size_t alignment, bool want_zero)
-{
-    if (hak__span_serves(size, alignment) && !hak__span_wastes(size, alignment)) {
-        return malloc_span(size == 0 ? 1 : size, alignment);
-    }
-    return malloc_huge(size, alignment, want_zero, false);
-}
-
-/* A huge block in whole superslabs, without a mapping of its own. `if_short`: only if mappings
- * are short, not memory. */
-static struct span malloc_long_span(size_t size, size_t alignment, bool if_short)
+/* A huge block in whole superslabs, without a mapping of its own. */
+static struct span malloc_long_span(size_t size, size_t alignment)
 {
     struct span span = {NULL, false};
     struct thread *thread = thread_enter();
-    if (thread != NULL && if_short && !hak__mappings_are_short() && !hak__mappings_probe()) {
-        hak__thread_leave(thread);
-    } else if (thread != NULL) {
+    if (thread != NULL) {
         span = hak__span_allocate_long(&thread->cache.counters, size, alignment);
         thread_unlock(thread);
         malloc_count_span(thread, span.pointer);
@@ -304,31 +290,56 @@ static struct span malloc_long_span(size_t size, size_t alignment, bool if_short
     return span;
 }
 
+/* One attempt; pointer NULL: refused, or no memory. If mappings are short (region/mappings.h), a
+ * huge block gets cached ranges, else superslabs, else, because the kernel joins mappings side by
+ * side, a mapping. */
+static struct span malloc_large_once(size_t size, size_t alignment, bool want_zero)
+{
+    if (hak__span_serves(size, alignment) && !hak__span_wastes(size, alignment)) {
+        return malloc_span(size == 0 ? 1 : size, alignment);
+    }
+    /* in this order: huge_may_be_span asks the kernel */
+    bool may_map = !hak__mappings_are_short() || !huge_may_be_span(size, alignment);
+    struct span large = malloc_huge(size, alignment, want_zero, may_map);
+    if (large.pointer == NULL && !may_map) {
+        large = malloc_long_span(size, alignment);
+    }
+    return large.pointer != NULL || may_map ? large : malloc_huge(size, alignment, want_zero, true);
+}
+
+/* True: the kernel has refused a mapping, and not for want of memory. */
+static bool malloc_lacks_mappings(void)
+{
+    bool lacks = false;
+    if (!hak__mappings_are_short() && hak__gate_enter()) {
+        lacks = hak__mappings_probe();
+        hak__gate_leave();
+    }
+    return lacks;
+}
+
+/* The last resort of a large malloc that is not refused: gathers what is free, and tries once more.
+ */
 static HAK_COLD struct span malloc_large_again(size_t size, size_t alignment, bool want_zero)
 {
-    /* A reclaim does not help a request that is larger than any window. A refused thread cannot
-     * reclaim. */
-    if (size >= WINDOW_SIZE_MAX || hak__gate_is_refusal_noted()) {
-        return (struct span){NULL, false};
-    }
     struct span large = {NULL, false};
-    bool may_be_span = huge_may_be_span(size, alignment);
-    if (may_be_span) {
-        large = malloc_long_span(size, alignment, true);
-        if (large.pointer == NULL && hak__mappings_are_short()) { /* the window is full */
-            large = malloc_huge(size, alignment, want_zero, true);
-        }
+    if (size >= WINDOW_SIZE_MAX || hak__gate_is_refusal_noted()) {
+        return large; /* a reclaim does not help what is larger than any window */
     }
-    /* Otherwise the reclaim comes first: a long span takes more addresses than the huge block, and
-     * free superslabs that it leaves between others are of no use to the next one. */
+    /* Nothing is gathered where superslabs serve. Otherwise that comes first: a long span takes
+     * more addresses than the huge block, and free superslabs that it leaves between others are of
+     * no use to the next one. */
+    bool may_be_span = huge_may_be_span(size, alignment);
+    if (may_be_span && malloc_lacks_mappings()) {
+        large = malloc_large_once(size, alignment, want_zero);
+    }
     if (large.pointer == NULL) {
         hak__arena_reclaim(true);
         large = malloc_large_once(size, alignment, want_zero);
     }
     if (large.pointer == NULL && may_be_span) {
-        large = malloc_long_span(size, alignment, false);
-    }
-    if (HAK_SECURE && large.pointer == NULL && hak__span_serves(size, alignment)) {
+        large = malloc_long_span(size, alignment);
+    } else if (HAK_SECURE && large.pointer == NULL && hak__span_serves(size, alignment)) {
         large = malloc_span(size == 0 ? 1 : size, alignment);
     }
     return large;

@@ -250,7 +250,7 @@ static struct huge huge_take_cached(size_t size, size_t alignment, bool want_zer
     return block;
 }
 
-static struct huge_result huge_allocate(size_t size, size_t alignment, bool want_zero, bool may_map)
+struct huge_result hak__huge_allocate(size_t size, size_t alignment, bool want_zero, bool may_map)
 {
     size_t page = hak__os_page_size();
     if (size > REQUEST_SIZE_MAX - page - HUGE_HEAD - HUGE_TAIL) {
@@ -275,18 +275,6 @@ static struct huge_result huge_allocate(size_t size, size_t alignment, bool want
     }
     hak__huge_cache_trim(UINT32_MAX); /* more memory is in use now, so the cache may hold less */
     return huge_result_of((void *)block.address, HAK_SECURE ? requested : block.size, zeroed);
-}
-
-struct huge_result hak__huge_allocate(size_t size, size_t alignment, bool want_zero)
-{
-    /* In this order: huge_may_be_span asks the kernel. */
-    bool may_map = !hak__mappings_are_short() || !huge_may_be_span(size, alignment);
-    return huge_allocate(size, alignment, want_zero, may_map);
-}
-
-struct huge_result hak__huge_allocate_anyway(size_t size, size_t alignment, bool want_zero)
-{
-    return huge_allocate(size, alignment, want_zero, true);
 }
 
 /* Puts a huge block into the cache; unmaps it if there is no room at all. */

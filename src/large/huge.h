@@ -74,14 +74,11 @@ HAK_INLINE struct huge_result huge_result_of(void *pointer, size_t bytes, bool z
     return result; /* C++ has no compound literals */
 }
 
-/* Allocates `size` bytes, 0 to REQUEST_SIZE_MAX, at a multiple of `alignment`, any power of two. If
- * mappings are short (region/mappings.h), what may be a span gets cached ranges only. `want_zero`
- * prefers a new mapping to a range that would take long to clear; it clears nothing. */
-HAK_HIDDEN struct huge_result hak__huge_allocate(size_t size, size_t alignment, bool want_zero);
-/* As hak__huge_allocate, even if mappings are short. The kernel joins mappings side by side, so
- * there may be far fewer than hakmem counts. */
-HAK_HIDDEN struct huge_result hak__huge_allocate_anyway(size_t size, size_t alignment,
-                                                        bool want_zero);
+/* Allocates `size` bytes, 0 to REQUEST_SIZE_MAX, at a multiple of `alignment`, any power of two.
+ * `want_zero` prefers a new mapping to a range that would take long to clear; it clears nothing.
+ * Without `may_map` only cached ranges serve. */
+HAK_HIDDEN struct huge_result hak__huge_allocate(size_t size, size_t alignment, bool want_zero,
+                                                 bool may_map);
 /* Frees the huge block that starts at `pointer`. False: no huge block starts there, and nothing is
  * done. */
 HAK_HIDDEN bool hak__huge_free(void *pointer);

@@ -38,7 +38,7 @@ static inline int huge_teardown(void **state)
 
 static inline char *allocate(size_t size)
 {
-    struct huge_result result = hak__huge_allocate(size, page, false);
+    struct huge_result result = hak__huge_allocate(size, page, false, true);
     REQUIRE(result.pointer != NULL);
     return result.pointer;
 }
@@ -104,7 +104,7 @@ HUGE_TEST(joined_of_several)
 {
     free_three();
     size_t size = 14 * MIB + 300 * KIB;
-    struct huge_result result = hak__huge_allocate(size, page, false);
+    struct huge_result result = hak__huge_allocate(size, page, false, true);
     char *block = result.pointer;
     assert_true(block != NULL && is_aligned(block, HUGE_PAGE_SIZE));
     assert_false(result.zeroed);
@@ -178,7 +178,7 @@ HUGE_TEST(no_peak_is_raised)
     hak__huge_free(first);
     hak__huge_free(second);
     assert_int_equal(cached_bytes(), 20 * MIB);
-    char *aligned = hak__huge_allocate(small_huge, GIB, false).pointer; /* a new mapping */
+    char *aligned = hak__huge_allocate(small_huge, GIB, false, true).pointer; /* a new mapping */
     assert_non_null(aligned);
     assert_in_range(cached_bytes(), 15 * MIB, 17 * MIB);
     assert_false(unit_is_mapped((uintptr_t)first + 6 * MIB)); /* of the oldest the end */

@@ -229,7 +229,7 @@ TEST(spans)
 
 static void *block(size_t size)
 {
-    void *pointer = hak__huge_allocate(size, hak__os_page_size(), false).pointer;
+    void *pointer = hak__huge_allocate(size, hak__os_page_size(), false, true).pointer;
     REQUIRE(pointer != NULL);
     return pointer;
 }
