@@ -14,7 +14,6 @@
 #include "core/knobs.h"
 #include "large/emergency.h"
 #include "large/huge_cache.h"
-#include "large/huge_ranges.h"
 #include "large/huge_registry.h"
 #include "os/os.h"
 #include "region/huge_pages.h"
@@ -476,8 +475,10 @@ struct huge_totals hak__huge_totals(void)
 {
     lock_acquire(&hak__huge_lock);
     struct huge_totals totals = hak__huge_registry_totals();
-    totals.cached_bytes = hak__ranges.size;
-    totals.metadata_bytes += hak__ranges.mapped + hak__emergency_metadata_bytes();
+    for (uint32_t i = 0; i < hak__huge_cache.count; i++) {
+        totals.cached_bytes += hak__huge_cache.ranges[i].block.size;
+    }
+    totals.metadata_bytes += hak__emergency_metadata_bytes();
     lock_release(&hak__huge_lock);
     return totals;
 }

@@ -124,7 +124,7 @@ struct huge_totals {
     size_t small_count; /* of these, at most SPAN_SIZE_MAX: emergency memory, large alignments */
     size_t live_bytes;
     size_t cached_bytes;   /* of the address ranges in the cache */
-    size_t metadata_bytes; /* of the tables of registry and cache, and of large/emergency.h */
+    size_t metadata_bytes; /* of the registry's table, and of large/emergency.h */
 };
 HAK_HIDDEN struct huge_totals hak__huge_totals(void);
 
@@ -158,12 +158,8 @@ struct huge_list {
  * there are no more. Takes HUGE. The caller is inside the gate and holds no lock. */
 HAK_HIDDEN bool hak__huge_list_next(struct huge_list *list);
 
-/* The memory of the tables about huge blocks. Takes HUGE. It may be unmapped at any moment after
- * that, so the caller only asks the kernel about it. */
-struct huge_tables {
-    struct huge_view registry; /* size 0: there is none yet */
-    struct huge_view cache;    /* size 0: it is still the first one, in the library's own data */
-};
-HAK_HIDDEN struct huge_tables hak__huge_tables(void);
+/* The memory of the registry; size 0: there is none yet. Takes HUGE. It may be unmapped at any
+ * moment after that, so the caller only asks the kernel about it. */
+HAK_HIDDEN struct huge_view hak__huge_table(void);
 
 #endif

@@ -2,12 +2,13 @@
 /* huge_cache.c: see huge_cache.h. */
 #include "large/huge_cache.h"
 
+#include "base/bits.h"
 #include "core/gate.h"
 #include "core/knobs.h"
 #include "core/watched.h"
-#include "large/huge_ranges.h"
 #include "large/huge_registry.h"
 #include "os/os.h"
+#include "region/mappings.h"
 #include "region/superslab.h"
 
 /* If less than this would be left of a range, the huge block gets the whole range. A joined huge
@@ -23,6 +24,7 @@
 #define HUGE_DROP_MAX 16u
 
 size_t hak__huge_joined_bytes;
+struct huge_cache hak__huge_cache;
 
 /* The most bytes in use: in the present half of a purge delay, and in the half before it. So a peak
  * counts for about one purge delay. Under HUGE. */
@@ -79,11 +81,93 @@ static void peak_correct(size_t untouched)
     peak.before -= peak.before < untouched ? peak.before : untouched;
 }
 
+/* --- the ranges --- */
+
+#define RANGE_NONE UINT32_MAX
+
+static void cache_add(struct huge block, size_t resident, uint32_t freed_ms)
+{
+    struct huge_cache *cache = &hak__huge_cache;
+    HAK_ASSERT(cache->count < KEPT_MAX);
+    cache->ranges[cache->count] = (struct kept_range){block, resident, freed_ms};
+    atomic_store_relaxed(&cache->count, cache->count + 1);
+    cache->resident += resident;
+    mappings_add_huge(1);
+}
+
+static struct kept_range cache_remove(uint32_t index)
+{
+    struct huge_cache *cache = &hak__huge_cache;
+    struct kept_range range = cache->ranges[index];
+    cache->ranges[index] = cache->ranges[cache->count - 1];
+    atomic_store_relaxed(&cache->count, cache->count - 1);
+    cache->resident -= range.resident;
+    mappings_remove_huge(1);
+    return range;
+}
+
+/* What a search is for. */
+struct range_wish {
+    size_t size;
+    size_t alignment;
+    bool want_zero;
+};
+/* True: the range is suitable and better than `best`, another suitable one; NULL: there is none
+ * yet. */
+typedef bool range_judge(const struct kept_range *range, const struct kept_range *best,
+                         const struct range_wish *wish);
+
+static uint32_t cache_search(range_judge *judge, const struct range_wish *wish)
+{
+    const struct kept_range *ranges = hak__huge_cache.ranges;
+    uint32_t best = RANGE_NONE;
+    for (uint32_t i = 0; i < hak__huge_cache.count; i++) {
+        if (judge(&ranges[i], best == RANGE_NONE ? NULL : &ranges[best], wish)) {
+            best = i;
+        }
+    }
+    return best;
+}
+
+static bool range_is_older(const struct kept_range *range, const struct kept_range *best,
+                           const struct range_wish *wish)
+{
+    (void)wish;
+    return best == NULL || (int32_t)(range->freed_ms - best->freed_ms) < 0;
+}
+
+/* The range of the mapping `origin` that starts at `start` or ends at `end`; 0: any or none. */
+static uint32_t cache_find(uintptr_t start, uintptr_t end, uint64_t origin)
+{
+    uint32_t i = 0, count = hak__huge_cache.count;
+    for (; i < count; i++) {
+        struct huge block = hak__huge_cache.ranges[i].block;
+        if (block.origin == origin && (block.address == start || huge_end(block) == end)) {
+            return i;
+        }
+    }
+    return RANGE_NONE;
+}
+
+static bool cache_has_room(uint32_t ranges)
+{
+    return hak__huge_cache.count + ranges <= KEPT_MAX;
+}
+
+/* Bytes of a range in whole huge pages, which can be joined. 0 for a sparse one: moving pages that
+ * are not there gains nothing. */
+static size_t range_units(const struct kept_range *range)
+{
+    uintptr_t start = bits_align_up(range->block.address, HUGE_PAGE_SIZE);
+    uintptr_t end = bits_align_down(huge_end(range->block), HUGE_PAGE_SIZE);
+    return range->resident == range->block.size && start < end ? end - start : 0;
+}
+
 /* Takes [address, address + size) out of a range. The rests before and behind it stay in the
  * cache. */
 static struct huge cache_carve(uint32_t index, uintptr_t address, size_t size)
 {
-    struct huge_range range = hak__ranges_remove(index);
+    struct kept_range range = cache_remove(index);
     struct huge front =
         HUGE_OF(range.block.address, address - range.block.address, range.block.origin);
     struct huge back =
@@ -92,10 +176,7 @@ static struct huge cache_carve(uint32_t index, uintptr_t address, size_t size)
     for (uint32_t i = 0; i < 2; i++) {
         if (rests[i].size != 0) { /* where pages are is unknown, so each rest counts them all */
             size_t counts = range.resident < rests[i].size ? range.resident : rests[i].size;
-            hak__ranges_add((struct huge_range){.block = rests[i],
-                                                .resident = counts,
-                                                .freed_ms = range.freed_ms},
-                            range.age.after);
+            cache_add(rests[i], counts, range.freed_ms);
         }
     }
     return (struct huge)HUGE_OF(address, size, range.block.origin);
@@ -121,46 +202,45 @@ static uintptr_t range_place(struct huge range, size_t size, size_t alignment)
 }
 
 /* calloc would have to clear too much of it. */
-static bool range_clears(const struct huge_range *range, const struct range_wish *wish)
+static bool range_clears(const struct kept_range *range, const struct range_wish *wish)
 {
     return wish->want_zero && range->resident > HUGE_CLEAR_MAX;
 }
 
 /* It lies on the calling thread's memory node. */
-static bool range_is_near(const struct huge_range *range)
+static bool range_is_near(const struct kept_range *range)
 {
     return range->block.origin >> ORIGIN_NUMBER_BITS == numa_node();
 }
 
-static bool range_fits(const struct huge_range *range, const struct huge_range *best,
+static bool range_fits(const struct kept_range *range, const struct kept_range *best,
                        const struct range_wish *wish)
 {
-    return (best == NULL || range->block.size < best->block.size) && range_is_near(range) &&
+    return (best == NULL || range->block.size <= best->block.size) && range_is_near(range) &&
            !range_clears(range, wish) &&
            range_place(range->block, wish->size, wish->alignment) != 0;
 }
 
-/* Takes a huge block out of the smallest range that it fits into, if there are not very many (see
- * hak__ranges_search; so are the next two). Of equal ones it takes the one that was added last,
- * whose contents may still be in the processor's cache. False: there is none. */
+/* Takes a huge block out of the smallest range that it fits into. Of equal ones it takes one that
+ * was added late, whose contents may still be in the processor's cache. False: there is none. */
 static bool cache_take_whole(struct huge_parts *taken, const struct range_wish *wish)
 {
     size_t size = wish->size;
-    uint32_t best = hak__ranges_search(size, true, range_fits, wish);
-    if (best == 0) {
+    uint32_t best = cache_search(range_fits, wish);
+    if (best == RANGE_NONE) {
         return false;
     }
-    struct huge range = hak__ranges.entries[best].block;
+    struct huge range = hak__huge_cache.ranges[best].block;
     uintptr_t start = range_place(range, size, wish->alignment);
     bool all = range.size - size < HUGE_REST_MIN && (range.address & (wish->alignment - 1)) == 0 &&
                (size < 2 * HUGE_PAGE_SIZE || start == range.address);
-    taken->parts[0] = all ? hak__ranges_remove(best).block : cache_carve(best, start, size);
+    taken->parts[0] = all ? cache_remove(best).block : cache_carve(best, start, size);
     taken->count = 1;
     taken->whole = true;
     return true;
 }
 
-static bool range_has_more_units(const struct huge_range *range, const struct huge_range *best,
+static bool range_has_more_units(const struct kept_range *range, const struct kept_range *best,
                                  const struct range_wish *wish)
 {
     (void)wish;
@@ -169,7 +249,7 @@ static bool range_has_more_units(const struct huge_range *range, const struct hu
 
 /* The first bytes of a range can be the end of a joined huge block. They must lie in one mapping.
  * In a range of a joined huge block, that is sure only inside one huge page's place. */
-static bool range_has_end(const struct huge_range *range, const struct huge_range *best,
+static bool range_has_end(const struct kept_range *range, const struct kept_range *best,
                           const struct range_wish *wish)
 {
     uintptr_t unit_end = bits_align_up(range->block.address + 1, HUGE_PAGE_SIZE);
@@ -184,10 +264,10 @@ static bool range_has_end(const struct huge_range *range, const struct huge_rang
 static void cache_take_parts(struct huge_parts *taken, size_t size)
 {
     size_t missing = bits_align_down(size, HUGE_PAGE_SIZE);
-    uint32_t best = 0;
+    uint32_t best;
     while (missing != 0 && taken->count < HUGE_PARTS_MAX - 1 &&
-           (best = hak__ranges_search(SIZE_MAX, false, range_has_more_units, NULL)) != 0) {
-        const struct huge_range *range = &hak__ranges.entries[best];
+           (best = cache_search(range_has_more_units, NULL)) != RANGE_NONE) {
+        const struct kept_range *range = &hak__huge_cache.ranges[best];
         size_t bytes = range_units(range) < missing ? range_units(range) : missing;
         uintptr_t start = bits_align_up(range->block.address, HUGE_PAGE_SIZE);
         taken->parts[taken->count++] = cache_carve(best, start, bytes);
@@ -195,13 +275,13 @@ static void cache_take_parts(struct huge_parts *taken, size_t size)
     }
     struct range_wish end = {.size = size % HUGE_PAGE_SIZE};
     if (end.size >= HUGE_REST_MIN && taken->count != 0 &&
-        (best = hak__ranges_search(end.size, true, range_has_end, &end)) != 0) {
-        uintptr_t start = hak__ranges.entries[best].block.address;
+        (best = cache_search(range_has_end, &end)) != RANGE_NONE) {
+        uintptr_t start = hak__huge_cache.ranges[best].block.address;
         taken->parts[taken->count++] = cache_carve(best, start, end.size);
     }
 }
 
-static bool range_stretches(const struct huge_range *range, const struct huge_range *best,
+static bool range_stretches(const struct kept_range *range, const struct kept_range *best,
                             const struct range_wish *wish)
 {
     return (best == NULL || range->block.size > best->block.size) && range_is_near(range) &&
@@ -213,13 +293,16 @@ static bool range_stretches(const struct huge_range *range, const struct huge_ra
  * of the size, or joined parts would bring more. */
 static bool cache_take_to_stretch(struct huge_parts *taken, const struct range_wish *wish)
 {
-    uint32_t best = hak__ranges_search(wish->size, false, range_stretches, wish);
-    size_t size = hak__ranges.entries[best].block.size; /* of entry 0: 0 */
-    size_t units = hak__ranges.units < wish->size ? hak__ranges.units : wish->size;
-    if (best == 0 || size < wish->size / 2 || size < units) {
+    uint32_t best = cache_search(range_stretches, wish);
+    size_t size = best == RANGE_NONE ? 0 : hak__huge_cache.ranges[best].block.size, units = 0;
+    for (uint32_t i = 0; i < hak__huge_cache.count; i++) {
+        units += range_units(&hak__huge_cache.ranges[i]);
+    }
+    units = units < wish->size ? units : wish->size;
+    if (best == RANGE_NONE || size < wish->size / 2 || size < units) {
         return false;
     }
-    taken->parts[0] = hak__ranges_remove(best).block;
+    taken->parts[0] = cache_remove(best).block;
     taken->count = 1;
     taken->whole = true;
     return true;
@@ -229,7 +312,7 @@ void hak__huge_cache_take(struct huge_parts *taken, size_t size, size_t alignmen
 {
     taken->count = 0;
     taken->whole = false;
-    if (atomic_load_relaxed(&hak__ranges.count) == 0 || watched()) {
+    if (atomic_load_relaxed(&hak__huge_cache.count) == 0 || watched()) {
         return;
     }
     const struct range_wish wish = {size, alignment, want_zero};
@@ -237,7 +320,7 @@ void hak__huge_cache_take(struct huge_parts *taken, size_t size, size_t alignmen
     bool joins = size >= 2 * HUGE_PAGE_SIZE && alignment <= HUGE_PAGE_SIZE &&
                  !(want_zero && size > HUGE_CLEAR_MAX) &&
                  atomic_load_relaxed(&hak__huge_joined_bytes) + size <= HUGE_JOINED_MAX;
-    if (hak__ranges_reserve(HUGE_PARTS_MAX) && !cache_take_whole(taken, &wish) &&
+    if (cache_has_room(HUGE_PARTS_MAX) && !cache_take_whole(taken, &wish) &&
         !(alignment <= hak__os_page_size() && cache_take_to_stretch(taken, &wish)) && joins) {
         cache_take_parts(taken, size);
     }
@@ -250,8 +333,8 @@ size_t hak__huge_cache_take_next(struct huge block, size_t size)
         return 0;
     }
     lock_acquire(&hak__huge_lock);
-    uint32_t next = hak__ranges_starting_at(huge_end(block), block.origin);
-    size_t bytes = next != 0 ? hak__ranges.entries[next].block.size : 0;
+    uint32_t next = cache_find(huge_end(block), 0, block.origin);
+    size_t bytes = next != RANGE_NONE ? hak__huge_cache.ranges[next].block.size : 0;
     bytes = bytes < size ? bytes : size;
     if (bytes != 0) {
         cache_carve(next, huge_end(block), bytes);
@@ -269,7 +352,7 @@ size_t hak__huge_cache_room(void)
     }
     lock_acquire(&hak__huge_lock);
     size_t bound = cache_bound(hak__os_clock_ms());
-    size_t room = bound > hak__ranges.resident ? bound - hak__ranges.resident : 0;
+    size_t room = bound > hak__huge_cache.resident ? bound - hak__huge_cache.resident : 0;
     lock_release(&hak__huge_lock);
     return room;
 }
@@ -277,20 +360,17 @@ size_t hak__huge_cache_room(void)
 /* Merges a range with its neighbours of the same mapping. Ranges of joined huge blocks have origin
  * 0 and merge, too. That is safe: joined huge blocks start at huge pages' boundaries, so inside one
  * huge page's place only parts of one mapping can meet. */
-static struct huge_range cache_meet(struct huge_range range)
+static struct kept_range cache_meet(struct kept_range range)
 {
-    uint32_t before = hak__ranges_ending_at(range.block.address, range.block.origin);
-    uint32_t after = hak__ranges_starting_at(huge_end(range.block), range.block.origin);
-    if (after != 0) {
-        struct huge_range other = hak__ranges_remove(after);
+    uint32_t next;
+    while ((next = cache_find(huge_end(range.block), range.block.address, range.block.origin)) !=
+           RANGE_NONE) {
+        struct kept_range other = cache_remove(next);
         range.resident += other.resident;
         range.block.size += other.block.size;
-    }
-    if (before != 0) {
-        struct huge_range other = hak__ranges_remove(before);
-        range.resident += other.resident;
-        range.block.size += other.block.size;
-        range.block.address = other.block.address;
+        if (other.block.address < range.block.address) {
+            range.block.address = other.block.address;
+        }
     }
     return range;
 }
@@ -299,105 +379,25 @@ void hak__huge_cache_put(struct huge block, size_t resident)
 {
     lock_acquire(&hak__huge_lock);
     peak_correct(block.size - resident);
-    bool has_entry = hak__ranges_reserve(1);
-    if (has_entry) {
-        struct huge_range range = {
-            .block = block, .resident = resident, .freed_ms = hak__os_clock_ms()};
-        hak__ranges_add(cache_meet(range), 0);
+    bool has_room = cache_has_room(1);
+    if (has_room) {
+        struct kept_range range =
+            cache_meet((struct kept_range){.block = block, .resident = resident});
+        cache_add(range.block, range.resident, hak__os_clock_ms());
     }
     lock_release(&hak__huge_lock);
-    if (!has_entry) {
+    if (!has_room) {
         hak__huge_unmap(block);
     }
 }
 
-/* --- rests of the secure form --- */
+/* --- going --- */
 
-/* With heads and tails; size 0: none. Twice as many: a use after free faults for twice as long.
- * Under the lock. */
-#define HUGE_QUARANTINED 64u
-static struct huge huge_quarantine[HUGE_QUARANTINED];
-static uint32_t huge_quarantine_next;
-
-static void huge_release(struct huge oldest)
-{
-    if (oldest.size != 0) {
-        hak__os_release_addresses((void *)oldest.address, oldest.size);
-    }
-}
-
-/* Unmaps a huge block with its head and tail, but keeps the addresses. False: it could not keep
- * them. */
-static bool huge_keep_addresses(char *start, size_t size)
-{
-    hak__gate_begin_call();
-    bool kept = hak__os_keep_addresses(start, size);
-    if (!kept && hak__os_open_pages(start, HUGE_HEAD)) {
-        hak__os_discard(start, size); /* it may write to the first page */
-    } else if (!kept) {
-        hak__os_leave(HUGE_HEAD);
-        hak__os_discard(start + HUGE_HEAD, size - HUGE_HEAD);
-    }
-    hak__gate_end_call();
-    return kept;
-}
-
-/* Unmaps the huge block and its tail, but keeps the addresses until HUGE_QUARANTINED others were
- * freed. */
-static void huge_retire(struct huge block)
-{
-    char *start = (char *)block.address - HUGE_HEAD;
-    block = (struct huge)HUGE_OF((uintptr_t)start, HUGE_HEAD + block.size + HUGE_TAIL, 0);
-    if (!huge_keep_addresses(start, block.size)) {
-        return;
-    }
-    lock_acquire(&hak__huge_lock);
-    struct huge *place = &huge_quarantine[huge_quarantine_next++ % HUGE_QUARANTINED];
-    struct huge oldest = *place;
-    *place = block;
-    lock_release(&hak__huge_lock);
-    huge_release(oldest);
-}
-
-HAK_RACY_READER bool hak__huge_is_quarantined(uintptr_t address)
-{
-    bool found = false;
-    for (uint32_t i = 0; i < HUGE_QUARANTINED; i++) {
-        found |= address - huge_quarantine[i].address < huge_quarantine[i].size;
-    }
-    return found;
-}
-
-/* Gives all such addresses up. */
-static void huge_end_quarantine(void)
-{
-    for (uint32_t i = 0; i < HUGE_QUARANTINED; i++) {
-        lock_acquire(&hak__huge_lock);
-        struct huge oldest = huge_quarantine[i];
-        huge_quarantine[i].size = 0;
-        lock_release(&hak__huge_lock);
-        huge_release(oldest);
-    }
-}
-
-void hak__huge_unmap(struct huge block)
-{
-    if (block.size != 0 && HAK_SECURE) {
-        huge_retire(block);
-    } else if (block.size != 0) {
-        hak__gate_begin_call();
-        hak__os_discard((void *)block.address, block.size);
-        hak__gate_end_call();
-        huge_uncount(block);
-    }
-}
-
-/* Takes the oldest range out of the cache. If it is not sparse and larger than `too_many` bytes, it
+/* Takes a range out of the cache. If it is not sparse and larger than `too_many` bytes, it
  * takes only its end, from a huge page's boundary on, so that at least `too_many` bytes go. */
-static struct huge cache_drop_oldest(size_t too_many)
+static struct huge cache_drop(uint32_t oldest, size_t too_many)
 {
-    uint32_t oldest = ranges_oldest();
-    struct huge_range range = hak__ranges.entries[oldest];
+    struct kept_range range = hak__huge_cache.ranges[oldest];
     uintptr_t end = huge_end(range.block);
     if (too_many < range.block.size && range.resident == range.block.size) {
         uintptr_t cut = bits_align_down(end - too_many, HUGE_PAGE_SIZE);
@@ -405,14 +405,14 @@ static struct huge cache_drop_oldest(size_t too_many)
             return cache_carve(oldest, cut, end - cut);
         }
     }
-    return hak__ranges_remove(oldest).block;
+    return cache_remove(oldest).block;
 }
 
 size_t hak__huge_cache_trim(uint32_t age_ms)
 {
     if (HAK_SECURE) { /* which caches no huge blocks */
         if (age_ms == 0) {
-            huge_end_quarantine();
+            hak__huge_end_quarantine();
         }
         return 0;
     }
@@ -430,16 +430,21 @@ size_t hak__huge_cache_trim(uint32_t age_ms)
                 hak__huge_registry_totals().live_bytes + hak__superslab_taken() * SLICE_SIZE;
         }
         size_t bound = cache_bound(now);
-        for (count = 0; hak__ranges.count != 0 && count < HUGE_DROP_MAX; count++) {
-            bool old = now - hak__ranges.entries[ranges_oldest()].freed_ms >= age_ms;
-            if (!old && hak__ranges.resident <= bound) {
+        for (count = 0; hak__huge_cache.count != 0 && count < HUGE_DROP_MAX; count++) {
+            bool full = !cache_has_room(HUGE_PARTS_MAX), much = hak__huge_cache.resident > bound;
+            if (age_ms == UINT32_MAX && !full && !much) {
                 break;
             }
-            dropped[count] = cache_drop_oldest(old ? SIZE_MAX : hak__ranges.resident - bound);
+            uint32_t oldest = cache_search(range_is_older, NULL);
+            bool old = full || now - hak__huge_cache.ranges[oldest].freed_ms >= age_ms;
+            if (!old && !much) {
+                break;
+            }
+            dropped[count] = cache_drop(oldest, old ? SIZE_MAX : hak__huge_cache.resident - bound);
         }
-        size_t room = hak__ranges.count == 0         ? SIZE_MAX
-                      : bound < hak__ranges.resident ? 0
-                                                     : bound - hak__ranges.resident;
+        size_t room = hak__huge_cache.count == 0         ? SIZE_MAX
+                      : bound < hak__huge_cache.resident ? 0
+                                                         : bound - hak__huge_cache.resident;
         size_t slices = hak__superslab_bytes_touched();
         atomic_store_relaxed(&shared_slices_most,
                              room > SIZE_MAX - slices ? SIZE_MAX : slices + room);

@@ -5,8 +5,9 @@
  * more than the most memory that was in use during the last purge delay. So the cache never raises
  * the peak of the process. The oldest ranges beyond the bound are unmapped at once.
  *
- * The cache holds ranges of addresses. A request takes a part of a range, and the rest stays.
- * Neighbouring ranges become one again if they are parts of one mapping.
+ * The cache holds up to KEPT_MAX ranges of addresses; then the oldest is unmapped. A request takes
+ * a part of a range, and the rest stays. Neighbouring ranges become one again if they are parts of
+ * one mapping.
  *
  * Locks: the functions take HUGE themselves, unless said otherwise. They make no system call
  * under it: a range that was taken out of the cache is known to its taker only. Callers are inside
@@ -16,6 +17,30 @@
 
 #include "large/huge.h"
 #include "region/secure.h"
+
+/* The most ranges. Twice: of 2,048 freed blocks all are kept, and each free and malloc looks at
+ * twice as many, in some microseconds. Half: a program that frees 1,000 blocks and allocates them
+ * again touches half of their pages anew. */
+#define KEPT_MAX (HAK_SECURE ? 1u : HAK_TINY_LIMITS ? 2 * HUGE_PARTS_MAX : 1024u)
+
+struct kept_range {
+    struct huge block;
+    size_t resident;   /* bytes that the bound counts; less than the size if it is sparse */
+    uint32_t freed_ms; /* time of the free */
+};
+
+/* In no order. Under HUGE. */
+struct huge_cache {
+    uint32_t count;  /* also read without the lock, relaxed */
+    size_t resident; /* bytes of all ranges that the bound counts */
+    struct kept_range ranges[KEPT_MAX];
+};
+HAK_HIDDEN extern struct huge_cache hak__huge_cache;
+
+HAK_INLINE uintptr_t huge_end(struct huge block)
+{
+    return block.address + block.size;
+}
 
 /* What a request gets out of the cache: one huge block, or parts to be joined. All parts but the
  * last are whole huge pages; the last may be the end of the huge block and shorter than a huge
@@ -36,10 +61,12 @@ HAK_HIDDEN size_t hak__huge_cache_take_next(struct huge block, size_t size);
 /* Bytes that the cache may hold beyond those that it holds now. A hint. */
 HAK_HIDDEN size_t hak__huge_cache_room(void);
 /* Keeps a freed huge block, of which the bound counts `resident` bytes, at most its size. Unmaps it
- * if there is no memory for its entry. */
+ * if there are too many ranges. */
 HAK_HIDDEN void hak__huge_cache_put(struct huge block, size_t resident);
 /* Unmaps a huge block that is neither in the cache nor in the registry. Size 0: does nothing. */
 HAK_HIDDEN void hak__huge_unmap(struct huge block);
+/* Secure form: gives up the addresses of all that was unmapped. */
+HAK_HIDDEN void hak__huge_end_quarantine(void);
 /* Bytes of all joined huge blocks. Beyond HUGE_JOINED_MAX no huge block is joined. */
 HAK_HIDDEN extern size_t hak__huge_joined_bytes; /* relaxed */
 

@@ -7,7 +7,7 @@
 
 #include "base/bits.h"
 #include "large/huge.h"
-#include "large/huge_ranges.h"
+#include "large/huge_cache.h"
 #include "os/os.h"
 #include "region/mappings.h"
 #include "region/superslab.h"
@@ -217,13 +217,12 @@ static void huge_list_offer(struct huge_list *list, struct huge_view view)
     list->views[at] = view;
 }
 
-struct huge_tables hak__huge_tables(void)
+struct huge_view hak__huge_table(void)
 {
     lock_acquire(&hak__huge_lock);
-    struct huge_tables tables = {{(uintptr_t)registry_table, registry_mapped, 0, false},
-                                 {(uintptr_t)hak__ranges.entries, hak__ranges.mapped, 0, false}};
+    struct huge_view table = {(uintptr_t)registry_table, registry_mapped, 0, false};
     lock_release(&hak__huge_lock);
-    return tables;
+    return table;
 }
 
 bool hak__huge_list_next(struct huge_list *list)
@@ -236,8 +235,8 @@ bool hak__huge_list_next(struct huge_list *list)
     while ((block = registry_next(&place)).address != 0) {
         huge_list_offer(list, (struct huge_view){block.address, block.size, 0, false});
     }
-    for (uint32_t i = ranges_oldest(); i != 0; i = hak__ranges.entries[i].age.after) {
-        const struct huge_range *range = &hak__ranges.entries[i];
+    for (uint32_t i = 0; i < hak__huge_cache.count; i++) {
+        const struct kept_range *range = &hak__huge_cache.ranges[i];
         huge_list_offer(list, (struct huge_view){range->block.address, range->block.size,
                                                  now - range->freed_ms, true});
     }

@@ -123,25 +123,20 @@ static uint64_t look_at_tables(struct resident *resident)
     return bytes;
 }
 
-static uint64_t look_at_view(struct resident *resident, struct huge_view view)
-{
-    return hak__resident_bytes(resident, view.address, view.address + view.size);
-}
-
 void hak__resident_take(struct resident *resident)
 {
     *resident = (struct resident){.refused = !hak__gate_enter_patiently()};
     if (resident->refused) {
         return;
     }
-    struct huge_tables of_huge = hak__huge_tables();
+    struct huge_view of_huge = hak__huge_table();
     hak__gate_leave();
     if (hak__window.base != WINDOW_NOWHERE) {
         look_at_superslabs(resident);
         resident->tables = look_at_tables(resident);
     }
-    resident->tables += look_at_view(resident, of_huge.registry);
-    resident->tables += look_at_view(resident, of_huge.cache);
+    resident->tables +=
+        hak__resident_bytes(resident, of_huge.address, of_huge.address + of_huge.size);
     look_at_huge(resident);
     /* Single failures are ranges that were unmapped meanwhile. */
     resident->known = !resident->refused && (resident->answers != 0 || resident->failures == 0);
