@@ -2,10 +2,10 @@
 /* heap_map.c: the heap map (observe/heap_look.h), and the file of HAKMEM_HEAP_MAP_FILE that a
  * process writes at its end.
  *
- * Calls: hak_heap_map -> map_superslabs -> hak__heap_look, map_superslab; then the sums, and the
+ * Calls: hak_heap_map -> map_superslabs -> hak__heap_look, map_superslab; then the classes, and the
  * huge blocks. Each superslab, and each group of huge blocks, is copied at the gate and written
  * after it. So the sink runs without a lock and may allocate, and a fork waits for one superslab at
- * most. */
+ * most. Sums over the slices are the reader's. */
 #include "observe/heap_look.h"
 
 #include "base/bits.h"
@@ -20,22 +20,6 @@
 #include "observe/report_writer.h"
 #include "os/os.h"
 #include "region/window.h"
-
-/* Sums over the superslabs that were written, so that the document agrees with itself. */
-struct map_class {
-    uint64_t slabs_count;
-    uint64_t out_count;
-    uint64_t free_count;
-    uint64_t not_carved_count;
-    uint64_t resident_bytes;
-};
-struct map_sums {
-    struct map_class classes[CLASS_COUNT];
-    uint64_t slices[SLICE_KINDS];
-    uint64_t resident_bytes[SLICE_KINDS];
-    uint64_t spans_count;
-    struct huge_use huge_use;
-};
 
 static bool map_is_same_slab(const struct slab_look *a, const struct slab_look *b)
 {
@@ -114,29 +98,6 @@ static void map_put_resident(struct text *text, const struct heap_look *look)
     }
 }
 
-static void map_add(struct map_sums *sums, const struct heap_look *look)
-{
-    struct map_class *of_class = &sums->classes[0];
-    for (uint32_t i = 0; i < look->claimed; i++) {
-        bool start = (look->starts >> i & 1) != 0;
-        sums->slices[look->kinds[i]]++;
-        sums->resident_bytes[look->kinds[i]] += look->resident[i];
-        if (look->kinds[i] == SLICE_SPAN) {
-            sums->spans_count += start;
-        } else if (look->kinds[i] == SLICE_SLAB) {
-            const struct slab_look *slab = &look->slabs[i];
-            if (start) {
-                of_class = &sums->classes[slab->class_index];
-                of_class->slabs_count++;
-                of_class->out_count += slab->out_count;
-                of_class->free_count += slab->free_count;
-                of_class->not_carved_count += slab->not_carved_count;
-            }
-            of_class->resident_bytes += look->resident[i];
-        }
-    }
-}
-
 static void map_superslab(struct report_writer *writer, const struct heap_look *look,
                           bool in_huge_page)
 {
@@ -156,7 +117,7 @@ static void map_superslab(struct report_writer *writer, const struct heap_look *
     hak__report_record_end(writer);
 }
 
-static void map_superslabs(struct report_writer *writer, struct map_sums *sums)
+static void map_superslabs(struct report_writer *writer, struct huge_use *use)
 {
     struct heap_look look = {.index = 0};
     size_t count = hak__heap_look_count();
@@ -164,47 +125,26 @@ static void map_superslabs(struct report_writer *writer, struct map_sums *sums)
     for (size_t index = 0; index < count; index++) {
         hak__heap_look(&look, index);
         if (look.claimed != 0) {
-            map_add(sums, &look);
-            map_superslab(writer, &look, hak__huge_use_add(&sums->huge_use, &look));
+            map_superslab(writer, &look, hak__huge_use_add(use, &look));
         }
     }
     hak__report_list_end(writer);
 }
 
-static void map_slices(struct report_writer *writer, const struct map_sums *sums)
+/* What a reader of the superslabs' slices needs to know of each class, and the free objects in
+ * thread caches, which the slices do not tell from those in use. Keeps the large struct out of the
+ * caller's frame. */
+static __attribute__((noinline)) void map_classes(struct report_writer *writer)
 {
-    static const char *const names[SLICE_KINDS] = {
-        "free_clean", "free_dirty", "free_aged", "kept_spans", "spans", "slabs", "sampled"};
-    hak__report_list_begin(writer, "slices", NULL);
-    for (uint32_t kind = 0; kind < SLICE_KINDS; kind++) {
-        hak__report_record_begin(writer);
-        hak__report_string(writer, "kind", names[kind], "");
-        REPORT_NUMBERS(writer, {"count", sums->slices[kind]},
-                       {"resident_bytes", sums->resident_bytes[kind]});
-        hak__report_record_end(writer);
-    }
-    hak__report_list_end(writer);
-}
-
-static void map_classes(struct report_writer *writer, const struct map_sums *sums,
-                        const uint64_t cached_counts[CLASS_COUNT])
-{
+    struct census census;
+    hak__census_take(&census);
     hak__report_list_begin(writer, "classes", NULL);
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        const struct map_class *of_class = &sums->classes[class_index];
         const struct size_class *size_class = &hak__size_classes[class_index];
-        uint64_t cached = cached_counts[class_index];
-        if (of_class->slabs_count == 0) {
-            continue;
-        }
-        cached = cached < of_class->out_count ? cached : of_class->out_count;
         REPORT_RECORD(writer, {"class", class_index}, {"object_bytes", size_class->object_size},
                       {"slab_slices", size_class->slab_slices},
                       {"slab_objects", size_class->objects_per_slab},
-                      {"slabs", of_class->slabs_count}, {"in_use", of_class->out_count - cached},
-                      {"cached", cached}, {"free", of_class->free_count},
-                      {"not_carved", of_class->not_carved_count},
-                      {"resident_bytes", of_class->resident_bytes});
+                      {"cached", census.classes[class_index].cached_count});
     }
     hak__report_list_end(writer);
 }
@@ -244,47 +184,20 @@ static void map_header(struct report_writer *writer)
     hak__report_section_end(writer);
 }
 
-/* Keeps the large struct out of the caller's frame. */
-static __attribute__((noinline)) void map_cached(uint64_t cached_counts[CLASS_COUNT])
-{
-    struct census census;
-    hak__census_take(&census);
-    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        cached_counts[class_index] = census.classes[class_index].cached_count;
-    }
-}
-
-static void map_totals(struct report_writer *writer)
-{
-    struct hak_stats stats;
-    hak_stats_get(&stats);
-    hak__report_section_begin(writer, "totals");
-    REPORT_NUMBERS(writer, {"bytes_mapped", stats.bytes_mapped},
-                   {"bytes_metadata", stats.bytes_metadata}, {"bytes_in_use", stats.bytes_in_use},
-                   {"bytes_cached", stats.bytes_cached},
-                   {"bytes_free_dirty", stats.bytes_free_dirty},
-                   {"objects_in_use", stats.objects_in_use_count}, {"arenas", stats.arenas_count},
-                   {"arenas_parked", stats.arenas_parked_count}, {"threads", stats.threads_count},
-                   {"superslabs", stats.superslabs_count}, {"huge", stats.huge_count});
-    hak__report_section_end(writer);
-}
-
 void hak_heap_map(hak_report_sink *sink, void *argument)
 {
     struct report_writer writer;
+    struct hak_stats stats;
     struct site_list sites;
-    struct map_sums sums = {.spans_count = 0};
-    uint64_t cached_counts[CLASS_COUNT] = {0};
+    struct huge_use use = {.groups = 0};
     hak__report_begin(&writer, HAK_REPORT_JSON, sink, argument);
     map_header(&writer);
-    map_totals(&writer);
-    map_superslabs(&writer, &sums);
-    map_cached(cached_counts);
-    map_slices(&writer, &sums);
-    hak__report_number(&writer, "spans", sums.spans_count, "");
-    map_classes(&writer, &sums, cached_counts);
-    map_huge(&writer, &sums.huge_use);
-    hak__huge_use_write(&writer, &sums.huge_use);
+    hak_stats_get(&stats);
+    hak__totals_write(&writer, &stats);
+    map_superslabs(&writer, &use);
+    map_classes(&writer);
+    map_huge(&writer, &use);
+    hak__huge_use_write(&writer, &use);
     hak__site_list_take(&sites);
     hak__site_list_write(&writer, &sites);
     hak__report_end(&writer);

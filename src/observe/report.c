@@ -49,9 +49,8 @@ static void report_summary(struct report_writer *writer, const struct summary *s
     hak__huge_use_write(writer, &summary->resident.huge_use);
 }
 
-static void report_totals(struct report_writer *writer, const struct report *report)
+void hak__totals_write(struct report_writer *writer, const struct hak_stats *stats)
 {
-    const struct hak_stats *stats = &report->stats;
     hak__report_metric(writer, "mapped_bytes", "part",
                        "address space for user memory, resident or not");
     hak__report_section_begin(writer, "totals");
@@ -333,7 +332,7 @@ static void report_write_all(struct report_writer *writer, const struct report *
     if (writer->format == HAK_REPORT_JSON) { /* as text it is at the top */
         report_summary(writer, &report->summary);
     }
-    report_totals(writer, report);
+    hak__totals_write(writer, &report->stats);
     report_tiers(writer, report);
     report_classes(writer, report);
     report_events(writer, &report->census);
@@ -355,7 +354,7 @@ static void report_write_metrics(struct report_writer *writer, const struct repo
     REPORT_FIGURES(writer, {"", hak__os_process_id(), "process id", "process_id"},
                    {"", huge, "huge blocks (above 2 MiB) in use", "huge_blocks"});
     report_summary(writer, &report->summary);
-    report_totals(writer, report);
+    hak__totals_write(writer, &report->stats);
     report_events(writer, &report->census);
     report_class_metrics(writer, report);
     hak__site_metrics_write(writer);

@@ -160,6 +160,9 @@ struct report {
     struct site_list sites;
 };
 
+/* Writes the section "totals". */
+HAK_HIDDEN void hak__totals_write(struct report_writer *writer, const struct hak_stats *stats);
+
 /* Tells `sink` the names of hak_stats_value but those in records: a line for each, with two tabs
  * and its help behind the name. */
 HAK_HIDDEN void hak__report_names(hak_report_sink *sink, void *argument);

@@ -58,9 +58,63 @@ static size_t number_of(const char *map, const char *key, const char *format, ..
     return report_number_at(record, key);
 }
 
-static size_t slices_of(const char *map, const char *kind)
+/* What the strings of the superslabs say; by class: objects in use or in thread caches, and resident
+ * bytes; by letter: slices. */
+static struct {
+    size_t superslabs, spans, slices[128], out[256], resident[256];
+} sums;
+
+static size_t class_number(const char *map, unsigned long of_class, const char *key)
 {
-    return number_of(map, "count", "{\"kind\": \"%s\"", kind);
+    return number_of(map, key, "{\"class\": %lu, ", of_class);
+}
+
+static char *number_behind(const char *at, unsigned long *number)
+{
+    char *end;
+    *number = strtoul(at + 1, &end, 10);
+    REQUIRE(end > at + 1);
+    return end;
+}
+
+static void count_words(const char *map, const char *at, const char *digits)
+{
+    unsigned long of_class = 0, number, free, times;
+    size_t slice = 0;
+    bool alike = digits[1] == '"';
+    while (*at != '"') {
+        unsigned char letter = (unsigned char)*at;
+        at = number_behind(at, &number);
+        if (letter == 'z') {
+            of_class = number;
+        } else if (letter == 'u') {
+            times = 1;
+            at = *at == 'f' ? number_behind(at, &free) : at;
+            at = *at == 'x' ? number_behind(at, &times) : at;
+            sums.out[of_class] += times * number;
+            for (size_t end = slice + times * class_number(map, of_class, "slab_slices");
+                 slice < end; slice++) {
+                sums.resident[of_class] += (size_t)(digits[alike ? 0 : slice] - '0') * SLICE / 8;
+            }
+        } else if (letter != 'h') {
+            sums.slices[letter] += number;
+            sums.spans += letter == 's';
+            slice += number;
+        }
+    }
+}
+
+static void count_all(const char *map)
+{
+    memset(&sums, 0, sizeof sums);
+    const char *end = strstr(map, "\"classes\": [");
+    for (const char *at = map; (at = strstr(at, "{\"index\": ")) != NULL && at < end; at++) {
+        static const char slices[] = "\"slices\": \"", resident[] = "\"resident\": \"";
+        const char *words = strstr(at, slices), *digits = strstr(at, resident);
+        REQUIRE(words != NULL && digits != NULL);
+        count_words(map, words + sizeof slices - 1, digits + sizeof resident - 1);
+        sums.superslabs++;
+    }
 }
 
 /* Huge blocks in use, and the bytes of those that are kept or not. */
@@ -85,31 +139,37 @@ static void check_stats(const char *map)
 {
     struct hak_stats stats = stats_now();
     const char *classes = strstr(map, "\"classes\": ["), *end = strstr(classes, "\"huge\": [");
-    size_t spans = report_number_at(map, "spans"), superslabs = 0, huge_bytes[2] = {0, 0};
-    size_t huge = huge_of(map, huge_bytes), objects = spans + huge, bytes = huge_bytes[0];
-    size_t cached = slices_of(map, "kept_spans") * SLICE + huge_bytes[1];
-    for (const char *at = map; (at = strstr(at, "{\"index\": ")) != NULL && at < classes; at++) {
-        superslabs++;
-    }
+    count_all(map);
+    size_t huge_bytes[2] = {0, 0}, huge = huge_of(map, huge_bytes);
+    size_t objects = sums.spans + huge, bytes = huge_bytes[0];
+    size_t cached = sums.slices['k'] * SLICE + huge_bytes[1];
     for (const char *at = classes; (at = strstr(at, "{\"class\": ")) != NULL && at < end; at++) {
         size_t object_bytes = report_number_at(at, "object_bytes");
-        objects += report_number_at(at, "in_use");
-        bytes += report_number_at(at, "in_use") * object_bytes;
-        cached += report_number_at(at, "cached") * object_bytes;
+        size_t of_caches = report_number_at(at, "cached");
+        size_t out = sums.out[report_number_at(at, "class")];
+        REQUIRE_SIZE(of_caches, <=, out);
+        objects += out - of_caches;
+        bytes += (out - of_caches) * object_bytes;
+        cached += of_caches * object_bytes;
     }
     REQUIRE_SIZE(objects, ==, stats.objects_in_use_count);
-    REQUIRE_SIZE(report_number_at(map, "objects_in_use"), ==, stats.objects_in_use_count);
+    REQUIRE_SIZE(report_number_at(map, "objects_in_use_count"), ==, stats.objects_in_use_count);
     REQUIRE_SIZE(report_number_at(map, "bytes_in_use"), ==, stats.bytes_in_use);
     REQUIRE_SIZE(report_number_at(map, "process"), ==, (size_t)getpid());
     REQUIRE_SIZE(huge, ==, stats.huge_count);
-    REQUIRE_SIZE(superslabs, ==, stats.superslabs_count);
+    REQUIRE_SIZE(sums.superslabs, ==, stats.superslabs_count);
     REQUIRE_SIZE(cached, ==, stats.bytes_cached);
-    REQUIRE_SIZE((slices_of(map, "free_dirty") + slices_of(map, "free_aged")) * SLICE, ==,
-                 stats.bytes_free_dirty);
+    REQUIRE_SIZE((sums.slices['d'] + sums.slices['a']) * SLICE, ==, stats.bytes_free_dirty);
     /* Blocks of spans start up to 63 cache lines behind their first slice. */
-    size_t span_bytes = slices_of(map, "spans") * SLICE;
+    size_t span_bytes = (sums.slices['s'] + sums.slices['t']) * SLICE;
     REQUIRE_SIZE(stats.bytes_in_use, <=, bytes + span_bytes);
-    REQUIRE_SIZE(stats.bytes_in_use + spans * 63 * 64, >=, bytes + span_bytes);
+    REQUIRE_SIZE(stats.bytes_in_use + sums.spans * 63 * 64, >=, bytes + span_bytes);
+}
+
+/* Of the map that was counted last. */
+static size_t in_use_of(const char *map, unsigned long of_class)
+{
+    return sums.out[of_class] - class_number(map, of_class, "cached");
 }
 
 TEST(known_blocks)
@@ -121,7 +181,7 @@ TEST(known_blocks)
     hak_free(hak_malloc(96)); /* the class has a record */
     const char *before = map_read(&first, collect);
     check_stats(before);
-    size_t in_use = number_of(before, "in_use", "{\"class\": 6, "), huge = huge_of(before, bytes);
+    size_t in_use = in_use_of(before, 6), huge = huge_of(before, bytes), spans = sums.spans;
     ALLOCATE_WRITTEN(blocks, COUNT, 96);
     char *span = hak_malloc(300 * KIB), *block = hak_malloc(5 * MIB), *kept = hak_malloc(9 * MIB);
     memset(span, 1, 300 * KIB);
@@ -130,10 +190,10 @@ TEST(known_blocks)
     const char *with = map_read(&second, collect);
     check_stats(with);
     map_check(&second);
-    assert_int_equal(number_of(with, "object_bytes", "{\"class\": 6, "), 96);
-    assert_int_equal(number_of(with, "in_use", "{\"class\": 6, "), in_use + COUNT);
-    assert_true(number_of(with, "resident_bytes", "{\"class\": 6, ") >= COUNT * 96);
-    assert_int_equal(report_number_at(with, "spans"), report_number_at(before, "spans") + 1);
+    assert_int_equal(class_number(with, 6, "object_bytes"), 96);
+    assert_int_equal(in_use_of(with, 6), in_use + COUNT);
+    assert_true(sums.resident[6] >= COUNT * 96);
+    assert_int_equal(sums.spans, spans + 1);
     assert_int_equal(huge_of(with, bytes), huge + 2);
     size_t address = (size_t)block;
     assert_int_equal(number_of(with, "bytes", "{\"address\": %zu", address), 5 * MIB);
@@ -147,8 +207,8 @@ TEST(known_blocks)
     const char *after = map_read(&third, collect);
     check_stats(after);
     map_check(&third);
-    assert_int_equal(number_of(after, "in_use", "{\"class\": 6, "), in_use + COUNT / 2);
-    assert_int_equal(report_number_at(after, "spans"), report_number_at(before, "spans"));
+    assert_int_equal(in_use_of(after, 6), in_use + COUNT / 2);
+    assert_int_equal(sums.spans, spans);
     assert_int_equal(huge_of(after, bytes), huge + 1);
     for (size_t i = 1; i < COUNT; i += 2) {
         hak_free(blocks[i]);
@@ -179,7 +239,7 @@ static void run_child(void)
     REQUIRE(child >= 0);
     if (child == 0) {
         void *block = hak_malloc(100);
-        REQUIRE(report_number_at(map_read(&second, take), "objects_in_use") > 0);
+        REQUIRE(report_number_at(map_read(&second, take), "objects_in_use_count") > 0);
         hak_free(block);
         _exit(0);
     }

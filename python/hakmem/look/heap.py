@@ -54,7 +54,7 @@ def sentences(heap_map):
     whole = sum(parts.values())
     back = sum(parts[key] for key in RETURNABLE)
     result = [f"{percent_text(parts['in_use'], whole)} of the heap's {in_words(whole)} of resident memory is in use: "
-              f"{in_words(parts['in_use'])} in {count_text(heap_map.totals['objects_in_use'], 'block')}."]
+              f"{in_words(parts['in_use'])} in {count_text(heap_map.totals['objects_in_use_count'], 'block')}."]
     result.append(f"{in_words(back)} could go back to the system now." if back else
                   "Nothing could go back to the system now.")
     if parts["in_slabs"]:
@@ -122,11 +122,11 @@ def cards(heap_map):
          f"{sum(heap_map.slices.values()):,} slices of {in_words(heap_map.header['slice_bytes'])}"),
         ("slabs", f"{sum(c.slabs for c in heap_map.classes):,}",
          f"{in_words(slab_bytes)}, {percent_text(sum(c.in_use_bytes for c in heap_map.classes), slab_bytes)} in use"),
-        ("spans in use", f"{heap_map.data['spans']:,}", "blocks of 64 KiB to 2 MiB"),
+        ("spans in use", f"{heap_map.spans:,}", "blocks of 64 KiB to 2 MiB"),
         ("huge blocks in use", f"{len(heap_map.huge()):,}",
          f"{in_words(sum(w['bytes'] for w in heap_map.huge()))} above 2 MiB each; {count_text(len(kept), 'freed one')} kept"),
         ("in huge pages", huge_pages(heap_map)[0], "; ".join(huge_pages(heap_map)[1])),
-        ("arenas", f"{totals['arenas']:,}", f"{count_text(totals['threads'], 'thread')}; {totals['arenas_parked']} without threads"),
+        ("arenas", f"{totals['arenas_count']:,}", f"{count_text(totals['threads_count'], 'thread')}; {totals['arenas_parked_count']} without threads"),
     ]
     if heap_map.beside:
         figures.append(("beside the heap", in_words(sum(size for _, size, _ in heap_map.beside)),
@@ -332,6 +332,13 @@ def is_same_heap(before, after):
     return all(before.header[key] == after.header[key] for key in ("process", "base", "program"))
 
 
+def for_script(heap_map):
+    """What the script uses: a page is sent on more often than a map."""
+    classes = [{"class": c.index, "object_bytes": c.object_bytes, "slab_slices": c.slab_slices, "slab_objects": c.slab_objects,
+                "slabs": c.slabs} for c in heap_map.classes]
+    return {key: heap_map.data[key] for key in ("heap_map", "superslabs")} | {"classes": classes}
+
+
 def render(maps):
     """The page, as text. One map, or two: before and after."""
     shown = maps[-1]
@@ -340,8 +347,7 @@ def render(maps):
     if len(maps) == 2:
         title += ", two moments"
     said = [escape(sentence) for sentence in sentences(shown)]
-    # The script does not use the sites, and a page is sent on more often than a map.
-    data = {"maps": [{key: value for key, value in m.data.items() if key != "sites"} for m in maps], "same": len(maps) == 2 and is_same_heap(*maps)}
+    data = {"maps": [for_script(m) for m in maps], "same": len(maps) == 2 and is_same_heap(*maps)}
     both = len(maps) == 2
     facts = (f"{header['program'] or 'unknown program'} · {time_text(header['time'])} · hakmem {header['hakmem']} · "
              f"OS pages of {in_words(header['page_bytes'])}")

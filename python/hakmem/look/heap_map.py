@@ -18,14 +18,11 @@ WORD = re.compile(r"(?:([cdakstp])([0-9]{1,4})|h([0-9]{1,10})|z([0-9]{1,4})"
 
 HEADER = {"version": int, "hakmem": str, "process": int, "program": str, "time": int, "page_bytes": int,
           "slice_bytes": int, "superslab_slices": int, "base": int}
-TOTALS = dict.fromkeys(["bytes_mapped", "bytes_metadata", "bytes_in_use", "bytes_cached", "bytes_free_dirty",
-                        "objects_in_use", "arenas", "arenas_parked", "threads", "superslabs", "huge"], int)
-CLASS = dict.fromkeys(["class", "object_bytes", "slab_slices", "slab_objects", "slabs", "in_use", "cached", "free",
-                       "not_carved", "resident_bytes"], int)
-SHAPE = {"heap_map": HEADER, "totals": TOTALS, "spans": int, "classes": [CLASS], "sites?": [SITE],
+TOTALS = dict.fromkeys(["bytes_mapped", "objects_in_use_count", "arenas_count", "arenas_parked_count", "threads_count"], int)
+CLASS = dict.fromkeys(["class", "object_bytes", "slab_slices", "slab_objects", "cached"], int)
+SHAPE = {"heap_map": HEADER, "totals": TOTALS, "classes": [CLASS], "sites?": [SITE],
          "superslabs": [{"index": int, "claimed": int, "in_huge_page?": int, "pages": str, "slices": str, "resident": str}],
          "huge_pages?": {"bytes": (int,), "in_use_permille": (int,), "why": str},
-         "slices": [{"kind": str, "count": int, "resident_bytes": int}],
          "huge": [dict.fromkeys(["address", "bytes", "resident_bytes", "kept", "age_ms"], int)]}
 
 
@@ -40,13 +37,28 @@ class HeapClass:
     object_bytes: int
     slab_slices: int
     slab_objects: int
-    slabs: int
-    in_use: int
-    cached: int
-    free: int
-    not_carved: int
-    resident_bytes: int
-    slab_bytes: int
+    cached_most: int  # free objects in thread caches, a moment before or after the others were counted
+    slice_bytes: int
+    slabs: int = 0
+    out: int = 0  # in use or in thread caches
+    free: int = 0
+    resident_bytes: int = 0
+
+    @property
+    def slab_bytes(self):
+        return self.slabs * self.slab_slices * self.slice_bytes
+
+    @property
+    def cached(self):
+        return min(self.cached_most, self.out)
+
+    @property
+    def in_use(self):
+        return self.out - self.cached
+
+    @property
+    def not_carved(self):
+        return self.slabs * self.slab_objects - self.out - self.free
 
     @property
     def in_use_bytes(self):
@@ -81,6 +93,7 @@ class HeapMap:
     classes: list = field(default_factory=list)
     slices: dict = field(default_factory=dict)  # kind: count of slices
     resident: dict = field(default_factory=dict)  # kind: bytes
+    spans: int = 0  # in use
     sites: list = field(default_factory=list)  # of sites.Site, the one that holds most first
     remarks: list = field(default_factory=list)  # sentences about names that are missing
     beside: list = field(default_factory=list)  # of a living process: mapped.parts
@@ -142,61 +155,64 @@ def check_shape(name, data):
             fail(name, f"is damaged: heap_map.{key} is out of range")
 
 
-def read_slices(text, classes, count):
-    """Slices by kind, and by class the slabs, objects out and free objects; None if the text is malformed."""
-    kinds, slabs = dict.fromkeys(KINDS, 0), {}
-    at = slices = spans = heap = 0
+def read_slices(text, classes):
+    """The runs of slices that are alike: (kind, slices, spans or slabs that begin there, class, objects out and free in each
+    slab). Raises ValueError if the text is malformed."""
+    at = arena = 0
     of_class = None
     while at < len(text):
         match = WORD.match(text, at)
         if match is None:
-            return None
+            raise ValueError
         at = match.end()
-        letter, length, new_heap, new_class, out, free, times = match.groups()
+        letter, length, new_arena, new_class, out, free, times = match.groups()
         if letter:
-            kinds[LETTERS[letter]] += int(length)
-            slices += int(length)
-            spans += letter == "s"
-        elif new_heap:
-            heap = int(new_heap)
+            yield LETTERS[letter], int(length), letter == "s", None, 0, 0
+        elif new_arena:
+            arena = int(new_arena)
         elif new_class:
             of_class = classes.get(int(new_class))
+        elif of_class is None or arena == 0 or int(out) + int(free or 0) > of_class.slab_objects:
+            raise ValueError
         else:
-            if of_class is None or heap == 0 or int(out) + int(free or 0) > of_class.slab_objects:
-                return None
             times = int(times or 1)
-            sums = slabs.setdefault(of_class.index, [0, 0, 0])
-            sums[0] += times
-            sums[1] += times * int(out)
-            sums[2] += times * int(free or 0)
-            kinds["slabs"] += times * of_class.slab_slices
-            slices += times * of_class.slab_slices
-    return (kinds, slabs, spans) if slices == count else None
+            yield "slabs", times * of_class.slab_slices, times, of_class, int(out), int(free or 0)
 
 
-def check_sums(name, heap_map):
-    """The strings of the superslabs must add up to the sums that the document ends with."""
-    data = heap_map.data
-    classes = {c.index: c for c in heap_map.classes}
-    kinds, slabs, spans, last = dict.fromkeys(KINDS, 0), {}, 0, -1
-    for i, superslab in enumerate(data["superslabs"]):
-        claimed, resident = superslab["claimed"], superslab["resident"]
-        if not last < superslab["index"] < 1 << 32 or not 1 <= claimed <= data["heap_map"]["superslab_slices"]:
+def count_slices(heap_map, superslab, classes):
+    """Adds the slices of a superslab to the sums of the map. Raises ValueError if its strings are malformed."""
+    claimed, digits, at = superslab["claimed"], superslab["resident"], 0
+    if len(digits) not in (1, claimed) or not re.fullmatch("[0-8]+", digits):
+        raise ValueError
+    eighths = [int(digit) for digit in digits] * (claimed // len(digits))
+    for kind, count, begun, of_class, out, free in read_slices(superslab["slices"], classes):
+        resident = sum(eighths[at:at + count]) * heap_map.header["slice_bytes"] // 8
+        at += count
+        heap_map.slices[kind] += count
+        heap_map.resident[kind] += resident
+        if of_class is None:
+            heap_map.spans += begun
+        else:
+            of_class.slabs += begun
+            of_class.out += begun * out
+            of_class.free += begun * free
+            of_class.resident_bytes += resident
+    if at != claimed:
+        raise ValueError
+
+
+def count_all(name, heap_map, classes):
+    heap_map.slices, heap_map.resident = dict.fromkeys(KINDS, 0), dict.fromkeys(KINDS, 0)
+    last = -1
+    for i, superslab in enumerate(heap_map.data["superslabs"]):
+        if not last < superslab["index"] < 1 << 32 or not 1 <= superslab["claimed"] <= heap_map.header["superslab_slices"]:
             fail(name, f"is damaged: superslabs[{i}] has no place in the heap")
         last = superslab["index"]
-        read = read_slices(superslab["slices"], classes, claimed)
-        if read is None or len(resident) not in (1, claimed) or not re.fullmatch("[0-8]+", resident):
+        try:
+            count_slices(heap_map, superslab, classes)
+        except ValueError:
             fail(name, f"is damaged: superslabs[{i}] does not say what its slices are")
-        for kind, count in read[0].items():
-            kinds[kind] += count
-        for index, sums in read[1].items():
-            slabs[index] = [a + b for a, b in zip(slabs.get(index, (0, 0, 0)), sums)]
-        spans += read[2]
-    for c in heap_map.classes:
-        if slabs.get(c.index, [0, 0, 0]) != [c.slabs, c.in_use + c.cached, c.free]:
-            fail(name, f"is damaged: the slabs of class {c.index} do not add up")
-    if kinds != heap_map.slices or spans != data["spans"]:
-        fail(name, "is damaged: its slices do not add up")
+    heap_map.classes = [of_class for of_class in classes.values() if of_class.slabs]
 
 
 def from_text(text, name, process=None, callers=None, **origin):
@@ -209,21 +225,14 @@ def from_text(text, name, process=None, callers=None, **origin):
             fail(name, "is cut or damaged: it begins as a heap map and does not end as one")
         fail(name, "is not a heap map; ./hakmem run --heap-map FILE writes one")
     check_shape(name, data)
-    slice_bytes = data["heap_map"]["slice_bytes"]
-    heap_map = HeapMap(data, name)
+    heap_map, classes = HeapMap(data, name), {}
     for c in data["classes"]:
         if not 0 < c["slab_slices"] <= data["heap_map"]["superslab_slices"] or c["class"] > 255 or not c["object_bytes"]:
             fail(name, f"is damaged: class {c['class']} has no slabs")
-        if c["in_use"] + c["cached"] + c["free"] + c["not_carved"] != c["slabs"] * c["slab_objects"]:
-            fail(name, f"is damaged: the objects of class {c['class']} do not add up")
-        heap_map.classes.append(HeapClass(c["class"], *(c[key] for key in list(CLASS)[1:]),
-                                          c["slabs"] * c["slab_slices"] * slice_bytes))
-    for line in data["slices"]:
-        heap_map.slices[line["kind"]] = line["count"]
-        heap_map.resident[line["kind"]] = line["resident_bytes"]
-    if list(heap_map.slices) != KINDS or len({c.index for c in heap_map.classes}) != len(heap_map.classes):
-        fail(name, "is damaged: its sums are not those of a heap map")
-    check_sums(name, heap_map)
+        if c["class"] in classes:
+            fail(name, f"is damaged: it has class {c['class']} twice")
+        classes[c["class"]] = HeapClass(*(c[key] for key in CLASS), data["heap_map"]["slice_bytes"])
+    count_all(name, heap_map, classes)
     heap_map.sites, heap_map.remarks = read_sites(name, data, process, callers, origin)
     return heap_map
 
