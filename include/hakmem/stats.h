@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* stats.h: where the memory is: what the resident memory is used for, totals, size classes, arenas
- * and counters, as structs, by name, as text, as JSON or for Prometheus.
+ * and counters, as structs, by name, as text or as JSON.
  *
  * All functions are thread-safe and allocate nothing. They take one arena's lock at a time. So the
  * figures of a running program are from slightly different moments. The figures of arenas at rest
@@ -123,10 +123,9 @@ struct hak_thread_bytes {
 HAK_API void hak_thread_bytes_read(struct hak_thread_bytes *bytes, size_t size) HAK_NOEXCEPT;
 
 enum hak_report_format {
-    HAK_REPORT_TEXT = 0,       /* the summary, then all figures, for people */
-    HAK_REPORT_JSON = 1,       /* all figures, in one line */
-    HAK_REPORT_SUMMARY = 2,    /* the summary alone, some 15 lines for people */
-    HAK_REPORT_PROMETHEUS = 3, /* Prometheus' text format, names begin with hakmem_ */
+    HAK_REPORT_TEXT = 0,    /* the summary, then all figures, for people */
+    HAK_REPORT_JSON = 1,    /* all figures, in one line */
+    HAK_REPORT_SUMMARY = 2, /* the summary alone, some 15 lines for people */
 };
 
 /* Receives the report piece by piece: `size` bytes of `text`, not zero-terminated. Must not write

@@ -31,10 +31,9 @@ static struct exit_file last_file = {
 static void last_write(hak_report_sink *sink, void *sink_argument)
 {
     uint32_t stats = hak__settings.stats;
-    hak_report(stats == STATS_SUMMARY      ? HAK_REPORT_SUMMARY
-               : stats == STATS_JSON       ? HAK_REPORT_JSON
-               : stats == STATS_PROMETHEUS ? HAK_REPORT_PROMETHEUS
-                                           : HAK_REPORT_TEXT,
+    hak_report(stats == STATS_SUMMARY ? HAK_REPORT_SUMMARY
+               : stats == STATS_JSON  ? HAK_REPORT_JSON
+                                      : HAK_REPORT_TEXT,
                sink, sink_argument);
 }
 

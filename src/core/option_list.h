@@ -88,7 +88,7 @@
       "Set 1 if tools may not attach, as in containers. Keep 0 if the program must have a "        \
       "single thread.")                                                                            \
     X(STATS, stats, START, hak__settings.stats,                                                    \
-      "Report that the process writes when it exits: none, summary, full, json or prometheus.",    \
+      "Report that the process writes when it exits: none, summary, full or json.",                \
       "text is another name for full, 1 for summary.")                                             \
     X(PATH, stats_file, START, hak__settings.stats_file,                                           \
       "File that the report is appended to, opened at start; %p: process id; not set: standard "   \

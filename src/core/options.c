@@ -114,7 +114,7 @@ const struct option hak__option_table[] = {OPTIONS(X)};
 const uint32_t hak__option_count = sizeof hak__option_table / sizeof hak__option_table[0];
 
 /* By enum stats_format. */
-const char *const hak__option_stats_names[] = {"none", "summary", "full", "json", "prometheus"};
+const char *const hak__option_stats_names[] = {"none", "summary", "full", "json"};
 
 #define OPTION_PATHS 7
 /* Copies, because programs that rename themselves (setproctitle) write over the environment. */
@@ -143,7 +143,7 @@ static const char *const option_allowed[] = {
     [KIND_BYTES] = "a number of bytes below 2^64, such as 4096, 64k or 1m",
     [KIND_BYTES_OR_NEVER] = "never or a number of bytes below 2^64 - 1, such as 4096, 64k or 1m",
     [KIND_SWITCH] = "0 or 1",
-    [KIND_STATS] = "none, summary, full, json or prometheus",
+    [KIND_STATS] = "none, summary, full or json",
     [KIND_PATH] = "a path shorter than 1024 bytes, with %p for the process id and %% for a percent",
     [KIND_INPUT] = "a path shorter than 1024 bytes",
     [KIND_PROCESS] = "a process id, or 0",
@@ -226,7 +226,7 @@ static bool option_set_signal(uint32_t *place, const char *value)
 static bool option_set_stats(const char *value)
 {
     static const char *const others[] = {"0", "1", "text"};
-    for (uint32_t format = STATS_NONE; format <= STATS_PROMETHEUS; format++) {
+    for (uint32_t format = STATS_NONE; format <= STATS_JSON; format++) {
         if (hak__text_equal(value, hak__option_stats_names[format]) ||
             (format <= STATS_FULL && hak__text_equal(value, others[format]))) {
             hak__settings.stats = format;

@@ -9,7 +9,7 @@
 #include "core/seal.h"
 
 /* STATS_SUMMARY: the summary for people; STATS_FULL: and all other figures after it. */
-enum stats_format { STATS_NONE = 0, STATS_SUMMARY, STATS_FULL, STATS_JSON, STATS_PROMETHEUS };
+enum stats_format { STATS_NONE = 0, STATS_SUMMARY, STATS_FULL, STATS_JSON };
 
 /* The options that slow paths do not read; the others are knobs (core/knobs.h). */
 struct settings {

@@ -225,7 +225,6 @@ CONTROL_PLAIN(control_observe_stop, hak_observe_stop())
 CONTROL_WRITER(control_report_summary, hak__report_summary, true)
 CONTROL_WRITER(control_report_text, hak__report_text, true)
 CONTROL_WRITER(control_report_json, hak__report_json, true)
-CONTROL_WRITER(control_report_prometheus, hak__report_prometheus, true)
 CONTROL_WRITER(control_heap_map, hak_heap_map, false)
 CONTROL_WRITER(control_profile_write, hak_profile_write, true)
 

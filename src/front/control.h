@@ -29,8 +29,6 @@ typedef int control_action(const char *value, struct control_answer *answer);
       "answers what the resident memory is used for, or appends it to FILE")                       \
     X("report.text", control_report_text, "FILE", "the summary and all figures, for people")       \
     X("report.json", control_report_json, "FILE", "all figures as one line of JSON")               \
-    X("report.prometheus", control_report_prometheus, "FILE",                                      \
-      "all figures in Prometheus' text format")                                                    \
     X("heap_map", control_heap_map, "FILE",                                                        \
       "answers the heap map, or writes it to FILE, for ./hakmem heap FILE")                        \
     X("profile.start", control_profile_start, "BYTES",                                             \

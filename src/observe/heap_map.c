@@ -121,7 +121,7 @@ static void map_superslabs(struct report_writer *writer, struct huge_use *use)
 {
     struct heap_look look = {.index = 0};
     size_t count = hak__heap_look_count();
-    hak__report_list_begin(writer, "superslabs", NULL);
+    hak__report_list_begin(writer, "superslabs");
     for (size_t index = 0; index < count; index++) {
         hak__heap_look(&look, index);
         if (look.claimed != 0) {
@@ -138,7 +138,7 @@ static __attribute__((noinline)) void map_classes(struct report_writer *writer)
 {
     struct census census;
     hak__census_take(&census);
-    hak__report_list_begin(writer, "classes", NULL);
+    hak__report_list_begin(writer, "classes");
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         const struct size_class *size_class = &hak__size_classes[class_index];
         REPORT_RECORD(writer, {"class", class_index}, {"object_bytes", size_class->object_size},
@@ -153,7 +153,7 @@ static void map_huge(struct report_writer *writer, struct huge_use *use)
 {
     struct resident resident = {.known = false};
     struct huge_list list = {.after = 0};
-    hak__report_list_begin(writer, "huge", NULL);
+    hak__report_list_begin(writer, "huge");
     while (hak__resident_next_huge(&resident, &list)) {
         for (uint32_t i = 0; i < list.count; i++) {
             const struct huge_view *view = &list.views[i];

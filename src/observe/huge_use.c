@@ -102,14 +102,11 @@ void hak__huge_use_write(struct report_writer *writer, const struct huge_use *us
     REPORT_FIGURES(
         writer,
         {"bytes", use->unknown ? UINT64_MAX : use->bytes,
-         "resident bytes of superslabs and huge blocks in huge pages", "huge_page_bytes"},
+         "resident bytes of superslabs and huge blocks in huge pages"},
         {"in_use_permille", hak__huge_use_permille(use),
-         "bytes of blocks in use or in thread caches, as a part of superslabs in huge pages",
-         "huge_page_in_use_permille"},
+         "bytes of blocks in use or in thread caches, as a part of superslabs in huge pages"},
         {"split_count", atomic_load_relaxed(&hak__superslabs.split_count),
-         "superslabs with small pages because a part was purged", "split_superslabs"});
-    if (writer->format != HAK_REPORT_PROMETHEUS) {
-        hak__report_string(writer, "why", hak__huge_use_why(why, use), "why the heap has no more");
-    }
+         "superslabs with small pages because a part was purged"});
+    hak__report_string(writer, "why", hak__huge_use_why(why, use), "why the heap has no more");
     hak__report_section_end(writer);
 }

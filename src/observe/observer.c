@@ -62,11 +62,8 @@ static const struct {
     const char *name;
     void (*write)(hak_report_sink *sink, void *sink_argument);
 } observer_documents[] = {
-    {"json", hak__report_json},
-    {"full", hak__report_text},
-    {"summary", hak__report_summary},
-    {"prometheus", hak__report_prometheus},
-    {"map", hak_heap_map},
+    {"json", hak__report_json},   {"full", hak__report_text}, {"summary", hak__report_summary},
+    {"names", hak__report_names}, {"map", hak_heap_map},
 };
 
 /* The answer; NULL: there is no such request. `room` is for an answer with a number. */

@@ -129,7 +129,7 @@ static void profile_write_stacks(struct report_writer *writer, bool since)
     REPORT_NUMBERS(writer, {"bytes", hak__report_round(history.peak_bytes)},
                    {"ago_ms", history.now_ms - history.peak_ms});
     hak__report_section_end(writer);
-    hak__report_list_begin(writer, "stacks", NULL);
+    hak__report_list_begin(writer, "stacks");
     for (; stack != NULL && hak__samples_copy(stack, &sums, noted); stack = stack->older) {
         for (uint32_t i = 0; i < history.count; i++) {
             numbers[i] = hak__report_round((double)noted[i]);
@@ -142,7 +142,7 @@ static void profile_write_stacks(struct report_writer *writer, bool since)
 /* A thread may be renamed meanwhile, so its record is copied under SAMPLES. */
 static void profile_write_threads(struct report_writer *writer)
 {
-    hak__report_list_begin(writer, "threads", NULL);
+    hak__report_list_begin(writer, "threads");
     for (uint32_t number = 1; number <= SAMPLE_THREADS_MAX && hak__samples_enter(true); number++) {
         const struct sample_thread *found = hak__sample_thread_of(number);
         struct sample_thread thread = found != NULL ? *found : (struct sample_thread){.id = 0};
@@ -210,7 +210,7 @@ static void profile_write_module(struct report_writer *writer, const struct load
 static void profile_write_modules(struct report_writer *writer)
 {
     const struct loaded *loaded = hak__loaded_first();
-    hak__report_list_begin(writer, "modules", NULL);
+    hak__report_list_begin(writer, "modules");
     for (; loaded != NULL; loaded = loaded->older) {
         if (loaded->number != 0 || !hak__loaded_is_there(loaded)) {
             profile_write_module(writer, loaded);
@@ -252,7 +252,7 @@ void hak__profile_write(hak_report_sink *sink, void *argument, uint64_t since_ms
         profile_write_threads(&writer);
     }
     hak__modules_open(&modules);
-    hak__report_list_begin(&writer, "mappings", NULL);
+    hak__report_list_begin(&writer, "mappings");
     if (modules.text != NULL) {
         profile_write_maps(&writer, &modules);
         hak__modules_close(&modules);

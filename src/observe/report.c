@@ -22,62 +22,49 @@ static uint64_t report_known(const struct summary *summary, uint64_t value)
 
 static void report_summary(struct report_writer *writer, const struct summary *summary)
 {
-    hak__report_metric(writer, "resident_bytes", "part",
-                       "what resident memory is used for; the sum is hakmem_rss_bytes");
     hak__report_section_begin(writer, "summary");
-    REPORT_FIGURES(
-        writer, {"rss_bytes", summary->memory.rss, "resident memory of the process", "rss_bytes"});
+    hak__report_number(writer, "rss_bytes", summary->memory.rss, "resident memory of the process");
     for (uint32_t part = 0; part < SUMMARY_PARTS; part++) {
         const struct summary_name *name = &hak__summary_names[part];
-        uint64_t bytes = hak__summary_part(summary, part);
-        hak__report_figure(writer,
-                           (struct report_figure){name->key, bytes, name->help, name->metric});
+        hak__report_number(writer, name->key, hak__summary_part(summary, part), name->help);
     }
-    REPORT_FIGURES(writer,
-                   {"returnable_bytes", hak__summary_part(summary, SUMMARY_KEPT),
-                    "hak_trim would return them to the OS now", NULL},
-                   {"peak_rss_bytes", summary->memory.peak_rss,
-                    "the most resident memory since exec", "peak_rss_bytes"},
-                   {"swapped_bytes", summary->memory.swapped,
-                    "memory in swap areas; not part of RSS", "swapped_bytes"},
-                   {"rounding_requests_count", summary->requests_count,
-                    "requests that the estimate of rounding rests on", NULL},
-                   {"fragmentation_permille", report_known(summary, summary->fragmentation),
-                    "resident bytes free in slabs, as a part of them and of blocks in use",
-                    "fragmentation_permille"});
+    REPORT_FIGURES(
+        writer,
+        {"returnable_bytes", hak__summary_part(summary, SUMMARY_KEPT),
+         "hak_trim would return them to the OS now"},
+        {"peak_rss_bytes", summary->memory.peak_rss, "the most resident memory since exec"},
+        {"swapped_bytes", summary->memory.swapped, "memory in swap areas; not part of RSS"},
+        {"rounding_requests_count", summary->requests_count,
+         "requests that the estimate of rounding rests on"},
+        {"fragmentation_permille", report_known(summary, summary->fragmentation),
+         "resident bytes free in slabs, as a part of them and of blocks in use"});
     hak__report_section_end(writer);
     hak__huge_use_write(writer, &summary->resident.huge_use);
 }
 
 void hak__totals_write(struct report_writer *writer, const struct hak_stats *stats)
 {
-    hak__report_metric(writer, "mapped_bytes", "part",
-                       "address space for user memory, resident or not");
     hak__report_section_begin(writer, "totals");
-#define FIELD(field, help, metric) {#field, stats->field, help, metric}
-#define PART(part, help) FIELD(bytes_##part, help, "=" #part)
+#define FIELD(field, help) {#field, stats->field, help}
     REPORT_FIGURES(
-        writer, FIELD(bytes_mapped, "address space taken for user memory", NULL),
-        PART(in_use, "handed out and not freed, at usable size"),
-        PART(cached, "free in thread caches, kept spans and huge blocks"),
-        PART(free_dirty, "free slices not given back to the OS"),
-        PART(free_in_slabs, "free objects in slabs, memory not carved, unused ends"),
-        PART(free_clean, "free slices without memory"),
-        PART(discarded, "free, but the kernel would not unmap them yet"),
-        FIELD(bytes_metadata, "address space taken for tables, arenas and threads",
-              "metadata_bytes"),
-        FIELD(objects_in_use_count, "allocations not freed", "objects_in_use"),
-        FIELD(arenas_count, "arenas, parked ones included", "arenas"),
-        FIELD(arenas_parked_count, "arenas without a thread", "arenas_parked"),
-        FIELD(threads_count, "threads with a cache", "threads"),
-        FIELD(superslabs_count, "superslabs of 2 MiB", "superslabs"),
-        FIELD(huge_count, "blocks with mappings of their own: above 2 MiB, and small ones", NULL),
-        FIELD(peak_bytes_mapped, "the most address space, tables included", "peak_mapped_bytes"),
-        FIELD(peak_bytes_taken, "the most bytes in slabs, spans and huge blocks",
-              "peak_taken_bytes"),
-        {"peak_taken_ago_ms", hak__superslab_peak_ago_ms(), "milliseconds since then", NULL});
+        writer, FIELD(bytes_mapped, "address space taken for user memory"),
+        FIELD(bytes_in_use, "handed out and not freed, at usable size"),
+        FIELD(bytes_cached, "free in thread caches, kept spans and huge blocks"),
+        FIELD(bytes_free_dirty, "free slices not given back to the OS"),
+        FIELD(bytes_free_in_slabs, "free objects in slabs, memory not carved, unused ends"),
+        FIELD(bytes_free_clean, "free slices without memory"),
+        FIELD(bytes_discarded, "free, but the kernel would not unmap them yet"),
+        FIELD(bytes_metadata, "address space taken for tables, arenas and threads"),
+        FIELD(objects_in_use_count, "allocations not freed"),
+        FIELD(arenas_count, "arenas, parked ones included"),
+        FIELD(arenas_parked_count, "arenas without a thread"),
+        FIELD(threads_count, "threads with a cache"),
+        FIELD(superslabs_count, "superslabs of 2 MiB"),
+        FIELD(huge_count, "blocks with mappings of their own: above 2 MiB, and small ones"),
+        FIELD(peak_bytes_mapped, "the most address space, tables included"),
+        FIELD(peak_bytes_taken, "the most bytes in slabs, spans and huge blocks"),
+        {"peak_taken_ago_ms", hak__superslab_peak_ago_ms(), "milliseconds since then"});
 #undef FIELD
-#undef PART
     hak__report_section_end(writer);
 }
 
@@ -88,99 +75,53 @@ static void report_tiers(struct report_writer *writer, const struct report *repo
     const struct summary *summary = &report->summary;
     hak__report_section_begin(writer, "tiers");
     REPORT_FIGURES(
-        writer,
-        {"superslab_bytes", hak__superslab_bytes_claimed(), "address space of superslabs", NULL},
+        writer, {"superslab_bytes", hak__superslab_bytes_claimed(), "address space of superslabs"},
         {"superslab_free_bytes", hak__superslab_bytes_free(),
-         "of these in free slices, dirty or given back", NULL},
-        {"slab_bytes", census->slab_bytes, "in slabs, to 64 KiB an object", NULL},
-        {"span_bytes", census->span_bytes, "usable in spans, to 2 MiB each", NULL},
-        {"spans_count", census->spans_count, "spans in use", NULL},
-        {"sampled_bytes", census->sampled.slices_count * SLICE_SIZE, "in slices of sampled objects",
-         NULL},
-        {"span_cached_bytes", census->span_cached_bytes, "in freed spans kept by arenas", NULL},
-        {"huge_bytes", huge->live_bytes, "in huge blocks in use", NULL},
+         "of these in free slices, dirty or given back"},
+        {"slab_bytes", census->slab_bytes, "in slabs, to 64 KiB an object"},
+        {"span_bytes", census->span_bytes, "usable in spans, to 2 MiB each"},
+        {"spans_count", census->spans_count, "spans in use"},
+        {"sampled_bytes", census->sampled.slices_count * SLICE_SIZE,
+         "in slices of sampled objects"},
+        {"span_cached_bytes", census->span_cached_bytes, "in freed spans kept by arenas"},
+        {"huge_bytes", huge->live_bytes, "in huge blocks in use"},
         {"huge_small_count", huge->small_count,
-         "of at most 2 MiB: emergency memory, alignments above 2 MiB", NULL},
-        {"huge_cached_bytes", huge->cached_bytes, "in freed huge blocks kept", NULL},
+         "of at most 2 MiB: emergency memory, alignments above 2 MiB"},
+        {"huge_cached_bytes", huge->cached_bytes, "in freed huge blocks kept"},
         {"span_resident_bytes", report_known(summary, resident_spans(&summary->resident)),
-         "resident bytes of spans in use", NULL},
+         "resident bytes of spans in use"},
         {"huge_resident_bytes", report_known(summary, summary->resident.huge),
-         "resident bytes of huge blocks in use", NULL},
+         "resident bytes of huge blocks in use"},
         {"kept_resident_bytes", hak__summary_part(summary, SUMMARY_KEPT),
-         "resident bytes of kept spans and huge blocks and of free slices", NULL},
+         "resident bytes of kept spans and huge blocks and of free slices"},
         {"discarded_bytes", hak__os_discarded_bytes(),
-         "free, but the kernel would not unmap them yet", NULL},
-        {"table_bytes", hak__window_table_bytes(), "slice and slab tables", NULL},
-        {"arena_bytes", hak__metadata_bytes(), "arenas and thread caches", NULL},
-        {"registry_bytes", huge->metadata_bytes, "huge registry", NULL},
-        {"inherited_bytes", hak__slab_bits_bytes(), "marks of blocks of a fork's parent", NULL});
+         "free, but the kernel would not unmap them yet"},
+        {"table_bytes", hak__window_table_bytes(), "slice and slab tables"},
+        {"arena_bytes", hak__metadata_bytes(), "arenas and thread caches"},
+        {"registry_bytes", huge->metadata_bytes, "huge registry"},
+        {"inherited_bytes", hak__slab_bits_bytes(), "marks of blocks of a fork's parent"});
     hak__report_section_end(writer);
 }
 
-/* The figures of a size class, and one without a key. */
-#define CLASS_FIGURES 8u
-static void report_class(const struct report *report, uint32_t class_index,
-                         struct report_figure figures[CLASS_FIGURES + 1])
-{
-    const struct class_census *of_class = &report->census.classes[class_index];
-    uint64_t capacity = of_class->slabs_count * hak__size_classes[class_index].objects_per_slab;
-    uint64_t resident = report->summary.resident.classes[class_index];
-    const struct report_figure all[CLASS_FIGURES + 1] = {
-        {"object_bytes", size_class_bytes(class_index), NULL, NULL},
-        {"slabs", of_class->slabs_count, NULL, NULL},
-        {"slab_bytes", of_class->slab_bytes, "address space of slabs, by size class",
-         "class_slab_bytes"},
-        {"in_use", hak__census_in_use(of_class), "objects in use, by size class",
-         "class_objects_in_use"},
-        {"cached", of_class->cached_count, "free objects in thread caches, by size class",
-         "class_objects_cached"},
-        {"in_slabs", of_class->in_slabs_count, "free objects in slabs, by size class",
-         "class_objects_free_in_slabs"},
-        {"not_carved", capacity - of_class->carved_count, NULL, NULL},
-        {"resident", report_known(&report->summary, resident),
-         "resident bytes of slabs, by size class", "class_resident_bytes"},
-        {NULL, 0, NULL, NULL}};
-    memcpy(figures, all, sizeof all);
-}
-
-static bool report_has_class(const struct report *report, uint32_t class_index)
-{
-    return report->census.classes[class_index].slabs_count != 0;
-}
-
-/* One line for each size class that has slabs. */
+/* One record for each size class that has slabs. */
 static void report_classes(struct report_writer *writer, const struct report *report)
 {
-    struct report_figure figures[CLASS_FIGURES + 1];
-    report_class(report, 1, figures);
-    hak__report_list_begin(writer, "classes", figures);
+    hak__report_list_begin(writer, "classes");
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        if (report_has_class(report, class_index)) {
-            report_class(report, class_index, figures);
-            hak__report_record_begin(writer);
-            hak__report_figures(writer, figures);
-            hak__report_record_end(writer);
+        const struct class_census *of_class = &report->census.classes[class_index];
+        uint64_t capacity = of_class->slabs_count * hak__size_classes[class_index].objects_per_slab;
+        uint64_t resident = report->summary.resident.classes[class_index];
+        if (of_class->slabs_count != 0) {
+            REPORT_RECORD(writer, {"object_bytes", size_class_bytes(class_index)},
+                          {"slabs", of_class->slabs_count}, {"slab_bytes", of_class->slab_bytes},
+                          {"in_use", hak__census_in_use(of_class)},
+                          {"cached", of_class->cached_count},
+                          {"in_slabs", of_class->in_slabs_count},
+                          {"not_carved", capacity - of_class->carved_count},
+                          {"resident", report_known(&report->summary, resident)});
         }
     }
     hak__report_list_end(writer);
-}
-
-/* By metric, then by class. */
-static void report_class_metrics(struct report_writer *writer, const struct report *report)
-{
-    struct report_figure figures[CLASS_FIGURES + 1];
-    for (uint32_t i = 0; i < CLASS_FIGURES; i++) {
-        report_class(report, 1, figures);
-        hak__report_metric(writer, figures[i].metric, "class", figures[i].help);
-        for (uint32_t j = 1; j < CLASS_COUNT && figures[i].metric != NULL; j++) {
-            if (report_has_class(report, j)) {
-                char size[24];
-                report_class(report, j, figures);
-                hak__text_make(size, sizeof size, "%lu", figures[0].value);
-                hak__report_sample(writer, size, figures[i].value);
-            }
-        }
-    }
 }
 
 #define X(name, key, text) {key, text},
@@ -195,26 +136,19 @@ static void report_events(struct report_writer *writer, const struct census *cen
 {
     hak__report_section_begin(writer, "counters");
     for (uint32_t i = 0; i < COUNTER_COUNT; i++) {
-        char metric[120];
-        const char *key = report_counters[i].key;
-        hak__text_make(metric, sizeof metric, "%s_total", key);
-        hak__report_figure(writer, (struct report_figure){key, census->counters.values[i],
-                                                          report_counters[i].help, metric});
+        hak__report_number(writer, report_counters[i].key, census->counters.values[i],
+                           report_counters[i].help);
     }
     hak__report_section_end(writer);
     hak__report_section_begin(writer, "os_calls");
-    hak__report_metric(writer, "os_calls_total", "call", "calls into the kernel");
     for (uint32_t i = 0; i < OS_CALL_COUNT; i++) {
-        char metric[40];
-        const char *name = hak__os_call_names[i];
-        uint64_t calls = atomic_load_relaxed(&hak__os_calls[i]);
-        hak__text_make(metric, sizeof metric, "=%s", name);
-        hak__report_figure(writer, (struct report_figure){name, calls, "", metric});
+        hak__report_number(writer, hak__os_call_names[i], atomic_load_relaxed(&hak__os_calls[i]),
+                           "");
     }
     hak__report_section_end(writer);
     hak__report_section_begin(writer, "locks");
-    REPORT_FIGURES(writer, {"lock_waits", atomic_load_relaxed(&hak__lock_waits.word),
-                            "times a lock was found taken", "lock_waits_total"});
+    hak__report_number(writer, "lock_waits", atomic_load_relaxed(&hak__lock_waits.word),
+                       "times a lock was found taken");
     hak__report_section_end(writer);
 }
 
@@ -234,7 +168,7 @@ static void report_counters_of(struct report_writer *writer, const struct counte
 /* One line for each arena, read relaxed: no lock is held while the sink runs. */
 static void report_arenas(struct report_writer *writer)
 {
-    hak__report_list_begin(writer, "arenas", NULL);
+    hak__report_list_begin(writer, "arenas");
     for (const struct arena *arena = hak__arena_first(); arena != NULL; arena = arena->next) {
         hak__report_record_begin(writer);
         REPORT_NUMBERS(writer, {"id", arena->id},
@@ -250,7 +184,7 @@ static void report_arenas(struct report_writer *writer)
  * takes it over. */
 static void report_threads(struct report_writer *writer)
 {
-    hak__report_list_begin(writer, "threads", NULL);
+    hak__report_list_begin(writer, "threads");
     for (const struct thread *thread = hak__thread_first(); thread != NULL; thread = thread->next) {
         const struct arena *arena = atomic_load_relaxed(&thread->arena);
         if (arena == NULL || !hak__thread_is_used(thread)) {
@@ -340,24 +274,9 @@ static void report_write_all(struct report_writer *writer, const struct report *
     if (writer->visit == NULL) {
         report_threads(writer);
         hak__site_list_write(writer, &report->sites);
+        hak__named_sites_write(writer);
         report_options(writer);
     }
-}
-
-/* The report in Prometheus' text format. */
-static void report_write_metrics(struct report_writer *writer, const struct report *report)
-{
-    uint64_t huge = report->stats.huge_count - report->census.huge.small_count;
-    hak__report_metric(writer, "info", "version",
-                       "hakmem serves this process; the label: its version");
-    hak__report_sample(writer, hak_version(), 1);
-    REPORT_FIGURES(writer, {"", hak__os_process_id(), "process id", "process_id"},
-                   {"", huge, "huge blocks (above 2 MiB) in use", "huge_blocks"});
-    report_summary(writer, &report->summary);
-    hak__totals_write(writer, &report->stats);
-    report_events(writer, &report->census);
-    report_class_metrics(writer, report);
-    hak__site_metrics_write(writer);
 }
 
 void hak_report(enum hak_report_format format, hak_report_sink *sink, void *argument)
@@ -366,12 +285,10 @@ void hak_report(enum hak_report_format format, hak_report_sink *sink, void *argu
     struct report_writer writer;
     report_take(&report);
     hak__report_begin(&writer, format, sink, argument);
-    if (format == HAK_REPORT_PROMETHEUS) {
-        report_write_metrics(&writer, &report);
-    } else if (format != HAK_REPORT_JSON) {
+    if (format != HAK_REPORT_JSON) {
         hak__summary_write_text(&writer, &report);
     }
-    if (format != HAK_REPORT_SUMMARY && format != HAK_REPORT_PROMETHEUS) {
+    if (format != HAK_REPORT_SUMMARY) {
         report_write_all(&writer, &report);
     }
     hak__report_end(&writer);
@@ -385,7 +302,6 @@ void hak_report(enum hak_report_format format, hak_report_sink *sink, void *argu
 REPORT_AS(hak__report_summary, HAK_REPORT_SUMMARY)
 REPORT_AS(hak__report_text, HAK_REPORT_TEXT)
 REPORT_AS(hak__report_json, HAK_REPORT_JSON)
-REPORT_AS(hak__report_prometheus, HAK_REPORT_PROMETHEUS)
 
 static void report_visit_all(report_visit *visit, void *argument)
 {

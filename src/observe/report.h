@@ -20,7 +20,7 @@
  * free in slabs. What is resident beyond all carved objects is free, too. */
 
 /* X(part, name, title, help): `name`_bytes is the key in JSON and of hak_stats_value, `name` the
- * label in Prometheus' text and the field of struct hak_summary; `title` is for people. */
+ * field of struct hak_summary; `title` is for people. */
 #define SUMMARY_PART_LIST(X)                                                                       \
     X(SUMMARY_IN_USE, in_use, "in use", "blocks handed out and not freed")                         \
     X(SUMMARY_ROUNDING, rounding, "rounding inside blocks",                                        \
@@ -38,7 +38,6 @@ enum summary_part { SUMMARY_PART_LIST(X) SUMMARY_PARTS };
 #undef X
 struct summary_name {
     const char *key;
-    const char *metric; /* "=" and the label */
     const char *title;
     const char *help;
 };
@@ -144,9 +143,9 @@ HAK_HIDDEN void hak__site_list_take(struct site_list *list);
 HAK_HIDDEN bool hak__site_copy(const struct site *site, struct site_sums *sums);
 /* Writes the list `sites`, as JSON or text. */
 HAK_HIDDEN void hak__site_list_write(struct report_writer *writer, const struct site_list *list);
-/* Writes the metrics of the sites that the program has named: labels are few and the same in each
- * run. */
-HAK_HIDDEN void hak__site_metrics_write(struct report_writer *writer);
+/* Writes the list `named_sites` of all sites that the program has named, whatever they hold: the
+ * same in each run, for series of figures over time. */
+HAK_HIDDEN void hak__named_sites_write(struct report_writer *writer);
 
 /* The site's name; of an address the name of the file, and where addr2line finds the call. */
 #define SITE_TITLE_SIZE 320u
@@ -171,7 +170,6 @@ HAK_HIDDEN void hak__report_names(hak_report_sink *sink, void *argument);
 HAK_HIDDEN void hak__report_summary(hak_report_sink *sink, void *argument);
 HAK_HIDDEN void hak__report_text(hak_report_sink *sink, void *argument);
 HAK_HIDDEN void hak__report_json(hak_report_sink *sink, void *argument);
-HAK_HIDDEN void hak__report_prometheus(hak_report_sink *sink, void *argument);
 
 /* The summary as text, with the sites that hold most if there are any. Figures in MiB and in
  * percent are rounded so that their sums are exact, too. */

@@ -4,9 +4,6 @@
 
 #include <string.h>
 
-/* Characters of a column of a table. */
-#define REPORT_COLUMN_WIDTH 12
-
 static void report_flush(struct report_writer *writer)
 {
     if (writer->text.length != 0 && writer->visit == NULL) {
@@ -33,11 +30,6 @@ static void report_put(struct report_writer *writer, const char *string)
 static bool report_is_json(const struct report_writer *writer)
 {
     return writer->format == HAK_REPORT_JSON;
-}
-
-static bool report_is_metrics(const struct report_writer *writer)
-{
-    return writer->format == HAK_REPORT_PROMETHEUS;
 }
 
 /* JSON: a quoted string. Every byte that is not printable ASCII is escaped. */
@@ -140,9 +132,8 @@ static void report_json_close(struct report_writer *writer, char bracket)
 void hak__report_begin(struct report_writer *writer, enum hak_report_format format,
                        hak_report_sink *sink, void *argument)
 {
-    *writer = (struct report_writer){
-        .sink = sink, .argument = argument, .format = format, .layout = REPORT_LINES};
-    writer->first = true;
+    *writer =
+        (struct report_writer){.sink = sink, .argument = argument, .format = format, .first = true};
     writer->group = (struct text){writer->group_name, REPORT_NAME_SIZE, 0};
     writer->text = (struct text){writer->buffer, sizeof writer->buffer, 0};
     if (report_is_json(writer)) {
@@ -162,7 +153,7 @@ void hak__report_section_begin(struct report_writer *writer, const char *key)
 {
     if (report_is_json(writer)) {
         report_json_open(writer, key, '{');
-    } else if (writer->layout == REPORT_LINES && !report_is_metrics(writer)) {
+    } else if (!writer->in_list) {
         hak__report_put(writer, "%s\n", key);
     }
 }
@@ -174,27 +165,19 @@ void hak__report_section_end(struct report_writer *writer)
     }
 }
 
-void hak__report_list_begin(struct report_writer *writer, const char *key,
-                            const struct report_figure *columns)
+void hak__report_list_begin(struct report_writer *writer, const char *key)
 {
-    writer->layout = columns != NULL ? REPORT_COLUMNS : REPORT_INLINE;
+    writer->in_list = true;
     if (report_is_json(writer)) {
         report_json_open(writer, key, '[');
-        return;
-    }
-    hak__report_put(writer, "%s\n", key);
-    if (columns != NULL) {
-        for (; columns->key != NULL; columns++) {
-            report_put_char(writer, ' ');
-            report_put_plain(writer, columns->key, REPORT_COLUMN_WIDTH);
-        }
-        report_put_char(writer, '\n');
+    } else {
+        hak__report_put(writer, "%s\n", key);
     }
 }
 
 void hak__report_list_end(struct report_writer *writer)
 {
-    writer->layout = REPORT_LINES;
+    writer->in_list = false;
     if (report_is_json(writer)) {
         report_json_close(writer, ']');
     }
@@ -204,7 +187,7 @@ void hak__report_record_begin(struct report_writer *writer)
 {
     if (report_is_json(writer)) {
         report_json_open(writer, NULL, '{');
-    } else if (writer->layout == REPORT_INLINE) {
+    } else {
         report_put_char(writer, ' ');
     }
 }
@@ -218,28 +201,22 @@ void hak__report_record_end(struct report_writer *writer)
     }
 }
 
-/* Text: one field. In REPORT_LINES its unit and help follow the value. */
+/* Text: one field. */
 static void report_put_field(struct report_writer *writer, const char *key, const char *value,
                              const char *unit, const char *help)
 {
-    switch (writer->layout) {
-    case REPORT_LINES: /* the longest key has 24 characters; 14 digits are enough for 90 TiB */
-        hak__report_put(writer, "  %-26s", key);
-        report_put_plain(writer, value, 14);
-        if (*unit != '\0' || *help != '\0') {
-            hak__report_put(writer, " %-12s%s", unit, help);
-        }
-        report_put_char(writer, '\n');
-        break;
-    case REPORT_INLINE:
+    if (writer->in_list) {
         hak__report_put(writer, " %s ", key);
         report_put_plain(writer, value, 0);
-        break;
-    case REPORT_COLUMNS:
-        report_put_char(writer, ' ');
-        report_put_plain(writer, value, REPORT_COLUMN_WIDTH);
-        break;
+        return;
     }
+    /* the longest key has 24 characters; 14 digits are enough for 90 TiB */
+    hak__report_put(writer, "  %-26s", key);
+    report_put_plain(writer, value, 14);
+    if (*unit != '\0' || *help != '\0') {
+        hak__report_put(writer, " %-12s%s", unit, help);
+    }
+    report_put_char(writer, '\n');
 }
 
 const char *hak__report_scale(char text[16], uint64_t bytes)
@@ -284,51 +261,10 @@ void hak__report_numbers(struct report_writer *writer, const struct report_numbe
     }
 }
 
-void hak__report_metric(struct report_writer *writer, const char *name, const char *label,
-                        const char *help)
-{
-    writer->metric = (struct report_metric){name, label, help};
-}
-
-void hak__report_sample(struct report_writer *writer, const char *label, uint64_t value)
-{
-    struct report_metric *metric = &writer->metric;
-    const char *name = metric->name, *end = strrchr(name, '_');
-    if (value == UINT64_MAX) {
-        return;
-    }
-    if (metric->help != NULL) { /* the first one */
-        bool counts = end != NULL && hak__text_equal(end, "_total");
-        hak__report_put(writer, "# HELP hakmem_%s %s\n# TYPE hakmem_%s %s\n", name, metric->help,
-                        name, counts ? "counter" : "gauge");
-        metric->help = NULL;
-    }
-    if (label != NULL) {
-        hak__report_put(writer, "hakmem_%s{%s=\"%s\"} %lu\n", name, metric->label, label, value);
-    } else {
-        hak__report_put(writer, "hakmem_%s %lu\n", name, value);
-    }
-}
-
-void hak__report_figure(struct report_writer *writer, struct report_figure figure)
-{
-    if (!report_is_metrics(writer)) {
-        const char *help = figure.help != NULL ? figure.help : "";
-        hak__report_number(writer, figure.key, figure.value, help);
-    } else if (figure.metric != NULL && figure.metric[0] == '=') {
-        hak__report_sample(writer, figure.metric + 1, figure.value);
-    } else if (figure.metric != NULL) {
-        struct report_metric of_labels = writer->metric;
-        hak__report_metric(writer, figure.metric, NULL, figure.help);
-        hak__report_sample(writer, NULL, figure.value);
-        writer->metric = of_labels;
-    }
-}
-
 void hak__report_figures(struct report_writer *writer, const struct report_figure *figures)
 {
     for (; figures->key != NULL; figures++) {
-        hak__report_figure(writer, *figures);
+        hak__report_number(writer, figures->key, figures->value, figures->help);
     }
 }
 

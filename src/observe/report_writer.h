@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* report_writer.h: one description of a report, written as text for people, as JSON for programs,
- * or in Prometheus' text format (https://prometheus.io/docs/instrumenting/exposition_formats).
+/* report_writer.h: one description of a report, written as text for people or as JSON for programs.
  *
- *                text                                      JSON                        Prometheus
- *   section      its key, then a line per field            "key": {fields}             fields
+ *                text                                      JSON
+ *   section      its key, then a line per field            "key": {fields}
  *   records      the list's key, then a line per record    "key": [{fields}, {fields}]
- *   table        as records, with columns and a head line  as records
- *   field        key, value, help                          "key": value                a sample
+ *   field        key, value, help                          "key": value
  *
- * JSON is written as one line, so that reports appended to one file stay apart. Prometheus wants
- * all samples of a metric in one group, below its help and type. The writer allocates nothing and
- * is used by one thread. */
+ * JSON is written as one line, so that reports appended to one file stay apart. The writer
+ * allocates nothing and is used by one thread. */
 #ifndef HAK_OBSERVE_REPORT_WRITER_H
 #define HAK_OBSERVE_REPORT_WRITER_H
 
@@ -24,20 +21,6 @@
 /* The longest name of a group with those that it is in. */
 #define REPORT_NAME_SIZE 96
 
-/* How the fields of a group look in text. */
-enum report_layout {
-    REPORT_LINES,  /* one line each */
-    REPORT_INLINE, /* in one line, with keys */
-    REPORT_COLUMNS /* in one line, values only, below a head line */
-};
-
-/* Names end in their unit, and in _total if they are counters. */
-struct report_metric {
-    const char *name;
-    const char *label; /* of its samples; NULL: there is one sample, without a label */
-    const char *help;
-};
-
 /* Is told each number: the keys of its groups and its own key, with dots between them, such as
  * "counters.malloc_slow". In a record the first number stands for the key: "classes.64.in_use". */
 typedef void report_visit(void *argument, const char *name, uint64_t value, const char *help);
@@ -46,11 +29,10 @@ struct report_writer {
     hak_report_sink *sink;
     void *argument;
     enum hak_report_format format;
-    enum report_layout layout;
-    bool first;                  /* the next field or record is the first of its group */
-    report_visit *visit;         /* told the numbers, and nothing is written; NULL: write */
-    bool names;                  /* the next number is the name of its record */
-    struct report_metric metric; /* of the next samples; its help is NULL once that is written */
+    bool in_list;        /* fields of text stand in one line, without help */
+    bool first;          /* the next field or record is the first of its group */
+    report_visit *visit; /* told the numbers, and nothing is written; NULL: write */
+    bool names;          /* the next number is the name of its record */
     struct text group;
     char group_name[REPORT_NAME_SIZE + 1]; /* of the groups that are open, zero-terminated */
     struct text text;
@@ -70,16 +52,13 @@ HAK_HIDDEN void hak__report_visit(struct report_writer *writer, report_visit *vi
 HAK_HIDDEN void hak__report_section_begin(struct report_writer *writer, const char *key);
 HAK_HIDDEN void hak__report_section_end(struct report_writer *writer);
 
-/* Begins a list of records. `columns` has the keys of every record in their order, up to NULL; or
- * it is NULL: the records differ, and each field has its key. */
-struct report_figure;
-HAK_HIDDEN void hak__report_list_begin(struct report_writer *writer, const char *key,
-                                       const struct report_figure *columns);
+/* Begins a list of records. */
+HAK_HIDDEN void hak__report_list_begin(struct report_writer *writer, const char *key);
 HAK_HIDDEN void hak__report_list_end(struct report_writer *writer);
 HAK_HIDDEN void hak__report_record_begin(struct report_writer *writer);
 HAK_HIDDEN void hak__report_record_end(struct report_writer *writer);
 
-/* One field. Only text in REPORT_LINES shows `help`; "" is no help. Strings may hold any bytes. A
+/* One field. Only text outside of lists shows `help`; "" is no help. Strings may hold any bytes. A
  * number UINT64_MAX is unknown now: null in JSON. One of bytes, by its key, is shown in KiB, MiB,
  * ... too. */
 HAK_HIDDEN void hak__report_number(struct report_writer *writer, const char *key, uint64_t value,
@@ -104,25 +83,16 @@ HAK_HIDDEN void hak__report_numbers(struct report_writer *writer,
     REPORT_NUMBERS(writer, __VA_ARGS__);                                                           \
     hak__report_record_end(writer)
 
-/* --- figures, which Prometheus' text may have, too ---
- *
- * `metric` is the name of a metric for the figure alone; or "=" and a label, of the metric that
- * hak__report_metric has set; or NULL: neither. An unknown figure has no sample there. */
+/* Several numbers, each with its help. */
 struct report_figure {
     const char *key;
     uint64_t value;
     const char *help;
-    const char *metric;
 };
-HAK_HIDDEN void hak__report_figure(struct report_writer *writer, struct report_figure figure);
 HAK_HIDDEN void hak__report_figures(struct report_writer *writer,
                                     const struct report_figure *figures);
 #define REPORT_FIGURES(writer, ...)                                                                \
-    hak__report_figures(writer, (const struct report_figure[]){__VA_ARGS__, {NULL, 0, NULL, NULL}})
-/* Sets the metric of the next samples, and writes one. Prometheus' text alone. */
-HAK_HIDDEN void hak__report_metric(struct report_writer *writer, const char *name,
-                                   const char *label, const char *help);
-HAK_HIDDEN void hak__report_sample(struct report_writer *writer, const char *label, uint64_t value);
+    hak__report_figures(writer, (const struct report_figure[]){__VA_ARGS__, {NULL, 0, NULL}})
 
 /* A string of `count` numbers with blanks between them, at most REPORT_ROW_MAX. */
 #define REPORT_ROW_MAX 16u

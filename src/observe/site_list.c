@@ -102,43 +102,21 @@ static void site_write_place(struct report_writer *writer, const struct site *si
 }
 
 /* Estimates, rounded; a mean of lifetimes; how many of 1,000 freed blocks another thread freed. */
-#define SITE_FIGURES 13u
-static void site_figures(const struct site_sums *sums, struct report_figure figures[SITE_FIGURES])
-{
-    double freed = sums->freed_count, each = freed > 0 ? 1 / freed : 0;
-#define X(key, estimate, help, metric)                                                             \
-    {                                                                                              \
-        key, hak__report_round(estimate), help, metric                                             \
-    }
-    const struct report_figure all[SITE_FIGURES] = {
-        X("live_bytes", site_live_bytes(sums),
-          "bytes of blocks in use, by named site, estimated from samples", "site_live_bytes"),
-        X("live_count", sums->allocated_count - freed,
-          "blocks in use, by named site, estimated from samples", "site_live_blocks"),
-        X("live_usable_bytes", sums->live_usable_bytes, NULL, NULL),
-        X("allocated_bytes", sums->allocated_bytes,
-          "bytes allocated, by named site, estimated from samples", "site_allocated_bytes_total"),
-        X("allocated_count", sums->allocated_count, NULL, NULL),
-        X("freed_bytes", sums->freed_bytes, NULL, NULL),
-        X("freed_count", freed, NULL, NULL),
-        {"size_min", sums->size_min, NULL, NULL},
-        {"size_max", sums->size_max, NULL, NULL},
-        X("lifetime_ms", sums->lifetime_ms * each, NULL, NULL),
-        X("remote_permille", 1000 * sums->freed_remote * each, NULL, NULL),
-        {"samples", sums->samples_count, NULL, NULL},
-        {"samples_live", sums->samples_live, NULL, NULL}};
-#undef X
-    memcpy(figures, all, sizeof all);
-}
-
 static void site_write_sums(struct report_writer *writer, const struct site_sums *sums)
 {
-    struct report_figure figures[SITE_FIGURES];
     uint64_t lifetimes[SITE_LIFETIMES];
-    site_figures(sums, figures);
-    for (uint32_t i = 0; i < SITE_FIGURES; i++) {
-        hak__report_figure(writer, figures[i]);
-    }
+    double freed = sums->freed_count, each = freed > 0 ? 1 / freed : 0;
+    REPORT_NUMBERS(writer, {"live_bytes", hak__report_round(site_live_bytes(sums))},
+                   {"live_count", hak__report_round(sums->allocated_count - freed)},
+                   {"live_usable_bytes", hak__report_round(sums->live_usable_bytes)},
+                   {"allocated_bytes", hak__report_round(sums->allocated_bytes)},
+                   {"allocated_count", hak__report_round(sums->allocated_count)},
+                   {"freed_bytes", hak__report_round(sums->freed_bytes)},
+                   {"freed_count", hak__report_round(freed)}, {"size_min", sums->size_min},
+                   {"size_max", sums->size_max},
+                   {"lifetime_ms", hak__report_round(sums->lifetime_ms * each)},
+                   {"remote_permille", hak__report_round(1000 * sums->freed_remote * each)},
+                   {"samples", sums->samples_count}, {"samples_live", sums->samples_live});
     for (uint32_t i = 0; i < SITE_LIFETIMES; i++) {
         lifetimes[i] = hak__report_round(sums->lifetimes[i]);
     }
@@ -153,7 +131,7 @@ void hak__site_list_write(struct report_writer *writer, const struct site_list *
     if (list->count != 0) {
         hak__modules_open(&modules);
     }
-    hak__report_list_begin(writer, "sites", NULL);
+    hak__report_list_begin(writer, "sites");
     for (uint32_t i = 0; i < list->count; i++) {
         char name[SITE_NAME_SIZE];
         const struct site *site = list->sites[i];
@@ -182,23 +160,22 @@ static const struct site *site_list_first(void)
     return site;
 }
 
-/* By metric, then by site. */
-void hak__site_metrics_write(struct report_writer *writer)
+void hak__named_sites_write(struct report_writer *writer)
 {
-    struct site_sums sums = {.samples_count = 0};
-    struct report_figure figures[SITE_FIGURES];
-    const struct site *first = site_list_first();
-    for (uint32_t i = 0; i < SITE_FIGURES; i++) {
-        site_figures(&sums, figures);
-        hak__report_metric(writer, figures[i].metric, "site", figures[i].help);
-        for (const struct site *site = figures[i].metric != NULL ? first : NULL; site != NULL;
-             site = site->older) {
-            if (hak__site_is_named(site) && hak__site_copy(site, &sums)) {
-                site_figures(&sums, figures);
-                hak__report_sample(writer, site->name, figures[i].value);
-            }
+    struct site_sums sums;
+    hak__report_list_begin(writer, "named_sites");
+    for (const struct site *site = site_list_first(); site != NULL; site = site->older) {
+        if (hak__site_is_named(site) && hak__site_copy(site, &sums)) {
+            hak__report_record_begin(writer);
+            hak__report_string(writer, "name", site->name, "");
+            REPORT_NUMBERS(
+                writer, {"live_bytes", hak__report_round(site_live_bytes(&sums))},
+                {"live_count", hak__report_round(sums.allocated_count - sums.freed_count)},
+                {"allocated_bytes", hak__report_round(sums.allocated_bytes)});
+            hak__report_record_end(writer);
         }
     }
+    hak__report_list_end(writer);
 }
 
 void hak__site_title(const struct site *site, const struct modules *modules,

@@ -20,8 +20,8 @@
 /* Sites in the table. A site takes 320 bytes, so all take 1.3 MiB. Half: large programs have more
  * callers of malloc than that, and the rarely sampled ones share the entry "other". */
 #define SITES_MAX 4096u
-/* Of these for names, which so find room whatever was sampled before. Also the most values of a
- * label in Prometheus' text. Twice as many: monitoring systems store twice as many series. */
+/* Of these for names, which so find room whatever was sampled before. Also the most series
+ * of a site's figure. Twice as many: monitoring systems store twice as many. */
 #define SITES_NAMED_MAX 1024u
 /* Bytes of a name, with its zero: HAK_SITE_NAME_MAX and 1. */
 #define SITE_NAME_SIZE 64u

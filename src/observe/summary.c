@@ -4,7 +4,7 @@
 
 #include "base/bits.h"
 
-#define X(part, name, title, help) {#name "_bytes", "=" #name, title, help},
+#define X(part, name, title, help) {#name "_bytes", title, help},
 const struct summary_name hak__summary_names[SUMMARY_PARTS] = {SUMMARY_PART_LIST(X)};
 #undef X
 

@@ -296,7 +296,6 @@ TEST(actions)
     assert_true(strncmp(ask("report.json", NULL), "{", 1) == 0);
     assert_true(strstr(ask("report.summary", NULL), "in use") != NULL);
     assert_true(strstr(ask("report.text", NULL), "malloc_slow") != NULL);
-    assert_true(strstr(ask("report.prometheus", NULL), "hakmem_") != NULL);
     assert_true(strncmp(ask("heap_map", NULL), "{", 1) == 0);
 }
 

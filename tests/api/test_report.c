@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* test_report.c: hak_report is well-formed text, JSON and Prometheus text that agree; names of
- * figures. */
+/* test_report.c: hak_report is well-formed text and JSON that agree; names of figures. */
 #include "../report.h"
 #include "../threads/threads.h"
 
 #include <math.h>
-#include <regex.h>
 
 static struct collected written, again;
 
@@ -184,61 +182,6 @@ TEST(names)
     }
     munmap(longest, 5000);
     hak_free(block);
-}
-
-/* A strict reader: a line is a comment, or a name, labels and a number. Every metric has its help
- * and type before its samples, which stand together, and no sample comes twice. */
-TEST(prometheus_report)
-{
-    static const char *const kinds[] = {
-        "^# HELP hakmem_[a-z][a-z0-9_]* [^\n\\\\]+$",
-        "^# TYPE hakmem_[a-z][a-z0-9_]* (counter|gauge)$",
-        "^hakmem_[a-z][a-z0-9_]*(\\{[a-z_]+=\"[^\"\\\\]*\"\\})? [0-9]+$",
-    };
-    regex_t patterns[COUNT_OF(kinds)];
-    char previous[256] = "", metric[256] = "", *save = NULL;
-    size_t samples = 0;
-    for (size_t i = 0; i < COUNT_OF(kinds); i++) {
-        assert_int_equal(regcomp(&patterns[i], kinds[i], REG_EXTENDED | REG_NOSUB), 0);
-    }
-    report_write(&written, HAK_REPORT_PROMETHEUS);
-    report_write(&again, HAK_REPORT_PROMETHEUS);
-    for (char *line = strtok_r(written.text, "\n", &save); line != NULL;
-         line = strtok_r(NULL, "\n", &save)) {
-        char name[256], *end = NULL;
-        size_t kind = line[0] != '#' ? 2 : line[2] == 'T';
-        if (regexec(&patterns[kind], line, 0, NULL, 0) != 0) {
-            fail_msg("no line of Prometheus: <%s>", line);
-        }
-        snprintf(name, sizeof name, "%s", kind == 2 ? line : line + strlen("# HELP "));
-        if (kind == 2) {
-            name[strcspn(name, "{ ")] = '\0';
-            assert_string_equal(name, metric);
-            end = strrchr(line, ' ');
-            *end = '\0';
-            assert_string_not_equal(line, previous);
-            snprintf(previous, sizeof previous, "%s", line);
-            samples++;
-            continue;
-        }
-        name[strcspn(name, " ")] = '\0';
-        if (kind == 1) { /* right after its help */
-            assert_string_equal(name, metric);
-            assert_int_equal(strstr(line, " counter") != NULL,
-                             strcmp(name + strlen(name) - 6, "_total") == 0);
-            continue;
-        }
-        snprintf(metric, sizeof metric, "%s", name);
-        char help[300];
-        snprintf(help, sizeof help, "# HELP %s ", metric);
-        const char *first = strstr(again.text, help);
-        assert_non_null(first);
-        assert_null(strstr(first + 1, help)); /* one group */
-    }
-    assert_true(samples > 50);
-    for (size_t i = 0; i < COUNT_OF(kinds); i++) {
-        regfree(&patterns[i]);
-    }
 }
 
 TESTS(NULL)

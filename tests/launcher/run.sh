@@ -94,8 +94,6 @@ try "$launcher" run --quiet --stats -- "$python" -c \
 [[ $errors =~ hakmem\'s\ +(5[0-9]|6[0-9])\..*$'\n    anonymous '\ +5[0-9]\. ]] || fail "--stats does not tell the program's own mappings: $errors"
 try "$launcher" run --quiet --stats=full -- true
 [[ $errors == *'not hakmem'*malloc_slow* ]] || fail "--stats=full lacks something"
-try "$launcher" run --quiet --stats=prometheus -- true
-[[ $errors == '# HELP hakmem_'* ]] || fail "--stats=prometheus: $errors"
 expect 143 '' 'resident memory' "$launcher" run --quiet --stats --set stats_signal=1 -- bash -c 'kill -TERM $$; sleep 1'
 # --fail-above: a status for tests, by the bytes that are in use at the end.
 act
@@ -126,7 +124,7 @@ refuse 2 '--set needs a value' "$launcher" run --set
 refuse 2 "NAME=VALUE, not 'purge_delay'" "$launcher" run --set purge_delay echo hello
 refuse 2 "no option 'purge_delay'" "$launcher" run --set purge_delay=5 echo hello
 refuse 2 "purge_delay_ms must be never or a number .*, not '-5'" "$launcher" run --set purge_delay_ms=-5 echo hello
-refuse 2 "stats must be none, summary, full, json or prometheus" "$launcher" run --set stats=xml echo hello
+refuse 2 "stats must be none, summary, full or json" "$launcher" run --set stats=xml echo hello
 refuse 2 "--quiet" "$launcher" run --set announce=1 echo hello
 refuse 2 "--heap-map" "$launcher" run --set heap_map_file=map echo hello
 refuse 2 "--all-processes" "$launcher" run --set stats_pid=1 echo hello
@@ -145,7 +143,7 @@ refuse_profile " line 2: 'arenas' is not NAME=VALUE" 'arenas=1\narenas\n'
 refuse_profile " line 2: there is no option 'purge'" '# mine\npurge=1\n'
 refuse_profile ' line 1: announce cannot be set here: use --quiet' 'announce=1\n'
 refuse 2 'needs a name' "$launcher" run --profile= echo hello
-refuse 2 "summary, full, json or prometheus, not 'xml'" "$launcher" run --stats=xml echo hello
+refuse 2 "summary, full or json, not 'xml'" "$launcher" run --stats=xml echo hello
 refuse 2 'name of a file' "$launcher" run --stats-file= echo hello
 refuse 2 "$scratch/none/report: No such file or directory$" "$launcher" run --stats-file "$scratch/none/report" echo hello
 refuse 2 "$scratch: Is a directory$" "$launcher" run --stats-file "$scratch" echo hello

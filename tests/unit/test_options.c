@@ -195,7 +195,7 @@ TEST(bad_values)
         {"ARENAS=-1", "must be a number below 2.32$"},
         {"ARENAS=4294967296", "must be a number below 2.32$"},
         {"ABORT_ON_FOREIGN=10", "must be 0 or 1$"},
-        {"STATS=xml", "must be none, summary, full, json or prometheus$"},
+        {"STATS=xml", "must be none, summary, full or json$"},
         {"STATS_PID=1k", "must be a process id, or 0$"},
         {"PROFILE_SIGNAL=11", "must be the number of a signal"},
         {"PROFILE_SIGNAL=USR2", "must be the number of a signal"},

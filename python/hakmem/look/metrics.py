@@ -9,11 +9,14 @@ import socket
 import sys
 import threading
 import time
+import weakref
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from .files import open_regular
 from .observer import ASK_SECONDS
+from .prometheus import prometheus, read_helps
 from .processes import Refusal, STATUS_CANNOT, STATUS_NO_PROCESS, STATUS_USAGE, parse_pid, printable
+from .report import read_figures
 from .served_profiles import PATHS, ServedProfiles, Unanswered, packed, read_question
 from .watched import Watched, ask_all
 
@@ -21,19 +24,10 @@ SCRAPE_SECONDS = 8.0  # for all processes, one after the other; Prometheus waits
 REQUEST_SECONDS = 15.0  # for a request and its answer, however slowly the other side talks
 REQUESTS_MAX = 16  # at once
 WAITS_MAX = 8  # of these, requests for what changes in some seconds
-TEXT_MAX = 1 << 20  # bytes that a process may say
 TOKEN_MAX = 4096  # bytes
 HOSTS = re.compile(r"(127(?:\.[0-9]{1,3}){3}|localhost|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)  # a page of a browser has another one
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
-NAME = r"hakmem_[a-z0-9_]{1,100}"
-LABEL = re.compile(r'([a-z_]{1,40})="((?:[^"\\\n]|\\[\\"n]){0,200})",?')
-SAMPLE = re.compile(rf"({NAME})(?:\{{(.{{0,2000}})\}})? (-?[0-9]{{1,20}}(?:\.[0-9]{{1,20}})?)")
-HEAD = re.compile(rf"# (HELP|TYPE) ({NAME}) ([ -~]{{1,300}})")
-TYPES = ("counter", "gauge")
-OWN_LABELS, OWN_METRIC = ("pid", "name"), "hakmem_up"  # of this tool: no process may say them
-OWN_HEADS = {"HELP": f"# HELP {OWN_METRIC} 1 if the process answers; 0 if it has ended or does not", "TYPE": f"# TYPE {OWN_METRIC} gauge"}
-
+HELPS = weakref.WeakKeyDictionary()  # of figures, by the observer of the process that said them
 
 def add_arguments(parser):
     parser.add_argument("pids", metavar="PID", nargs="*", help="process ids")
@@ -52,50 +46,22 @@ def add_arguments(parser):
                         help="sample the processes until the end, and serve /debug/pprof/heap and /debug/pprof/allocs for pprof")
 
 
-def escape(text):
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-def read_sample(line, labels):
-    """(metric, the line with these labels before its own); None: it is no sample that a process may give."""
-    match = SAMPLE.fullmatch(line)
-    if match is None or match[1] == OWN_METRIC:
-        return None
-    own = LABEL.findall(match[2] or "")
-    names = [name for name, _ in own]
-    written = ",".join(f'{name}="{value}"' for name, value in own)
-    if (match[2] or "").rstrip(",") != written or len(set(names)) != len(names) or set(names) & set(OWN_LABELS):
-        return None
-    return match[1], f"{match[1]}{{{labels}{',' if written else ''}{written}}} {match[3]}"
-
-
-def prometheus(texts):
-    """One text of the texts of several processes, each (name, text) or None if the process is gone. The format wants all
-    samples of a metric together, below its help and type. What is neither is dropped, and a second sample of one name."""
-    heads, samples = {OWN_METRIC: OWN_HEADS}, {OWN_METRIC: {}}
-    for pid, found in texts.items():
-        samples[OWN_METRIC][pid] = f'{OWN_METRIC}{{pid="{pid}"}} {int(found is not None)}'
-        if found is None:
-            continue
-        labels = f'pid="{pid}",name="{escape(found[0])}"'
-        for line in found[1][:TEXT_MAX].split("\n"):
-            head = HEAD.fullmatch(line)
-            if head and head[2] != OWN_METRIC and (head[1] == "HELP" or head[3] in TYPES):
-                heads.setdefault(head[2], {}).setdefault(head[1], line)
-            elif sample := read_sample(line, labels):
-                samples.setdefault(sample[0], {}).setdefault(sample[1].rpartition(" ")[0], sample[1])
-    return "".join(f"{line}\n" for metric in dict.fromkeys([*heads, *samples])
-                   for line in [*heads.get(metric, {}).values(), *samples.get(metric, {}).values()])
-
-
 def collect(watched, seconds, profiles=None):
     until = time.monotonic() + seconds
     observers = watched.now(seconds / 2)
     if profiles:
         profiles.begin(observers)
-    answers = ask_all(observers, "prometheus", until - time.monotonic())
-    return prometheus({process.pid: None if text is None else (process.name, text[:TEXT_MAX].decode("utf-8", "replace"))
-                       for process, text in answers})
+    reports = {}
+    for process, text in ask_all(observers, "json", (until - time.monotonic()) / 2):
+        try:
+            reports[process.pid] = None if text is None else (process.name, read_figures(text, process.pid))
+        except Refusal:  # what it says is no report
+            reports[process.pid] = None
+    unknown = {pid: observer for pid, observer in observers.items() if reports.get(pid) and observer not in HELPS}
+    for (process, text), observer in zip(ask_all(unknown, "names", until - time.monotonic()), unknown.values()):
+        if text is not None:
+            HELPS[observer] = read_helps(text.decode("utf-8", "replace"))
+    return prometheus({pid: found and (*found, HELPS.get(observers[pid], {})) for pid, found in reports.items()})
 
 
 def read_token(path):

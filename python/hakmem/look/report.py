@@ -10,10 +10,12 @@ from .sites import FIELDS as SITE, SiteNames, check_texts, parse_sites
 
 COUNTERS = {str: int}
 SHAPE = {
-    "hakmem": {"version": str},
+    "hakmem": {"version": str, "process?": int},
     "totals": dict.fromkeys(("bytes_in_use", "objects_in_use_count", "bytes_cached", "bytes_free_dirty", "bytes_mapped",
                              "arenas_count", "superslabs_count", "huge_count"), int),
     "summary?": {"in_use_bytes?": (int,)},
+    "huge_pages?": {},
+    "locks?": {},
     "tiers?": {"huge_small_count?": int},
     "counters?": COUNTERS,
     "os_calls?": COUNTERS,
@@ -21,6 +23,7 @@ SHAPE = {
     "arenas?": [{"id": int, "threads": int, "span_cached_bytes": int, "counters?": COUNTERS}],
     "threads?": [{"arena": int, "cached_bytes": int, "counters?": COUNTERS}],
     "sites?": [SITE],
+    "named_sites?": [{"name": str, "live_bytes": int, "live_count": int, "allocated_bytes": int}],
 }
 
 

@@ -6,6 +6,7 @@ import http.client
 import io
 import json
 import os
+import re
 import socket
 import stat
 import sys
@@ -16,7 +17,7 @@ from pathlib import Path
 from unittest import mock
 
 from hakmem.look import (
-    binaries, document, files, metrics, observer, output, processes, profile_data, report, symbols, text, watched)
+    binaries, document, files, metrics, observer, output, processes, profile_data, prometheus, report, symbols, text, watched)
 from hakmem.look.elf import Elf
 from hakmem.look.processes import Refusal
 from place import PlaceTest
@@ -88,15 +89,21 @@ class Documents(unittest.TestCase):
 
 class Metrics(Place):
     def test_samples(self):
-        lies = ('hakmem_up{pid="2"} 0', "hakmem_up 0", 'hakmem_a{pid="9"} 1', 'hakmem_a{x="1",x="2"} 1', 'hakmem_a{x="1"} 1} 2',
-                "other_metric 1", "hakmem_a NaN", "hakmem_a 1 1", 'hakmem_a{x="a\x1b"} 1', "# TYPE hakmem_up counter",
-                "# TYPE hakmem_a lies", "# HELP hakmem_a \x1b", "hakmem_a", "hakmem_b 2\rhakmem_b 3")
-        good = "# HELP hakmem_a help\n# TYPE hakmem_a gauge\nhakmem_a{part=\"x\"} 1\nhakmem_a 2\nhakmem_a 3\n"
-        made = metrics.prometheus({"1": ('n"\\\n', good + "\n".join(lies)), "2": None})
+        lies = {"counters": {"a": 1, "b\n": 2, "B": 3, "a b": 4}, "os_calls": {'x"}\n': 5}, "locks": {"lock_waits": "6"},
+                "summary": {"rss_bytes": True, "kept_bytes": -1, "tables_bytes": None, "in_use_bytes": 7},
+                "named_sites": [{"name": "s\\", "live_bytes": 8, "live_count": 9, "allocated_bytes": 10}]}
+        helps = prometheus.read_helps("counters.a\t\thelp\ncounters.b\t\tx\x1b\nlocks.lock_waits\t\nsummary.rss_bytes\t\t\n")
+        self.assertEqual(helps, {"counters.a": "help"})
+        made = prometheus.prometheus({"1": ('n"\\\n', GOOD | lies, helps), "2": None}).splitlines()
         name = r'pid="1",name="n\"\\\n"'
-        self.assertEqual(made.splitlines()[2:4], ['hakmem_up{pid="1"} 1', 'hakmem_up{pid="2"} 0'])
-        self.assertEqual([line for line in made.splitlines()[4:] if "\x1b" not in line],
-                         ["# HELP hakmem_a help", "# TYPE hakmem_a gauge", f'hakmem_a{{{name},part="x"}} 1', f"hakmem_a{{{name}}} 2"])
+        self.assertEqual(made[2:4], ['hakmem_up{pid="1"} 1', 'hakmem_up{pid="2"} 0'])
+        self.assertEqual(made[made.index("# HELP hakmem_a_total help"):][:3], [
+            "# HELP hakmem_a_total help", "# TYPE hakmem_a_total counter", f"hakmem_a_total{{{name}}} 1"])
+        self.assertIn(f'hakmem_os_calls_total{{{name},call="x\\"}}\\n"}} 5', made)
+        self.assertIn(f'hakmem_site_live_blocks{{{name},site="s\\\\"}} 9', made)
+        self.assertEqual([line for line in made if re.search("rss_bytes|resident_|lock_waits| [234]$", line)], [
+            "# HELP hakmem_resident_bytes what resident memory is used for; the sum is hakmem_rss_bytes",
+            "# TYPE hakmem_resident_bytes gauge", f'hakmem_resident_bytes{{{name},part="in_use"}} 7'])
 
     def serve(self, token=None):
         server = metrics.Server(("127.0.0.1", 0), metrics.make_handler(watched.Watched([]), token))
@@ -195,7 +202,7 @@ class Metrics(Place):
                 raise Refusal("it does not answer")
 
         asked = []
-        self.assertEqual(list(watched.ask_all(dict.fromkeys("abcd", Silent()), "prometheus", 8)), [(Silent.process, None)] * 4)
+        self.assertEqual(list(watched.ask_all(dict.fromkeys("abcd", Silent()), "json", 8)), [(Silent.process, None)] * 4)
         self.assertLessEqual(asked[0], 2)
 
 

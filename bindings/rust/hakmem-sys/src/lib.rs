@@ -65,7 +65,6 @@ pub type hak_report_format = u32;
 pub const HAK_REPORT_TEXT: hak_report_format = 0;
 pub const HAK_REPORT_JSON: hak_report_format = 1;
 pub const HAK_REPORT_SUMMARY: hak_report_format = 2;
-pub const HAK_REPORT_PROMETHEUS: hak_report_format = 3;
 
 pub type hak_report_sink = unsafe extern "C" fn(argument: *mut c_void, text: *const c_char, size: usize);
 pub type hak_limit_function = unsafe extern "C" fn(mapped: usize, argument: *mut c_void);

@@ -20,8 +20,6 @@ pub enum Format {
     Json,
     /// The summary alone, some twelve lines.
     Summary,
-    /// Prometheus' text format.
-    Prometheus,
 }
 
 /// The totals of the process.
@@ -75,7 +73,6 @@ pub fn report(format: Format) -> String {
         Format::Text => sys::HAK_REPORT_TEXT,
         Format::Json => sys::HAK_REPORT_JSON,
         Format::Summary => sys::HAK_REPORT_SUMMARY,
-        Format::Prometheus => sys::HAK_REPORT_PROMETHEUS,
     };
     collect(|sink, argument| unsafe { sys::hak_report(format, sink, argument) })
 }
