@@ -13,17 +13,6 @@
 #include "region/window.h"
 #include "slab/slab.h"
 
-size_t hak__heap_look_count(void)
-{
-    if (!hak__gate_enter_patiently()) {
-        return 0;
-    }
-    hak__inherited_settle();
-    size_t count = atomic_load_relaxed(&hak__superslabs.count);
-    hak__gate_leave();
-    return count;
-}
-
 static struct arena *look_find_arena(uint32_t id)
 {
     struct arena *arena = hak__arena_first();

@@ -49,11 +49,7 @@ struct heap_look {
     struct slab_look slabs[SUPERSLAB_SLICES]; /* valid at a slab's first slice */
 };
 
-/* Superslabs to look at: their indices are below this. 0: this thread is inside an operation.
- * Begins at the gate. Any thread, no lock held. */
-HAK_HIDDEN size_t hak__heap_look_count(void);
-
-/* Copies the state of superslab `index`, which is below the count, into `look`. Superslabs are
+/* Copies the state of superslab `index`, below hak__superslabs.count, into `look`. Superslabs are
  * looked at in rising order, with the same `look`, which was zero at first. Begins at the gate and
  * ends there; waits for the end of a fork. Any thread, no lock held. */
 HAK_HIDDEN void hak__heap_look(struct heap_look *look, size_t index);

@@ -19,6 +19,7 @@
 #include "observe/report.h"
 #include "observe/report_writer.h"
 #include "os/os.h"
+#include "region/superslab.h"
 #include "region/window.h"
 
 static bool map_is_same_slab(const struct slab_look *a, const struct slab_look *b)
@@ -120,7 +121,7 @@ static void map_superslab(struct report_writer *writer, const struct heap_look *
 static void map_superslabs(struct report_writer *writer, struct huge_use *use)
 {
     struct heap_look look = {.index = 0};
-    size_t count = hak__heap_look_count();
+    size_t count = atomic_load_relaxed(&hak__superslabs.count);
     hak__report_list_begin(writer, "superslabs");
     for (size_t index = 0; index < count; index++) {
         hak__heap_look(&look, index);

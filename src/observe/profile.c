@@ -95,7 +95,7 @@ static void profile_write_stack(struct report_writer *writer, const struct stack
     char site[SITE_NAME_SIZE] = "";
     bool is_cut = stack->depth != 0 && stack->frames[stack->depth - 1] == STACK_CUT;
     hak__report_record_begin(writer);
-    hak__report_addresses(writer, "frames", stack->frames, stack->depth - is_cut);
+    hak__report_row(writer, "frames", stack->frames, stack->depth - is_cut, true);
     if (is_cut) {
         hak__report_number(writer, "cut", 1, "");
     }
@@ -107,7 +107,7 @@ static void profile_write_stack(struct report_writer *writer, const struct stack
         hak__report_number(writer, "thread", stack->thread, "");
     }
     profile_write_sums(writer, sums, since);
-    hak__report_row(writer, "history_bytes", live_bytes, count);
+    hak__report_row(writer, "history_bytes", live_bytes, count, false);
     hak__report_record_end(writer);
 }
 
@@ -123,7 +123,7 @@ static void profile_write_stacks(struct report_writer *writer, bool since)
     for (uint32_t i = 0; i < history.count; i++) {
         numbers[i] = history.now_ms - history.times_ms[i];
     }
-    hak__report_row(writer, "ago_ms", numbers, history.count);
+    hak__report_row(writer, "ago_ms", numbers, history.count, false);
     hak__report_section_end(writer);
     hak__report_section_begin(writer, "peak");
     REPORT_NUMBERS(writer, {"bytes", hak__report_round(history.peak_bytes)},

@@ -29,10 +29,7 @@ static void report_summary(struct report_writer *writer, const struct summary *s
         hak__report_number(writer, name->key, hak__summary_part(summary, part), name->help);
     }
     REPORT_FIGURES(
-        writer,
-        {"returnable_bytes", hak__summary_part(summary, SUMMARY_KEPT),
-         "hak_trim would return them to the OS now"},
-        {"peak_rss_bytes", summary->memory.peak_rss, "the most resident memory since exec"},
+        writer, {"peak_rss_bytes", summary->memory.peak_rss, "the most resident memory since exec"},
         {"swapped_bytes", summary->memory.swapped, "memory in swap areas; not part of RSS"},
         {"rounding_requests_count", summary->requests_count,
          "requests that the estimate of rounding rests on"},
@@ -76,8 +73,6 @@ static void report_tiers(struct report_writer *writer, const struct report *repo
     hak__report_section_begin(writer, "tiers");
     REPORT_FIGURES(
         writer, {"superslab_bytes", hak__superslab_bytes_claimed(), "address space of superslabs"},
-        {"superslab_free_bytes", hak__superslab_bytes_free(),
-         "of these in free slices, dirty or given back"},
         {"slab_bytes", census->slab_bytes, "in slabs, to 64 KiB an object"},
         {"span_bytes", census->span_bytes, "usable in spans, to 2 MiB each"},
         {"spans_count", census->spans_count, "spans in use"},
@@ -92,10 +87,6 @@ static void report_tiers(struct report_writer *writer, const struct report *repo
          "resident bytes of spans in use"},
         {"huge_resident_bytes", report_known(summary, summary->resident.huge),
          "resident bytes of huge blocks in use"},
-        {"kept_resident_bytes", hak__summary_part(summary, SUMMARY_KEPT),
-         "resident bytes of kept spans and huge blocks and of free slices"},
-        {"discarded_bytes", hak__os_discarded_bytes(),
-         "free, but the kernel would not unmap them yet"},
         {"table_bytes", hak__window_table_bytes(), "slice and slab tables"},
         {"arena_bytes", hak__metadata_bytes(), "arenas and thread caches"},
         {"registry_bytes", huge->metadata_bytes, "huge registry"},

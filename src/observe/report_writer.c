@@ -287,27 +287,20 @@ void hak__report_hex(struct report_writer *writer, const char *key, uint64_t val
 }
 
 void hak__report_row(struct report_writer *writer, const char *key, const uint64_t *numbers,
-                     uint32_t count)
+                     uint32_t count, bool hex)
 {
-    char line[REPORT_ROW_MAX * sizeof "18446744073709551615 "];
-    struct text text = {line, sizeof line - 1, 0};
-    for (uint32_t i = 0; i < count; i++) {
-        hak__text_format(&text, i == 0 ? "%lu" : " %lu", numbers[i]);
+    const char *quote = report_is_json(writer) ? "\"" : "";
+    if (report_is_json(writer)) {
+        report_json_next(writer, key);
+    } else {
+        hak__report_put(writer, " %s ", key);
     }
-    line[text.length] = '\0';
-    hak__report_string(writer, key, line, "");
-}
-
-/* In pieces: a stack has hundreds of them. */
-void hak__report_addresses(struct report_writer *writer, const char *key,
-                           const uintptr_t *addresses, uint32_t count)
-{
-    report_json_next(writer, key);
-    report_put_char(writer, '"');
+    report_put(writer, quote);
     for (uint32_t i = 0; i < count; i++) {
-        hak__report_put(writer, i == 0 ? "%#lx" : " %#lx", addresses[i]);
+        report_put(writer, i == 0 ? "" : " ");
+        hak__report_put(writer, hex ? "%#lx" : "%lu", numbers[i]);
     }
-    report_put_char(writer, '"');
+    report_put(writer, quote);
 }
 
 void hak__report_put(struct report_writer *writer, const char *format, ...)

@@ -94,13 +94,10 @@ HAK_HIDDEN void hak__report_figures(struct report_writer *writer,
 #define REPORT_FIGURES(writer, ...)                                                                \
     hak__report_figures(writer, (const struct report_figure[]){__VA_ARGS__, {NULL, 0, NULL}})
 
-/* A string of `count` numbers with blanks between them, at most REPORT_ROW_MAX. */
-#define REPORT_ROW_MAX 16u
+/* A string of `count` numbers with blanks between them, decimal or with 0x. In text only in a
+ * list. */
 HAK_HIDDEN void hak__report_row(struct report_writer *writer, const char *key,
-                                const uint64_t *numbers, uint32_t count);
-/* The same of `count` addresses, any number. JSON alone. */
-HAK_HIDDEN void hak__report_addresses(struct report_writer *writer, const char *key,
-                                      const uintptr_t *addresses, uint32_t count);
+                                const uint64_t *numbers, uint32_t count, bool hex);
 /* Text as it is, of at most 511 characters, for parts of a report that exist as text only. */
 HAK_HIDDEN void hak__report_put(struct report_writer *writer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

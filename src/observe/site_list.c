@@ -120,7 +120,7 @@ static void site_write_sums(struct report_writer *writer, const struct site_sums
     for (uint32_t i = 0; i < SITE_LIFETIMES; i++) {
         lifetimes[i] = hak__report_round(sums->lifetimes[i]);
     }
-    hak__report_row(writer, "lifetime_counts", lifetimes, SITE_LIFETIMES);
+    hak__report_row(writer, "lifetime_counts", lifetimes, SITE_LIFETIMES, false);
 }
 
 void hak__site_list_write(struct report_writer *writer, const struct site_list *list)
