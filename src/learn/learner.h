@@ -25,8 +25,8 @@
 /* Bytes for the program's name; a longer one is cut. */
 #define LEARN_PROGRAM_SIZE 64u
 
-/* Names of sites whose objects lie apart (observe/sites.h). Twice: each scope compares with twice
- * as many ids. */
+/* Names of sites whose objects lie apart (observe/sites.h). Twice: a state file that is 2 KiB
+ * longer. */
 #define LEARN_SITES_MAX 32u
 /* Bytes of such a name, with its zero (HAK_SITE_NAME_MAX). */
 #define LEARN_SITE_SIZE 64u

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* site.c: the functions of hakmem/site.h, and placement (observe/sites.h).
  *
- * State of placement: a short list of the ids of long-lived sites. One thread at a time writes it,
- * under SAMPLES; others read it relaxed. A reader that misses a change places a few objects as
- * before. */
+ * State of placement: a mark in each long-lived site. One thread at a time writes it, under
+ * SAMPLES; others read it relaxed. A reader that misses a change places a few objects as before. */
 #include "hakmem/site.h"
 
 #include "arena/arena.h"
@@ -38,33 +37,7 @@
 
 bool hak__placement_on;
 
-static uintptr_t shared_placement_ids[LEARN_SITES_MAX]; /* 0: free */
-static uint32_t shared_placement_used; /* places that were ever taken; the others are free */
 static uint32_t shared_placement_looked_ms;
-
-/* NULL: the site is not placed. */
-static uintptr_t *placement_find(uintptr_t id)
-{
-    uint32_t used = atomic_load_relaxed(&shared_placement_used);
-    for (uint32_t i = 0; i < used; i++) {
-        if (atomic_load_relaxed(&shared_placement_ids[i]) == id) {
-            return &shared_placement_ids[i];
-        }
-    }
-    return NULL;
-}
-
-/* A free place; NULL: there is none. Under SAMPLES. */
-static uintptr_t *placement_make(void)
-{
-    uint32_t used = shared_placement_used;
-    uintptr_t *place = placement_find(0);
-    if (place == NULL && used < LEARN_SITES_MAX) {
-        place = &shared_placement_ids[used];
-        atomic_store_relaxed(&shared_placement_used, used + 1);
-    }
-    return place;
-}
 
 /* Samples are wanted now. A period that the user chose stays. */
 static void placement_switch_on(void)
@@ -86,11 +59,8 @@ static void placement_begin(const char *name, uintptr_t id)
     if (!hak__placement_on) {
         placement_switch_on();
     }
-    if (placement_find(id) == NULL && hak__learn_knows_site(name)) {
-        uintptr_t *place = placement_make();
-        if (place != NULL) {
-            atomic_store_relaxed(place, id);
-        }
+    if (hak__learn_knows_site(name)) {
+        atomic_store_relaxed(&hak__site_find(id)->shared_apart, true);
     }
 }
 
@@ -116,16 +86,11 @@ bool hak__placement_judge(const struct site_sums *sums, bool apart, uint64_t now
 
 /* The learner may be busy or full. The site then stays as it is until the next look. Under
  * SAMPLES. */
-static void placement_look_at(const struct site *site, uint64_t now_ms)
+static void placement_look_at(struct site *site, uint64_t now_ms)
 {
-    uintptr_t *place = placement_find(site->key);
-    bool apart = hak__placement_judge(&site->sums, place != NULL, now_ms);
-    if (apart == (place != NULL)) {
-        return;
-    }
-    uintptr_t *changed = apart ? placement_make() : place;
-    if (changed != NULL && hak__learn_note_site(site->name, apart)) {
-        atomic_store_relaxed(changed, apart ? site->key : (uintptr_t)0);
+    bool apart = hak__placement_judge(&site->sums, site->shared_apart, now_ms);
+    if (apart != site->shared_apart && hak__learn_note_site(site->name, apart)) {
+        atomic_store_relaxed(&site->shared_apart, apart);
     }
 }
 
@@ -138,7 +103,7 @@ static void placement_look(void)
         !hak__samples_enter(false)) {
         return;
     }
-    for (const struct site *site = hak__site_first(); site != NULL; site = site->older) {
+    for (struct site *site = hak__site_first(); site != NULL; site = site->older) {
         if (!site->is_address && hak__site_is_named(site)) {
             placement_look_at(site, hak__samples_clock_ms());
         }
@@ -150,7 +115,8 @@ static void placement_look(void)
 static void placement_leave(uintptr_t site)
 {
     HAK_KEEP_ERRNO;
-    hak__thread_turn(site != 0 && placement_find(site) != NULL);
+    const struct site *found = hak__site_find(site);
+    hak__thread_turn(found != NULL && atomic_load_relaxed(&found->shared_apart));
 }
 
 /* The same on the way in; now and then it looks which sites are proven. */

@@ -17,21 +17,25 @@ HAK_STATIC_ASSERT(SITE_NAME_SIZE == HAK_SITE_NAME_MAX + 1, "the header says how 
 
 HAK_TLS uintptr_t hak__site_current;
 
-/* Under SAMPLES. */
+/* Written under SAMPLES. */
 static struct site **sites_buckets; /* [SITES_BUCKETS]; NULL: not allocated yet */
 static struct site *sites_newest;
 static struct site *sites_other;
 static uint32_t sites_named_count, sites_others_count;
 
+/* NULL: there is no table yet. */
 static struct site **site_bucket(uintptr_t key)
 {
     uint64_t hash = (uint64_t)key * UINT64_C(0x9e3779b97f4a7c15); /* Fibonacci hashing */
-    return &sites_buckets[(hash >> 32) % SITES_BUCKETS];
+    struct site **buckets = atomic_load_acquire(&sites_buckets);  /* pairs with sites_are_ready */
+    return buckets != NULL ? &buckets[(hash >> 32) % SITES_BUCKETS] : NULL;
 }
 
 static struct site *site_find(uintptr_t key, bool is_address)
 {
-    struct site *site = *site_bucket(key);
+    struct site **bucket = site_bucket(key);
+    /* acquire: pairs with the release in site_add */
+    struct site *site = bucket != NULL ? atomic_load_acquire(bucket) : NULL;
     while (site != NULL && (site->key != key || site->is_address != is_address)) {
         site = site->next;
     }
@@ -45,7 +49,7 @@ static struct site *site_add(uintptr_t key, bool is_address)
     if (site != NULL) {
         *site = (struct site){
             .next = *bucket, .older = sites_newest, .key = key, .is_address = is_address};
-        *bucket = site;
+        atomic_store_release(bucket, site); /* pairs with the acquire in site_find */
         sites_newest = site;
     }
     return site;
@@ -55,12 +59,19 @@ static struct site *site_add(uintptr_t key, bool is_address)
 static bool sites_are_ready(void)
 {
     if (sites_buckets == NULL) {
-        sites_buckets = hak__metadata_allocate(SITES_BUCKETS * sizeof(struct site *));
+        /* release: pairs with the acquire in site_bucket */
+        atomic_store_release(&sites_buckets,
+                             hak__metadata_allocate(SITES_BUCKETS * sizeof(struct site *)));
     }
     if (sites_buckets != NULL && sites_other == NULL) {
         sites_other = site_add(SITE_ID_OTHER, false);
     }
     return sites_other != NULL;
+}
+
+struct site *hak__site_find(uintptr_t id)
+{
+    return site_find(id, false);
 }
 
 struct site *hak__site_of(uintptr_t key, bool is_address)

@@ -11,7 +11,8 @@
  *
  * Bounds: SITES_NAMED_MAX named sites, and as many others as SITES_MAX leaves.
  *
- * Lock: the caller holds SAMPLES, except for hak__site_name and hak__site_current. */
+ * Lock: the caller holds SAMPLES, except for hak__site_find, hak__site_name and
+ * hak__site_current. */
 #ifndef HAK_OBSERVE_SITES_H
 #define HAK_OBSERVE_SITES_H
 
@@ -58,6 +59,7 @@ struct site {
     struct site *older; /* in the list of all; constant */
     uintptr_t key;      /* the id, or the address with a number (loaded.h); constant */
     bool is_address;
+    bool shared_apart;         /* its objects are placed (below); relaxed, written under SAMPLES */
     bool shared_is_named;      /* `name` is complete, and constant from then on */
     char name[SITE_NAME_SIZE]; /* zero-terminated */
     struct site_sums sums;     /* under SAMPLES */
@@ -69,6 +71,8 @@ HAK_HIDDEN extern HAK_TLS uintptr_t hak__site_current;
 /* The site of an id, or of an address. Makes it if there is none, or returns "other"; of 0, too.
  * NULL: no memory at all. */
 HAK_HIDDEN struct site *hak__site_of(uintptr_t key, bool is_address);
+/* The site of an id. NULL: there is none. Any thread, no lock. */
+HAK_HIDDEN struct site *hak__site_find(uintptr_t id);
 /* Gives the name an id, which is not 0. `name` is complete and not empty. 0: no memory. */
 HAK_HIDDEN uintptr_t hak__site_named(const char name[SITE_NAME_SIZE]);
 
