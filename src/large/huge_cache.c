@@ -19,10 +19,6 @@
  * program never touches take no memory. Twice: calloc clears up to 64 MiB, and faults less. Half:
  * more page faults where the program uses all of the block. */
 #define HUGE_CLEAR_MAX ((size_t)32 << 20)
-/* Ranges that a trim takes out of the cache before it unmaps them without the lock. Twice: a larger
- * array on the stack (384 bytes now). Half: it takes the lock twice as often. */
-#define HUGE_DROP_MAX 16u
-
 size_t hak__huge_joined_bytes;
 struct huge_cache hak__huge_cache;
 
@@ -408,51 +404,47 @@ static struct huge cache_drop(uint32_t oldest, size_t too_many)
     return cache_remove(oldest).block;
 }
 
+/* What a trim unmaps next; size 0: nothing. */
+static struct huge cache_drop_next(uint32_t age_ms)
+{
+    struct huge dropped = {0};
+    lock_acquire(&hak__huge_lock);
+    uint32_t now = hak__os_clock_ms(); /* under the lock: no range is younger */
+    if (age_ms == 0) {                 /* memory that goes back now does not count for the peak */
+        peak.now = peak.before =
+            hak__huge_registry_totals().live_bytes + hak__superslab_taken() * SLICE_SIZE;
+    }
+    size_t bound = cache_bound(now), kept = hak__huge_cache.resident;
+    bool full = !cache_has_room(HUGE_PARTS_MAX);
+    uint32_t oldest = age_ms == UINT32_MAX && !full && kept <= bound
+                          ? RANGE_NONE
+                          : cache_search(range_is_older, NULL);
+    if (oldest != RANGE_NONE) {
+        bool whole = full || now - hak__huge_cache.ranges[oldest].freed_ms >= age_ms;
+        if (whole || kept > bound) {
+            dropped = cache_drop(oldest, whole ? SIZE_MAX : kept - bound);
+        }
+    }
+    kept = hak__huge_cache.resident;
+    size_t room = hak__huge_cache.count == 0 ? SIZE_MAX : bound < kept ? 0 : bound - kept;
+    size_t slices = hak__superslab_bytes_touched();
+    atomic_store_relaxed(&shared_slices_most, room > SIZE_MAX - slices ? SIZE_MAX : slices + room);
+    lock_release(&hak__huge_lock);
+    return dropped;
+}
+
 size_t hak__huge_cache_trim(uint32_t age_ms)
 {
-    if (HAK_SECURE) { /* which caches no huge blocks */
-        if (age_ms == 0) {
-            hak__huge_end_quarantine();
-        }
-        return 0;
-    }
-    if (age_ms != 0 && watched()) {
-        return 0;
-    }
     size_t bytes = 0;
-    uint32_t count = HUGE_DROP_MAX;
-    while (count == HUGE_DROP_MAX) {
-        struct huge dropped[HUGE_DROP_MAX];
-        lock_acquire(&hak__huge_lock);
-        uint32_t now = hak__os_clock_ms(); /* under the lock: no range is younger */
-        if (age_ms == 0) { /* memory that goes back now does not count for the peak */
-            peak.now = peak.before =
-                hak__huge_registry_totals().live_bytes + hak__superslab_taken() * SLICE_SIZE;
-        }
-        size_t bound = cache_bound(now);
-        for (count = 0; hak__huge_cache.count != 0 && count < HUGE_DROP_MAX; count++) {
-            bool full = !cache_has_room(HUGE_PARTS_MAX), much = hak__huge_cache.resident > bound;
-            if (age_ms == UINT32_MAX && !full && !much) {
-                break;
-            }
-            uint32_t oldest = cache_search(range_is_older, NULL);
-            bool old = full || now - hak__huge_cache.ranges[oldest].freed_ms >= age_ms;
-            if (!old && !much) {
-                break;
-            }
-            dropped[count] = cache_drop(oldest, old ? SIZE_MAX : hak__huge_cache.resident - bound);
-        }
-        size_t room = hak__huge_cache.count == 0         ? SIZE_MAX
-                      : bound < hak__huge_cache.resident ? 0
-                                                         : bound - hak__huge_cache.resident;
-        size_t slices = hak__superslab_bytes_touched();
-        atomic_store_relaxed(&shared_slices_most,
-                             room > SIZE_MAX - slices ? SIZE_MAX : slices + room);
-        lock_release(&hak__huge_lock);
-        for (uint32_t i = 0; i < count; i++) {
-            bytes += dropped[i].size;
-            hak__huge_unmap(dropped[i]);
-        }
+    if (HAK_SECURE && age_ms == 0) {
+        hak__huge_end_quarantine();
+    }
+    if (HAK_SECURE || (age_ms != 0 && watched())) { /* the secure form caches no huge blocks */
+        return 0;
+    }
+    for (struct huge dropped; (dropped = cache_drop_next(age_ms)).size != 0;) {
+        bytes += dropped.size;
+        hak__huge_unmap(dropped);
     }
     return bytes;
 }
