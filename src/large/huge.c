@@ -329,89 +329,61 @@ static bool huge_lock_soon(void)
     return false;
 }
 
-/* What the thread was doing before a look. */
-struct huge_look {
-    uint32_t inside;
-    uint64_t signals;
-};
-
-/* Takes the lock to look. A look need not begin at the gate, because no thread writes while the
- * gate is closed. False: this is a signal handler that may have interrupted its own thread under
- * the lock, and the lock did not become free. */
-static bool huge_lock_to_look(struct huge_look *look)
+/* The huge block, or new emergency memory, that starts at `pointer`, or contains it if `inside`.
+ * Address 0: none, or this is a signal handler that may have interrupted its own thread under the
+ * lock, which did not become free. A look need not begin at the gate, because no thread writes
+ * while the gate is closed. */
+static struct huge huge_look(const void *pointer, bool inside)
 {
-    *look = (struct huge_look){hak__inside, hak__lock_block_signals()};
-    if ((look->inside & INSIDE_OPERATION) == 0) {
+    uintptr_t address = (uintptr_t)pointer;
+    struct huge block = {0};
+    uint32_t before = hak__inside;
+    uint64_t signals = hak__lock_block_signals();
+    bool locked = true;
+    if ((before & INSIDE_OPERATION) != 0) {
+        locked = huge_lock_soon();
+    } else {
         hak__inside |= INSIDE_LOCK;
         lock_acquire(&hak__huge_lock);
-        return true;
     }
-    if (huge_lock_soon()) {
-        return true;
+    if (locked) {
+        block = inside ? hak__huge_registry_containing(address) : hak__huge_registry_find(address);
+        if (block.address == 0) {
+            block = inside ? hak__emergency_containing(address) : hak__emergency_find(address);
+        }
+        lock_release(&hak__huge_lock);
     }
-    hak__os_restore_signals(look->signals);
-    return false;
-}
-
-static void huge_unlock_after_look(const struct huge_look *look)
-{
-    lock_release(&hak__huge_lock);
-    hak__inside = look->inside;
-    hak__os_restore_signals(look->signals);
+    hak__inside = before;
+    hak__os_restore_signals(signals);
+    return block;
 }
 
 size_t hak__huge_bytes(const void *pointer)
 {
-    struct huge_look look;
-    if (!huge_lock_to_look(&look)) {
-        return 0;
-    }
-    struct huge block = hak__huge_registry_find((uintptr_t)pointer);
-    size_t size = huge_usable(&block);
-    if (size == 0) {
-        size = hak__emergency_find((uintptr_t)pointer).size;
-    }
-    huge_unlock_after_look(&look);
-    return size;
+    struct huge block = huge_look(pointer, false);
+    return huge_usable(&block);
 }
 
 bool hak__huge_has_size(const void *pointer, size_t size)
 {
-    struct huge_look look;
-    if (pointer == NULL || !huge_lock_to_look(&look)) {
-        return true;
-    }
-    struct huge block = hak__huge_registry_find((uintptr_t)pointer);
-    huge_unlock_after_look(&look);
+    struct huge block = huge_look(pointer, false);
     size_t usable = huge_usable(&block);
     return usable == 0 || usable == size ||
            (usable == block.size && usable == hak__emergency_mapped(size));
 }
 
-bool hak__huge_was_freed(const void *pointer)
+struct huge hak__huge_containing(const void *pointer)
 {
-    struct huge_look look;
+    return huge_look(pointer, true);
+}
+
+HAK_RACY_READER bool hak__huge_was_freed(const void *pointer)
+{
     bool found = false;
-    if (!huge_lock_to_look(&look)) {
-        return false;
-    }
     for (uint32_t i = 0; i < HUGE_GRAVES; i++) {
         found |= huge_graves[i] == (uintptr_t)pointer;
     }
-    huge_unlock_after_look(&look);
     return found;
-}
-
-struct huge hak__huge_containing(const void *pointer)
-{
-    struct huge_look look;
-    if (!huge_lock_to_look(&look)) {
-        return (struct huge){0};
-    }
-    struct huge block = hak__huge_registry_containing((uintptr_t)pointer);
-    block = block.address == 0 ? hak__emergency_containing((uintptr_t)pointer) : block;
-    huge_unlock_after_look(&look);
-    return block;
 }
 
 struct huge_result hak__huge_resize(void *pointer, size_t size, bool stays)

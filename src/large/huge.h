@@ -88,7 +88,8 @@ HAK_HIDDEN size_t hak__huge_bytes(const void *pointer);
 /* Secure form: false if another size than `size` was asked for when the huge block was allocated or
  * last resized. True if no huge block starts at `pointer`, or the request is not known. */
 HAK_HIDDEN bool hak__huge_has_size(const void *pointer, size_t size);
-/* True: one of the last HUGE_GRAVES huge blocks that were freed started at `pointer`. A hint. */
+/* True: one of the last HUGE_GRAVES huge blocks that were freed started at `pointer`. A hint: takes
+ * no lock. */
 HAK_HIDDEN bool hak__huge_was_freed(const void *pointer);
 /* True: a freed huge block whose addresses rest contains the address. A hint: takes no lock. */
 HAK_HIDDEN bool hak__huge_is_quarantined(uintptr_t address);
