@@ -67,19 +67,12 @@ bool hak__ending_take(void)
     return true;
 }
 
-static void ending_write_documents(void)
-{
-    hak__last_report_at_end();
-    hak__profile_at_end();
-    hak__heap_map_at_end();
-}
-
 void hak__ending_write(bool soon)
 {
     if (soon) {
         hak__gate_hurry(true);
     }
-    ending_write_documents();
+    hak__last_report_at_end();
     hak__observer_end();
     atomic_store_release(&ending.shared_state, (uint32_t)ENDING_DONE); /* pairs with nothing */
     hak__os_wake_all(&ending.shared_state);
@@ -89,7 +82,7 @@ void hak__ending_by_signal(void)
 {
     if (hak__ending_take()) {
         hak__gate_hurry(true);
-        ending_write_documents();
+        hak__last_report_at_end();
         hak__gate_hurry(false);
         hak__ending_note_process(); /* process 1 of a container may live on */
     }

@@ -15,10 +15,9 @@
 
 #define EXIT_LINE_SIZE (EXIT_PATH_SIZE + 128) /* a path and a sentence */
 
-bool hak__exit_file_varies(const struct exit_file *file)
+bool hak__exit_file_varies(const char *name)
 {
-    const char *at = *file->name;
-    for (; at != NULL && *at != '\0'; at++) {
+    for (const char *at = name; at != NULL && *at != '\0'; at++) {
         if (*at == '%' && *++at == 'p') { /* the option lets only %p and %% pass */
             return true;
         }
@@ -26,10 +25,10 @@ bool hak__exit_file_varies(const struct exit_file *file)
     return false;
 }
 
-void hak__exit_file_path(const struct exit_file *file, char path[EXIT_PATH_SIZE])
+void hak__exit_file_path(const char *name, char path[EXIT_PATH_SIZE])
 {
     struct text text = {path, EXIT_PATH_SIZE - 1, 0};
-    for (const char *at = *file->name; *at != '\0'; at++) {
+    for (const char *at = name; *at != '\0'; at++) {
         if (*at == '%' && *++at == 'p') {
             hak__text_format(&text, "%u", hak__os_process_id());
         } else {
@@ -46,7 +45,7 @@ void hak__exit_file_open(struct exit_file *file)
     if (*file->name == NULL) {
         file->kept = hak__os_keep(2);
     } else if (!file->replaces) {
-        hak__exit_file_path(file, path);
+        hak__exit_file_path(*file->name, path);
         file->kept = hak__os_keep_append(path);
     }
 }
@@ -125,17 +124,17 @@ static void exit_put(void *argument, const char *piece, size_t size)
     document->length += size;
 }
 
-static int exit_write_to(int descriptor, bool collects, exit_file_writer *writer)
+static int exit_write_to(int descriptor, const struct exit_file *file)
 {
-    struct exit_document document = {.descriptor = descriptor, .collects = collects};
-    writer(exit_put, &document);
+    struct exit_document document = {.descriptor = descriptor, .collects = !file->replaces};
+    file->write(exit_put, &document);
     exit_flush(&document);
     return document.error;
 }
 
-void hak__exit_file_complain(const struct exit_file *file, const char *path, int error)
+void hak__exit_file_complain(const char *what, const char *path, int error)
 {
-    DIAGNOSE_SAY(EXIT_LINE_SIZE, "hakmem: cannot write the %s to %s: %s", file->what, path,
+    DIAGNOSE_SAY(EXIT_LINE_SIZE, "hakmem: cannot write the %s to %s: %s", what, path,
                  hak__os_file_error(error));
 }
 
@@ -151,22 +150,22 @@ static bool exit_may_begin(void)
     return true;
 }
 
-static bool exit_write_file(struct exit_file *file, exit_file_writer *writer)
+static bool exit_write_file(struct exit_file *file)
 {
     char path[EXIT_PATH_SIZE];
     bool kept = hak__os_is_kept(&file->kept);
     if (*file->name == NULL) {
-        return exit_write_to(kept ? file->kept.descriptor : 2, true, writer) == 0;
+        return exit_write_to(kept ? file->kept.descriptor : 2, file) == 0;
     }
-    hak__exit_file_path(file, path);
+    hak__exit_file_path(*file->name, path);
     /* A forked child that has not opened a file of its own has its parent's. */
-    kept = kept && (file->process == hak__os_process_id() || !hak__exit_file_varies(file));
+    kept = kept && (file->process == hak__os_process_id() || !hak__exit_file_varies(*file->name));
     int descriptor = kept             ? file->kept.descriptor
                      : file->replaces ? hak__os_open_new(path)
                                       : hak__os_open_append(path);
-    int error = descriptor < 0 ? descriptor : exit_write_to(descriptor, !file->replaces, writer);
+    int error = descriptor < 0 ? descriptor : exit_write_to(descriptor, file);
     if (error != 0) {
-        hak__exit_file_complain(file, path, error);
+        hak__exit_file_complain(file->what, path, error);
     }
     if (descriptor >= 0 && !(file->stays && kept)) {
         hak__os_close(descriptor);
@@ -176,7 +175,6 @@ static bool exit_write_file(struct exit_file *file, exit_file_writer *writer)
 
 struct exit_request {
     struct exit_file *file;
-    exit_file_writer *writer;
     bool done;
 };
 
@@ -189,7 +187,7 @@ static void exit_serve(void *argument)
                      request->file->what);
         return;
     }
-    request->done = exit_write_file(request->file, request->writer);
+    request->done = exit_write_file(request->file);
     if (hak__gate_was_refused()) {
         request->done = false;
         DIAGNOSE_SAY(EXIT_LINE_SIZE, "hakmem: the %s is not complete: the process forked meanwhile",
@@ -198,9 +196,9 @@ static void exit_serve(void *argument)
 }
 
 /* On a stack of its own: a signal's handler or a thread that ends the process may have little. */
-bool hak__exit_file_write(struct exit_file *file, exit_file_writer *writer)
+bool hak__exit_file_write(struct exit_file *file)
 {
-    struct exit_request request = {file, writer, false};
+    struct exit_request request = {file, false};
     hak__own_stack_try(exit_serve, &request);
     return request.done;
 }

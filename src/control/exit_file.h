@@ -18,27 +18,25 @@
 struct exit_file {
     const char *const *name; /* the option's value; NULL: standard error */
     const char *what;        /* "report": for messages */
+    void (*write)(hak_report_sink *sink, void *sink_argument); /* its document */
     bool replaces;       /* empties the file and opens it only at the end, instead of appending */
     bool stays;          /* a write leaves it open for the next one */
     struct os_kept kept; /* descriptor -1: not open */
     uint64_t process;    /* that opened it */
 };
 
-/* Writes the document to the sink. */
-typedef void exit_file_writer(hak_report_sink *sink, void *sink_argument);
-
-/* True if the name has %p: each process has a file of its own. */
-HAK_HIDDEN bool hak__exit_file_varies(const struct exit_file *file);
+/* True if the name has %p: each process has a file of its own. NULL: false. */
+HAK_HIDDEN bool hak__exit_file_varies(const char *name);
 /* Opens it early, if it appends. Errors are noticed at the end. */
 HAK_HIDDEN void hak__exit_file_open(struct exit_file *file);
 /* Closes it, unless the program has closed it or uses its number. */
 HAK_HIDDEN void hak__exit_file_close(struct exit_file *file);
 /* Stores the path of this process's file. */
-HAK_HIDDEN void hak__exit_file_path(const struct exit_file *file, char path[EXIT_PATH_SIZE]);
+HAK_HIDDEN void hak__exit_file_path(const char *name, char path[EXIT_PATH_SIZE]);
 /* Says on standard error why it could not be written. `error`: -errno. */
-HAK_HIDDEN void hak__exit_file_complain(const struct exit_file *file, const char *path, int error);
-/* Lets `writer` write to the file, and closes it unless it stays. False: not all is written, and
- * standard error says why. */
-HAK_HIDDEN bool hak__exit_file_write(struct exit_file *file, exit_file_writer *writer);
+HAK_HIDDEN void hak__exit_file_complain(const char *what, const char *path, int error);
+/* Writes the document, and closes the file unless it stays. False: not all is written, and standard
+ * error says why. */
+HAK_HIDDEN bool hak__exit_file_write(struct exit_file *file);
 
 #endif

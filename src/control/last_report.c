@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* last_report.c: the report that a process writes when it ends (HAKMEM_STATS).
+/* last_report.c: what a process writes when it ends: the report (HAKMEM_STATS), the heap profile
+ * (HAKMEM_PROFILE_FILE) and the heap map (HAKMEM_HEAP_MAP_FILE).
  *
- * Its file is opened at the start: at the end a server's worker may have no right to open it, and
- * programs such as ls have closed standard error. A child of fork writes to the same file, or to
- * one of its own if the name has a %p.
+ * The files of the first two are opened at the start: at the end a server's worker may have no
+ * right to open them, and programs such as ls have closed standard error. A child of fork writes to
+ * the same file, or to one of its own if the name has a %p.
  *
  * A signal that ends the process runs no destructor. With HAKMEM_STATS_SIGNAL=1 hakmem installs
  * handlers where the program's parent left the default action. They write the documents that are
@@ -16,17 +17,8 @@
 #include "control/exit_file.h"
 #include "control/life.h"
 #include "core/options.h"
+#include "hakmem/profile.h"
 #include "os/os.h"
-
-/* True if this process writes a report at its end. */
-static bool last_reports(void)
-{
-    uint64_t process = hak__settings.stats_process;
-    return hak__settings.stats != STATS_NONE && (process == 0 || process == hak__os_process_id());
-}
-
-static struct exit_file last_file = {
-    .name = &hak__settings.stats_file, .what = "report", .kept = {-1, 0, 0}};
 
 static void last_write(hak_report_sink *sink, void *sink_argument)
 {
@@ -35,6 +27,32 @@ static void last_write(hak_report_sink *sink, void *sink_argument)
                : stats == STATS_JSON  ? HAK_REPORT_JSON
                                       : HAK_REPORT_TEXT,
                sink, sink_argument);
+}
+
+enum last_file { LAST_REPORT, LAST_PROFILE, LAST_MAP, LAST_FILES };
+static struct exit_file last_files[LAST_FILES] = {
+    {.name = &hak__settings.stats_file, .what = "report", .write = last_write, .kept = {-1, 0, 0}},
+    {.name = &hak__settings.profile_file,
+     .what = "profile",
+     .write = hak_profile_write,
+     .kept = {-1, 0, 0}},
+    {.name = &hak__settings.heap_map_file,
+     .what = "heap map",
+     .write = hak_heap_map,
+     .replaces = true,
+     .kept = {-1, 0, 0}}};
+
+/* HAKMEM_STATS_PID may name the only process that writes a report and a map; but with "%p" in the
+ * map's name, each process has a map of its own. */
+static bool last_is_wanted(enum last_file file)
+{
+    uint64_t process = hak__settings.stats_process;
+    bool own = process == 0 || process == hak__os_process_id();
+    const char *name = *last_files[file].name;
+    if (file == LAST_REPORT) {
+        return hak__settings.stats != STATS_NONE && own;
+    }
+    return name != NULL && (file == LAST_PROFILE || own || hak__exit_file_varies(name));
 }
 
 /* --- signals --- */
@@ -61,11 +79,14 @@ static void last_catch_signals(void)
 
 void hak__last_report_begin(void)
 {
-    if (last_reports()) {
-        hak__exit_file_open(&last_file);
+    bool any = false;
+    for (enum last_file file = LAST_REPORT; file < LAST_FILES; file++) {
+        if (last_is_wanted(file)) {
+            hak__exit_file_open(&last_files[file]);
+            any = true;
+        }
     }
-    if (hak__settings.stats_signal && (last_reports() || hak__settings.profile_file != NULL ||
-                                       hak__settings.heap_map_file != NULL)) {
+    if (hak__settings.stats_signal && any) {
         last_catch_signals();
     }
 }
@@ -73,18 +94,21 @@ void hak__last_report_begin(void)
 /* A child that does not report closes the file: a daemon would keep its starter's pipe open. */
 void hak__last_report_fork_child(void)
 {
-    bool reports = last_reports(), own = reports && hak__exit_file_varies(&last_file);
+    struct exit_file *file = &last_files[LAST_REPORT];
+    bool reports = last_is_wanted(LAST_REPORT), own = reports && hak__exit_file_varies(*file->name);
     if (!reports || own) {
-        hak__exit_file_close(&last_file);
+        hak__exit_file_close(file);
     }
     if (own) {
-        hak__exit_file_open(&last_file);
+        hak__exit_file_open(file);
     }
 }
 
 void hak__last_report_at_end(void)
 {
-    if (last_reports()) {
-        hak__exit_file_write(&last_file, last_write);
+    for (enum last_file file = LAST_REPORT; file < LAST_FILES; file++) {
+        if (last_is_wanted(file)) {
+            hak__exit_file_write(&last_files[file]);
+        }
     }
 }

@@ -9,15 +9,12 @@
 
 HAK_HIDDEN extern const bool hak__life_linked;
 
-/* The observer at the process's start, in fork's child and at the process's end; the profile and
- * the heap map at its end. */
+/* The observer at the process's start, in fork's child and at the process's end. */
 HAK_HIDDEN void hak__observer_begin(void);
 HAK_HIDDEN void hak__observer_fork_child(void);
 HAK_HIDDEN void hak__observer_end(void);
-HAK_HIDDEN void hak__profile_at_end(void);
 /* The profiles that a process writes while it runs. Defined in observe/profile_dump.c. */
 HAK_HIDDEN void hak__profile_dump_begin(void);
-HAK_HIDDEN void hak__heap_map_at_end(void);
 /* Secure form: reports accesses to closed pages from now on. Defined in observe/secure_report.c. */
 HAK_HIDDEN void hak__secure_watch(void);
 /* The learner in fork's child. Defined in learn/learner.c. */
@@ -37,7 +34,7 @@ HAK_HIDDEN void hak__secure_end_forget(void);
  * run. */
 HAK_HIDDEN const char *hak__scavenger_start(void);
 
-/* The report at the end (last_report.c). */
+/* The report, the profile and the heap map at the end (last_report.c). */
 
 /* At the start of the process, after the options were read. */
 HAK_HIDDEN void hak__last_report_begin(void);

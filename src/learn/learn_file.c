@@ -23,9 +23,6 @@ struct learn_memory {
     struct learn_state state;
 };
 
-static struct exit_file learn_file = {
-    .name = &hak__settings.learn, .what = "state of the learner", .kept = {-1, 0, 0}};
-
 static bool learn_is(const char *value)
 {
     return hak__text_equal(hak__settings.learn, value);
@@ -70,7 +67,7 @@ static bool learn_read(struct learn_memory *memory, const char *program, const c
 {
     char path[EXIT_PATH_SIZE];
     struct learn_state *state = &memory->state;
-    hak__exit_file_path(&learn_file, path);
+    hak__exit_file_path(hak__settings.learn, path);
     long size = hak__os_read_file(path, memory->text, LEARN_FILE_MAX);
     *is_first = size == -ENOENT || size == 0;
     if (*is_first) {
@@ -120,7 +117,7 @@ static void learn_save(void *argument)
     static bool complained;
     const struct learn_state *state = argument;
     /* A forked child that has no file of its own leaves its parent's alone. */
-    bool own = learn_process == hak__os_process_id() || hak__exit_file_varies(&learn_file);
+    bool own = learn_process == hak__os_process_id() || hak__exit_file_varies(hak__settings.learn);
     void *memory;
     if (learn_is("on") || !own || hak__os_map(LEARN_FILE_MAX, hak__os_page_size(), &memory) != 0) {
         return;
@@ -128,12 +125,12 @@ static void learn_save(void *argument)
     struct text text = {memory, LEARN_FILE_MAX, 0};
     hak__learn_state_write(state, &text);
     char path[EXIT_PATH_SIZE];
-    hak__exit_file_path(&learn_file, path);
+    hak__exit_file_path(hak__settings.learn, path);
     int error = hak__os_update_file(path, text.data, text.length);
     hak__os_discard(memory, LEARN_FILE_MAX);
     if (error != 0 && !complained) {
         complained = true; /* at each decision would be too often */
-        hak__exit_file_complain(&learn_file, path, error);
+        hak__exit_file_complain("state of the learner", path, error);
     }
 }
 

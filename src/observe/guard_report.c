@@ -28,9 +28,9 @@ static int guard_copy = -1;
 static void guard_copy_open(void)
 {
     char path[EXIT_PATH_SIZE];
-    const struct exit_file file = {.name = &hak__settings.guard_file};
-    if (hak__settings.guard_file != NULL && hak__settings.guard_file[0] != '\0') {
-        hak__exit_file_path(&file, path);
+    const char *name = hak__settings.guard_file;
+    if (name != NULL && name[0] != '\0') {
+        hak__exit_file_path(name, path);
         guard_copy = hak__os_open_append(path);
     }
 }

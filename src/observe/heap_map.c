@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* heap_map.c: the heap map (observe/heap_look.h), and the file of HAKMEM_HEAP_MAP_FILE that a
- * process writes at its end.
+/* heap_map.c: the heap map (observe/heap_look.h).
  *
  * Calls: hak_heap_map -> map_superslabs -> hak__heap_look, map_superslab; then the classes, and the
  * huge blocks. Each superslab, and each group of huge blocks, is copied at the gate and written
@@ -10,9 +9,6 @@
 
 #include "base/bits.h"
 #include "control/census.h"
-#include "control/exit_file.h"
-#include "control/life.h"
-#include "core/options.h"
 #include "core/size_class.h"
 #include "hakmem/stats.h"
 #include "large/huge.h"
@@ -202,18 +198,4 @@ void hak_heap_map(hak_report_sink *sink, void *argument)
     hak__site_list_take(&sites);
     hak__site_list_write(&writer, &sites);
     hak__report_end(&writer);
-}
-
-static struct exit_file map_file = {
-    .name = &hak__settings.heap_map_file, .what = "heap map", .replaces = true, .kept = {-1, 0, 0}};
-
-/* Without "%p" in the name, by which each process has a file of its own, HAKMEM_STATS_PID may name
- * the only process that writes. */
-void hak__heap_map_at_end(void)
-{
-    uint64_t process = hak__settings.stats_process;
-    bool all = process == 0 || process == hak__os_process_id();
-    if (hak__settings.heap_map_file != NULL && (all || hak__exit_file_varies(&map_file))) {
-        hak__exit_file_write(&map_file, hak_heap_map);
-    }
 }

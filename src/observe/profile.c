@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* profile.c: the functions of profile.h, and the profile that a process writes at its exit
- * (HAKMEM_PROFILE_FILE). */
+/* profile.c: the functions of profile.h. */
 #include "hakmem/profile.h"
 
 #include "arena/arena.h"
 #include "base/bits.h"
-#include "control/exit_file.h"
 #include "control/life.h"
 #include "core/diagnose.h"
 #include "core/knobs.h"
@@ -262,10 +260,7 @@ void hak__profile_write(hak_report_sink *sink, void *argument, uint64_t since_ms
     hak__report_end(&writer);
 }
 
-/* --- the profile at exit, and the start of the profile and of the guard --- */
-
-static struct exit_file profile_file = {
-    .name = &hak__settings.profile_file, .what = "profile", .kept = {-1, 0, 0}};
+/* --- the start of the profile and of the guard --- */
 
 static bool profile_is_wanted(void)
 {
@@ -287,15 +282,5 @@ __attribute__((constructor(102))) static void profile_begin(void)
         (void)hak__stacks_start();
         hak__os_fault_watch(hak__guard_fault);
     }
-    if (hak__settings.profile_file != NULL) {
-        hak__exit_file_open(&profile_file);
-    }
     hak__profile_dump_begin();
-}
-
-void hak__profile_at_end(void)
-{
-    if (hak__settings.profile_file != NULL) {
-        hak__exit_file_write(&profile_file, hak_profile_write);
-    }
 }

@@ -30,8 +30,11 @@ static uint32_t shared_dump_ready; /* 1: the file is open */
 static bool dump_catches;          /* the signal asks for profiles */
 static bool dump_watches;          /* this process writes profiles by itself, too */
 
-static struct exit_file dump_file = {
-    .name = &hak__settings.profile_file, .what = "profile", .stays = true, .kept = {-1, 0, 0}};
+static struct exit_file dump_file = {.name = &hak__settings.profile_file,
+                                     .what = "profile",
+                                     .write = hak_profile_write,
+                                     .stays = true,
+                                     .kept = {-1, 0, 0}};
 
 /* The handler. */
 static void dump_handle(int signal)
@@ -134,28 +137,28 @@ static bool watch_is_limit(void)
 
 /* --- the files --- */
 
-/* The path of the file whose name is PROFILE_FILE.REASON, and a word behind it. */
+/* The name PROFILE_FILE.REASON, with a word behind it, and its path. */
 static void watch_path(char name[EXIT_PATH_SIZE], char path[EXIT_PATH_SIZE],
                        enum watch_reason reason, const char *word)
 {
-    const struct exit_file file = {.name = (const char *const[]){name}};
     hak__text_make(name, EXIT_PATH_SIZE, "%s%s%s", hak__settings.profile_file, watch_names[reason],
                    word);
-    hak__exit_file_path(&file, path);
+    hak__exit_file_path(name, path);
 }
 
 static void watch_write(enum watch_reason reason)
 {
     char name[EXIT_PATH_SIZE], made[EXIT_PATH_SIZE], newest[EXIT_PATH_SIZE], old[EXIT_PATH_SIZE];
-    struct exit_file file = {.name = (const char *const[]){name},
-                             .what = "profile",
-                             .replaces = true,
-                             .kept = {-1, 0, 0}};
+    const char *const made_name = name;
+    struct exit_file file = dump_file;
+    file.name = &made_name;
+    file.replaces = true;
+    file.kept.descriptor = -1;
     watch_path(name, newest, reason, "");
     watch_path(name, old, reason, ".old");
     watch_path(name, made, reason, ".new");
     hak__os_remove(made); /* it may be another name of any file */
-    if (!hak__exit_file_write(&file, hak_profile_write)) {
+    if (!hak__exit_file_write(&file)) {
         hak__os_remove(made);
         return;
     }
@@ -163,7 +166,7 @@ static void watch_write(enum watch_reason reason)
     (void)hak__os_link(newest, old);
     int error = hak__os_rename(made, newest);
     if (error != 0) {
-        hak__exit_file_complain(&file, newest, error);
+        hak__exit_file_complain(file.what, newest, error);
     }
 }
 
@@ -207,7 +210,7 @@ static void *dump_run(void *argument)
     while (!hak__background_is_left_alone()) {
         if (atomic_load_relaxed(&shared_dump_asked) != written) {
             written++;
-            hak__exit_file_write(&dump_file, hak_profile_write);
+            hak__exit_file_write(&dump_file);
         } else {
             hak__os_wait_ms(&shared_dump_asked, written,
                             dump_watches ? DUMP_WATCH_MS : BACKGROUND_LOOK_MS);
@@ -234,7 +237,7 @@ static void dump_start(void)
 /* In the child of a fork. Without a %p in the name, its parent has the files. */
 static void dump_fork_child(void)
 {
-    dump_watches = dump_watches && hak__exit_file_varies(&dump_file);
+    dump_watches = dump_watches && hak__exit_file_varies(*dump_file.name);
     if (dump_watches) {
         watch_fork_child();
     }
