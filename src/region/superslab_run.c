@@ -10,10 +10,6 @@
 #include "region/superslab.h"
 #include "region/window.h"
 
-/* Tries at the frontier. A try fails if another thread takes the claimed superslabs. Doubled, it
- * gives up later; halved, earlier. */
-#define RUN_TRIES 16u
-
 /* The first of `count` adjacent superslabs of the part that are wholly free. INDEX_NONE: there are
  * none. Under REGION. */
 static size_t run_find(struct superslab_part *part, size_t count)
@@ -74,21 +70,15 @@ struct slice_run hak__superslab_take_run(size_t superslabs)
     struct superslab_part *part = hak__superslab_parts[hak__superslab_part_near(numa_node())];
     const struct superslab_wish wish = {
         .count = SUPERSLAB_SLICES, .alignment = 1, .run = superslabs};
-    bool grown = true;
-    for (uint32_t i = 0; run.slice == SLICE_NONE && grown && i < RUN_TRIES; i++) {
+    /* Another thread may take slices of a claim before this one does: then it claims again. */
+    for (bool grown = true; run.slice == SLICE_NONE && grown;) {
         uint64_t signals = hak__lock_block_signals();
         lock_acquire(&hak__growth_lock);
         run = run_take_any(part->node, superslabs);
-        grown = run.slice != SLICE_NONE || hak__superslab_advance(part, &wish);
-        lock_release(&hak__growth_lock);
-        hak__os_restore_signals(signals);
-    }
-    /* Superslabs that were unmapped can be extended into, when the frontier can not. */
-    for (grown = true; run.slice == SLICE_NONE && grown;) {
-        uint64_t signals = hak__lock_block_signals();
-        lock_acquire(&hak__growth_lock);
-        grown = hak__superslab_reclaim(NODE_ANY, &wish);
-        run = run_take_any(NODE_ANY, superslabs);
+        if (run.slice == SLICE_NONE) {
+            grown = hak__superslab_advance(part, &wish) || hak__superslab_reclaim(NODE_ANY, &wish);
+            run = run_take_any(grown ? part->node : NODE_ANY, superslabs);
+        }
         lock_release(&hak__growth_lock);
         hak__os_restore_signals(signals);
     }
