@@ -58,8 +58,8 @@ static size_t number_of(const char *map, const char *key, const char *format, ..
     return report_number_at(record, key);
 }
 
-/* What the strings of the superslabs say; by class: objects in use or in thread caches, and resident
- * bytes; by letter: slices. */
+/* What the strings of the superslabs say; by class: objects in use or in thread caches, and
+ * resident bytes; by letter: slices. */
 static struct {
     size_t superslabs, spans, slices[128], out[256], resident[256];
 } sums;
