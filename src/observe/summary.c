@@ -2,24 +2,15 @@
 /* summary.c: see report.h. */
 #include "observe/report.h"
 
-#include "base/bits.h"
-
 #define X(part, name, title, help) {#name "_bytes", title, help},
 const struct summary_name hak__summary_names[SUMMARY_PARTS] = {SUMMARY_PART_LIST(X)};
 #undef X
 
-/* `part` of `all` shares of `bytes`, rounded down; of very large numbers, about. `part` is at most
- * `all`, which is not 0; `bytes` is below 2^62. */
+/* `part` of `all` shares of `bytes`, rounded down. `part` is at most `all`, which is not 0. */
 static uint64_t summary_share(uint64_t bytes, uint64_t part, uint64_t all)
 {
-    uint64_t product;
-    if (__builtin_mul_overflow(bytes, part, &product)) {
-        uint32_t shift = bits_log2(bytes) + bits_log2(part) + 2 - 64; /* leaves bits of `part` */
-        part >>= shift;
-        all >>= shift;
-        product = bytes * part;
-    }
-    return product / all;
+    __extension__ unsigned __int128 product = (unsigned __int128)bytes * part;
+    return (uint64_t)(product / all);
 }
 
 /* Shares out the resident bytes of the slabs of one class. */
