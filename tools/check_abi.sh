@@ -3,8 +3,8 @@
 # Compares the binary interface of libhakmem.so (functions, and the types that they take) with the one that was recorded.
 # Usage: check_abi.sh LIBRARY            status 1: it has changed; 77: there is no record for this processor, or no tool
 #        check_abi.sh LIBRARY --record   records it, after a change that is meant
-# A change that only adds functions goes into the newest version block of src/hakmem.map. Any other change needs a new
-# soname, because programs that are built already would break.
+# Structs of include/hakmem with a size field may grow at their ends. New functions go into the newest version block of
+# src/hakmem.map. Any other change needs a new soname, because programs that are built already would break.
 set -u
 library=$1
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
@@ -14,10 +14,10 @@ for tool in abidw abidiff; do
     type -P "$tool" >/dev/null || { echo "skipped: no $tool here (Debian: abigail-tools)"; exit 77; }
 done
 
-# FILE of malloc_info is the C library's: what is in it is no business of hakmem's.
+# FILE of malloc_info is the C library's, and programs have only pointers to struct hak_heap: what is in them may change.
 suppressions=$(mktemp)
 trap 'rm -f "$suppressions" "$suppressions.xml"' EXIT
-printf '[suppress_type]\nname_regexp = ^_IO_\n' >"$suppressions"
+printf '[suppress_type]\nname_regexp = ^(_IO_.*|hak_heap)$\n' >"$suppressions"
 
 # Without what says where and by what it was built.
 describe() {
@@ -41,5 +41,6 @@ if [[ $said == *'incompatible format version'* ]]; then
     exit 77
 fi
 printf '%s\n' "$said"
-echo "check_abi: the binary interface differs from ${record#"$root/"}; see the head of this file" >&2
+echo "check_abi: the binary interface differs from ${record#"$root/"}." \
+    "Functions or fields at the end were added: tools/check_abi.sh $library --record. Else see the head of this file." >&2
 exit 1
