@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* test_size_class.c: core/size_class: each table entry, and where objects start. The class of each
- * size and alignment shows in what api/test_query and api/test_aligned ask. */
+ * alignment shows in what api/test_aligned asks. */
 #include "unit.h"
 
 /* Up to here there are eight classes in a doubling; those of powers of two have the skew. */
@@ -35,6 +35,23 @@ TEST(tables_are_consistent)
         assert_int_equal(size_class->objects_per_slab, slab_bytes / size);
         assert_true(size_class->objects_per_slab >= SLAB_OBJECTS_MIN);
         assert_in_range(size_class->colors, 1, slab_bytes % size / HAK_CACHE_LINE + 1);
+    }
+}
+
+/* hak__mid_class is written by hand. An entry that names too large a class wastes memory, and one
+ * that names too small a class hands out too little. */
+TEST(mid_sizes_have_the_smallest_class_that_holds_them)
+{
+    for (size_t size = TINY_SIZE_MAX + 1; size <= MID_SIZE_MAX; size++) {
+        uint32_t smallest = TINY_CLASS_COUNT + 1;
+        while (hak__size_classes[smallest].object_size < size) {
+            smallest++;
+        }
+        if (size_class_of_mid(size) != smallest) {
+            print_error("hak__mid_class has class %u for %zu bytes\n", size_class_of_mid(size),
+                        size);
+        }
+        assert_int_equal(size_class_of_mid(size), smallest);
     }
 }
 
