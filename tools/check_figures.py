@@ -103,7 +103,7 @@ def check_facts():
         for match in found:
             match = match if isinstance(match, tuple) else (match,)
             if match != wanted:
-                yield f"{page}: says {', '.join(match)}, and the code {', '.join(wanted)}: {pattern}"
+                yield f"{page}: says {', '.join(match)}, but the code has {', '.join(wanted)}; correct the page: {pattern}"
 
 
 def check_false():
@@ -153,6 +153,23 @@ def check_imports():
             for name in names:
                 if name.split(".")[0] not in sys.stdlib_module_names | {"hakmem"}:
                     yield f"{path.relative_to(ROOT)}: imports {name}, which is not of the standard library"
+
+
+def check_structs():
+    """The structs of stats.h are written again in Rust, and the report has each field of struct hak_stats."""
+    header, crate, report = "include/hakmem/stats.h", "bindings/rust/hakmem-sys/src/lib.rs", "src/observe/report.c"
+    text = re.sub(r"/\*.*?\*/", "", read(header), flags=re.S)
+    types = {"size_t": "usize", "uint32_t": "u32", "uint64_t": "u64"}
+    for name, body in re.findall(r"^struct (\w+) \{\n(.*?)^\};", text, re.M | re.S):
+        fields = [(field, types[kind]) for kind, field in re.findall(r"(\w+) (\w+);", body)]
+        again = re.search(rf"^pub struct {name} \{{\n(.*?)^\}}", read(crate), re.M | re.S)
+        if again and re.findall(r"pub (\w+): (\w+)", again[1]) != fields:
+            yield f"{crate}: struct {name} has other fields than in {header}: write them in the same order"
+        if name == "hak_stats":
+            written = {"bytes_" * (kind == "PART") + field for kind, field in re.findall(r"\b(FIELD|PART)\((\w+)", read(report))}
+            for field, _ in fields[2:]:
+                if field not in written:
+                    yield f"{report}: report_totals lacks {field} of struct {name}: add FIELD({field}, ...)"
 
 
 def check_release():
