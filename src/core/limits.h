@@ -92,12 +92,7 @@
  * take no memory. Twice the size: half the system calls while threads are created. */
 #define METADATA_CHUNK_SIZE ((size_t)256 << 10)
 
-/* Size classes of slabs:
- *   to TINY_SIZE_MAX    steps of 16 bytes
- *   to 8 KiB            8 classes a doubling; rounding up adds at most 13.3 %
- *   to MID_SIZE_MAX     3 classes a doubling; rounding up adds at most 30 %
- *   aligned requests    4 classes a doubling, of round sizes; at most 25 % (docs/decisions/0071)
- * The last row serves requests above 1 KiB that are aligned to more than a cache line. */
+/* Size classes of slabs: core/size_class.h lists them. */
 #define OBJECT_ALIGNMENT 16u
 #define OBJECT_SHIFT 4u /* log2 of OBJECT_ALIGNMENT */
 /* Bytes at the end of each object that the program does not get: the secure form has a canary
