@@ -54,7 +54,6 @@
 #include "region/window.c"
 
 #include "slab/slab.c"
-#include "slab/slab_inherited.c"
 #include "slab/slab_kept.c"
 #include "slab/slab_pages.c"
 #include "slab/slab_remote.c"
@@ -79,7 +78,6 @@
 #include "arena/fork.c"
 #include "arena/arena.c"
 #include "arena/heartbeat.c"
-#include "arena/inherited.c"
 #include "arena/limit.c"
 #include "arena/metadata.c"
 #include "arena/pages.c"

@@ -5,14 +5,13 @@
 #include "core/knobs.h"
 #include "os/os.h"
 #include "region/superslab.h"
-#include "slab/slab_inherited.h"
 
 struct lock HAK_LOCK_LINE hak__arenas_lock = LOCK_INITIAL(LOCK_RANK_ARENAS);
 static struct arena *shared_arena_first; /* pushed under ARENAS, read by any thread */
 /* The rest is under ARENAS. */
 static uint32_t arena_next_id = 1; /* id 0 means no arena */
 static struct arena *arena_apart;  /* for long-lived objects; NULL: not made yet */
-/* These do not count that one, nor inherited ones. */
+/* These do not count that one. */
 static uint32_t arena_count;             /* arenas */
 static uint32_t arena_without_threads;   /* arenas that no thread draws from */
 static uint32_t arena_joined_count;      /* threads that draw from an arena */
@@ -33,14 +32,9 @@ static void arena_set_threads(struct arena *arena, uint32_t count)
     atomic_store_relaxed(&arena->threads_count, count);
 }
 
-static bool arena_is_counted(const struct arena *arena)
+void hak__arena_add_thread(struct arena *arena)
 {
-    return !arena->apart && !arena_is_inherited(arena);
-}
-
-static void arena_add_thread(struct arena *arena)
-{
-    if (arena_is_counted(arena)) {
+    if (!arena->apart) {
         arena_without_threads -= arena->threads_count == 0;
         arena_joined_count++;
     }
@@ -64,7 +58,7 @@ static struct arena *arena_choose_free(void)
     struct arena *best = NULL, *any = NULL;
     uint32_t most = hak__knobs.arenas_crowded_max;
     for (struct arena *arena = shared_arena_first; arena != NULL; arena = arena->next) {
-        if (!arena_is_counted(arena)) {
+        if (arena->apart) {
             continue;
         }
         any = arena;
@@ -86,7 +80,7 @@ static struct arena *arena_choose_near(uint32_t arenas_max)
 {
     struct arena *best = NULL;
     for (struct arena *arena = shared_arena_first; arena != NULL; arena = arena->next) {
-        bool near = arena_is_counted(arena) && arena->node == numa_node();
+        bool near = !arena->apart && arena->node == numa_node();
         if (near && (best == NULL || arena->threads_count < best->threads_count)) {
             best = arena;
         }
@@ -114,7 +108,7 @@ static struct arena *arena_choose(uint32_t arenas_max)
     for (;;) {
         struct arena *arena = arena_next_to_join != NULL ? arena_next_to_join : shared_arena_first;
         arena_next_to_join = arena->next;
-        if (arena_is_counted(arena) && arena->threads_count <= most) {
+        if (!arena->apart && arena->threads_count <= most) {
             return arena;
         }
     }
@@ -125,7 +119,7 @@ static struct arena *arena_join_existing(uint32_t arenas_max)
     lock_acquire(&hak__arenas_lock);
     struct arena *arena = arena_choose(arenas_max);
     if (arena != NULL) {
-        arena_add_thread(arena);
+        hak__arena_add_thread(arena);
     }
     lock_release(&hak__arenas_lock);
     return arena;
@@ -152,25 +146,10 @@ static void arena_list(struct arena *arena, struct slab_totals *totals)
         arena_count++;
         arena_without_threads++;
     }
-    arena_add_thread(arena);
+    hak__arena_add_thread(arena);
     arena_next_to_join = arena->next; /* the next thread joins another one */
     /* release: pairs with the acquire in hak__arena_first */
     atomic_store_release(&shared_arena_first, arena);
-}
-
-/* If there can be no further arena: any arena that exists, an inherited one if there is no
- * other. */
-static struct arena *arena_join_any(void)
-{
-    struct arena *arena = arena_join_existing(1);
-    if (arena == NULL && window_inherits()) {
-        lock_acquire(&hak__arenas_lock);
-        arena = shared_arena_first;
-        hak__slab_draw(&arena->slabs);
-        arena_add_thread(arena);
-        lock_release(&hak__arenas_lock);
-    }
-    return arena;
 }
 
 struct arena *hak__arena_join(uint32_t arenas_max)
@@ -185,7 +164,7 @@ struct arena *hak__arena_join(uint32_t arenas_max)
     struct slab_totals *totals =
         first ? arena_first_totals : hak__metadata_allocate(sizeof arena_first_totals);
     if (made == NULL || totals == NULL) {
-        return arena_join_any();
+        return arena_join_existing(1); /* any that exists */
     }
     lock_acquire(&hak__arenas_lock);
     /* Other threads may have joined or added arenas meanwhile, so the choice is made again. */
@@ -193,7 +172,7 @@ struct arena *hak__arena_join(uint32_t arenas_max)
     if (arena != NULL) {
         /* The memory for the new arena, about 3 KiB, is lost. Only threads that race for the last
          * new arena lose it. */
-        arena_add_thread(arena);
+        hak__arena_add_thread(arena);
     } else if (arena_next_id <= ARENA_ID_MAX && first == (shared_arena_first == NULL)) {
         arena = made;
         arena_list(arena, totals);
@@ -202,7 +181,8 @@ struct arena *hak__arena_join(uint32_t arenas_max)
     if (arena != NULL) {
         return arena;
     }
-    return first ? hak__arena_join(arenas_max) : arena_join_any(); /* not first: no id is left */
+    /* Not first: no id is left. */
+    return first ? hak__arena_join(arenas_max) : arena_join_existing(1);
 }
 
 /* Memory for the arena of long-lived objects. */
@@ -222,7 +202,7 @@ struct arena *hak__arena_join_apart(void)
     }
     lock_acquire(&hak__arenas_lock);
     if (arena_apart != NULL) {
-        arena_add_thread(arena_apart);
+        hak__arena_add_thread(arena_apart);
     } else if (made != NULL && arena_next_id <= ARENA_ID_MAX) {
         arena_apart = &made->arena;
         arena_apart->apart = true;
@@ -237,10 +217,9 @@ void hak__arena_part(struct arena *arena)
 {
     lock_acquire(&hak__arenas_lock);
     uint32_t left = arena->threads_count - 1;
-    bool counted = arena_is_counted(arena);
-    arena_joined_count -= counted ? 1 : 0;
+    arena_joined_count -= arena->apart ? 0 : 1;
     arena_set_threads(arena, left);
-    if (left == 0 && counted) {
+    if (left == 0 && !arena->apart) {
         arena_without_threads++;
         arena_next_to_join = arena; /* its memory was used last, so it is warm */
     }
@@ -250,20 +229,12 @@ void hak__arena_part(struct arena *arena)
     }
 }
 
-void hak__arena_inherit_all(void)
+void hak__arena_fork_child(void)
 {
-    bool first = true;
     for (struct arena *arena = hak__arena_first(); arena != NULL; arena = arena->next) {
         arena_set_threads(arena, 0);
-        arena->lock.rank = LOCK_RANK_INHERITED;
-        hak__slab_inherit(&arena->slabs, first);
-        first = false;
     }
-    arena_apart = NULL;
-    arena_count = 0;
-    arena_without_threads = 0;
+    arena_without_threads = arena_count;
     arena_joined_count = 0;
-    arena_next_to_join = NULL;
-    hak__window.inherited = (arena_next_id - 1) << OWNER_CODE_BITS;
     hak__superslab_inherit();
 }

@@ -15,9 +15,8 @@
  * ends, the objects in its bins go back to their slabs, and objects in use stay where they are: no
  * owner word changes. Arenas and thread structs are never freed, so reading one needs no lock.
  *
- * Fork's child begins with no arena and no thread struct of its own. Those of the parent are
- * inherited: nobody draws from such an arena, and its memory is used again piece by piece
- * (slab/slab_inherited.h).
+ * Fork's child goes on with all arenas and with the structs of the thread that forked. What other
+ * threads had cached comes back when a thread of the child takes their struct, or at a trim.
  *
  *   struct thread:  made -> used by a thread <-> parked (used by none)
  *                   parked -> borrowed -> parked (one operation of a thread that has ended)
@@ -89,7 +88,6 @@ struct thread {
     uint32_t turns;   /* hak__knobs_turns at the last tick */
     bool apart;       /* draws from the arena for long-lived objects */
     bool left_behind; /* no thread uses it, but its objects are not flushed yet */
-    bool forked;      /* its thread made the fork from which this process came */
     uint32_t away_ms; /* clock when it was first seen on another node than its arena's; 0: is not */
     struct thread *twin; /* the thread's other struct, of the other kind; NULL: it has none */
     struct sampler sampler;
@@ -210,21 +208,11 @@ HAK_HIDDEN extern const struct thread_listener *hak__thread_listener;
 /* True if a thread of this process uses the struct. Any thread; for other threads the answer is a
  * hint. */
 HAK_HIDDEN bool hak__thread_is_used(const struct thread *thread);
-/* In fork's child: the structs of all threads belong to threads of the parent. This thread has
- * none, unless it has ended. */
-HAK_HIDDEN void hak__thread_inherit_all(void);
-/* For inherited.c: takes the next struct of a thread of the parent, which the caller then empties
- * and parks. NULL: there is none left, or it has more than `objects_max` objects. *last: this call
- * is the first that finds none left. Inside the gate, no lock held. */
-HAK_HIDDEN struct thread *hak__thread_take_inherited(uint32_t objects_max, bool *last);
-HAK_HIDDEN void hak__thread_park_inherited(struct thread *thread);
-/* True: there is something to settle. A hint. */
-HAK_HIDDEN bool hak__inherited_waits(void);
-/* inherited.c. In fork's child: counts what a thread of the parent had cached, if that is at most
- * `objects_max` objects, or what all had. False: nothing was done. Inside the gate, no lock held.
- */
-HAK_HIDDEN bool hak__inherited_settle_one(uint32_t objects_max);
-HAK_HIDDEN void hak__inherited_settle(void);
+/* In fork's child: this thread is the only one. No arena's lock is needed. */
+HAK_HIDDEN void hak__thread_fork_child(void);
+/* In fork's child: returns what threads had cached that are gone, and parks their structs. Inside
+ * the gate, no lock held. */
+HAK_HIDDEN void hak__thread_settle_gone(void);
 
 /* arena.c. Guards the lists of arenas and threads; rank ARENAS. */
 HAK_HIDDEN extern struct lock hak__arenas_lock;
@@ -244,8 +232,9 @@ HAK_HIDDEN bool hak__arena_is_to_spare(void);
 /* A thread stops drawing from `arena`. The last thread's part also gives back what the arena keeps.
  * No lock held. */
 HAK_HIDDEN void hak__arena_part(struct arena *arena);
-/* In fork's child: all arenas are inherited now (slab/slab_inherited.h). */
-HAK_HIDDEN void hak__arena_inherit_all(void);
+/* In fork's child: no thread draws from any arena; then one more does. */
+HAK_HIDDEN void hak__arena_fork_child(void);
+HAK_HIDDEN void hak__arena_add_thread(struct arena *arena);
 /* The first of all arenas; follow `next`. Any thread. */
 HAK_HIDDEN struct arena *hak__arena_first(void);
 
@@ -258,20 +247,14 @@ HAK_HIDDEN size_t hak__metadata_bytes(void);
  * NULL: there are no more, as the first one is not among them. Any thread. */
 HAK_HIDDEN const void *hak__metadata_before(const void *chunk, size_t *size);
 
-/* True: it was an arena of fork's parent. */
-HAK_INLINE bool arena_is_inherited(const struct arena *arena)
-{
-    return window_is_inherited(arena->id << OWNER_CODE_BITS); /* its slabs' key */
-}
-
 /* The arena whose slab set this is. */
 HAK_INLINE struct arena *arena_of_slabs(struct slab_set *slabs)
 {
     return (struct arena *)(void *)((unsigned char *)slabs - offsetof(struct arena, slabs));
 }
 
-/* thread_bytes.c. Each is for structs that only this thread uses. A thread that begins has
- * allocated nothing yet: */
+/* thread_bytes.c. Each is for structs that only this thread uses. A thread that begins, or is alone
+ * in fork's child, has allocated nothing yet: */
 HAK_HIDDEN void hak__thread_bytes_begin(struct thread *thread);
 /* `to`, which has just begun, goes on where `from` is: */
 HAK_HIDDEN void hak__thread_bytes_hand_on(struct thread *from, struct thread *to);
@@ -353,10 +336,6 @@ HAK_HIDDEN HAK_COLD void hak__arena_help(struct thread *thread);
 /* A tick of `thread`, the calling one: sends its remote batches, gives back what is kept too long,
  * trims its bins and purges what is due by the clock. Inside the gate, no lock held. */
 HAK_HIDDEN void hak__arena_tick(struct thread *thread);
-/* True: a tick has work for the whole process that does not wait for its time: a fork's child has
- * arenas of its parent to count, or memory in use has grown into what freed huge blocks may
- * hold. */
-HAK_HIDDEN bool hak__arena_tick_waits(void);
 /* The part of a tick that concerns `thread`, the calling one, alone and is not due by the clock:
  * sends its remote batches and gives back spans that were not used again. No lock held. */
 HAK_HIDDEN void hak__arena_tidy(struct thread *thread);

@@ -95,7 +95,7 @@ struct object_list hak__arena_borrow(struct arena *own, uint32_t class_index, ui
     /* acquire: pairs with the release in arena_note_borrowed. The words of the arena are visible,
      * as in hak__arena_first. */
     struct arena *start = atomic_load_acquire(&own->shared_lender);
-    start = start != NULL && !arena_is_inherited(start) ? start : hak__arena_first();
+    start = start != NULL ? start : hak__arena_first();
     struct arena *arena = start;
     struct arena *keeper = NULL;
     bool busy = false; /* an arena that could not be asked */
@@ -113,8 +113,7 @@ struct object_list hak__arena_borrow(struct arena *own, uint32_t class_index, ui
         if (list.count != 0) {
             break;
         }
-        arena = arena->next; /* inherited arenas are the last of the list, and lend nothing */
-        arena = arena != NULL && !arena_is_inherited(arena) ? arena : hak__arena_first();
+        arena = arena->next != NULL ? arena->next : hak__arena_first();
         if (arena == start) {
             break;
         }
@@ -256,11 +255,6 @@ void hak__arena_tidy(struct thread *thread)
     }
 }
 
-bool hak__arena_tick_waits(void)
-{
-    return hak__inherited_waits() || hak__huge_cache_exceeds();
-}
-
 void hak__arena_tick(struct thread *thread)
 {
     uint32_t delay = collect_delay();
@@ -268,9 +262,6 @@ void hak__arena_tick(struct thread *thread)
     tick_struct(thread, now, delay);
     if (HAK_UNLIKELY(thread->twin != NULL)) {
         tick_struct(thread->twin, now, delay); /* it may not be in use for long */
-    }
-    if (HAK_UNLIKELY(hak__inherited_waits())) {
-        (void)hak__inherited_settle_one(UINT32_MAX);
     }
     hak__huge_cache_trim(UINT32_MAX); /* the more is in use, the fewer are kept */
     if (delay == UINT32_MAX) {
@@ -317,7 +308,7 @@ size_t hak__arena_reclaim(bool unmap)
     if (!hak__gate_enter() || (!hak__thread_settle() && !hak__gate_enter())) {
         return 0;
     }
-    hak__inherited_settle();
+    hak__thread_settle_gone();
     struct thread *own = hak__thread;
     if (own->arena != NULL) {
         atomic_store_relaxed(&own->arena->shared_silent, 0u); /* the next attempt asks others */

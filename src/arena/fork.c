@@ -7,10 +7,9 @@
  * hakmem's structures (large/emergency.h). They may not wait longer: fork itself may be waiting for
  * a lock of the C library that they hold.
  *
- * The child begins with arenas and a thread struct of its own, at its first allocation. Those of
- * the parent are inherited: their memory is shared with the parent, and a free must not write to it
- * (slab/slab_inherited.h). What the parent's threads had cached is counted later (inherited.c), so
- * fork's own work in the child does not depend on it.
+ * The child goes on with all arenas, and its thread with its struct. What other threads had cached
+ * comes back later (hak__thread_settle_gone), so fork's own work in the child does not depend on
+ * it.
  *
  * If a thread with an arena's lock is stopped by a signal (core/lock.h), fork waits until it goes
  * on. Meanwhile it opens the gate again and again, so that others work, and lets signals in.
@@ -179,11 +178,10 @@ void hak__fork_child(void)
         hak__gate_reset();
         return;
     }
-    hak__thread_inherit_all();
+    hak__thread_fork_child();
     if (hak__thread_listener != NULL) {
         hak__thread_listener->forked();
     }
-    hak__arena_inherit_all();
     for (struct arena *arena = hak__arena_first(); arena != NULL; arena = arena->next) {
         fork_free_lock(&arena->lock);
     }

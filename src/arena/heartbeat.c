@@ -137,7 +137,7 @@ static void thread_look(struct thread *thread, uint32_t elapsed_ms, uint32_t per
         thread_tick(thread);
     } else if (thread->operations >= TICK_OPERATIONS) {
         if (thread->waits >= CROWDED_WAITS || hak__thread_settle_waits() ||
-            hak__arena_tick_waits()) {
+            hak__huge_cache_exceeds()) {
             thread_tick(thread);
         } else {
             thread_tidy(thread, false);

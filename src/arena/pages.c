@@ -53,22 +53,21 @@ static size_t pages_of_arena(struct arena *arena, size_t first, uint64_t *wanted
     return cost;
 }
 
-/* The same for all arenas with slabs in the superslab, except those of a fork's parent. */
+/* The same for all arenas with slabs in the superslab. */
 static size_t pages_of_superslab(size_t index, uint32_t passes)
 {
     size_t first = index * SUPERSLAB_SLICES, cost = PAGES_LOOK_BYTES;
     uint64_t wanted = 0, owners = 0; /* slices; bit I % 64 for each arena I that may have some */
     for (uint32_t i = 0; i < SUPERSLAB_SLICES; i++) {
-        uint32_t word = window_owner(first + i), id = word >> OWNER_CODE_BITS;
-        if (id != 0 && !window_is_inherited(word)) {
+        uint32_t id = window_owner(first + i) >> OWNER_CODE_BITS;
+        if (id != 0) {
             wanted |= UINT64_C(1) << i;
             owners |= UINT64_C(1) << id % 64;
         }
     }
     struct arena *arena = hak__arena_first();
     for (; arena != NULL && wanted != 0; arena = arena->next) {
-        bool may_have = (owners >> arena->id % 64 & 1) != 0 && !arena_is_inherited(arena);
-        size_t more = may_have ? SIZE_MAX : 0;
+        size_t more = (owners >> arena->id % 64 & 1) != 0 ? SIZE_MAX : 0;
         while (more != 0 &&
                (passes == 0 ? lock_acquire_soon(&arena->lock) : lock_try(&arena->lock))) {
             more = pages_of_arena(arena, first, &wanted, passes);

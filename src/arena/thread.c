@@ -21,12 +21,10 @@ static struct thread *thread_parked;       /* stack, under ARENAS */
 static struct thread *thread_left_behind;
 
 /* Number of forks from the first process to this one. Structs with an older epoch belong to threads
- * that are gone. Each is reset only when a thread takes it, so that fork's child does not touch
+ * that are gone. Each is emptied only when a thread takes it, so that fork's child does not touch
  * them all. */
 static uint32_t shared_thread_epoch;
-static struct thread
-    *thread_inherited;            /* from here on some may have an older epoch; under ARENAS */
-static uint32_t shared_inherited; /* 1: there is something to settle */
+static struct thread *shared_thread_gone; /* from here on some may be such; under ARENAS */
 
 const struct thread_listener *hak__thread_listener;
 
@@ -55,48 +53,81 @@ bool hak__thread_is_used(const struct thread *thread)
            atomic_load_relaxed(&thread->epoch) == atomic_load_relaxed(&shared_thread_epoch);
 }
 
-static uint32_t thread_cached_objects(const struct thread *thread)
+/* A struct of a thread that is gone; the caller parks it. NULL: none is left. */
+static struct thread *thread_take_gone(void)
 {
-    uint32_t count = 0;
-    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        count += hak__cache_objects(&thread->cache, class_index);
-    }
-    return count;
-}
-
-struct thread *hak__thread_take_inherited(uint32_t objects_max, bool *last)
-{
-    struct thread *taken = NULL;
-    *last = false;
-    if (!hak__inherited_waits()) {
+    if (atomic_load_relaxed(&shared_thread_gone) == NULL) {
         return NULL;
     }
     lock_acquire(&hak__arenas_lock);
-    while (thread_inherited != NULL && thread_inherited->epoch == shared_thread_epoch) {
-        thread_inherited = thread_inherited->next;
+    struct thread *thread = shared_thread_gone;
+    while (thread != NULL && (thread->arena == NULL || hak__thread_is_used(thread))) {
+        thread = thread->next;
     }
-    if (thread_inherited == NULL) {
-        *last = shared_inherited != 0;
-        atomic_store_relaxed(&shared_inherited, 0u);
-    } else if (thread_cached_objects(thread_inherited) <= objects_max) {
-        taken = thread_inherited;
-        thread_inherited = taken->next;
-    }
+    atomic_store_relaxed(&shared_thread_gone, thread != NULL ? thread->next : NULL);
     lock_release(&hak__arenas_lock);
-    return taken;
+    return thread;
 }
 
-void hak__thread_park_inherited(struct thread *thread)
+/* Returns the free objects of a list that a thread had which is gone. The thread has stopped
+ * between two instructions, so the list ends at the first object that is not a free one of it. */
+static void thread_return_list(struct object *object, uint32_t count, uint32_t class_index,
+                               uintptr_t mark)
 {
-    hak__cache_abandon(&thread->cache);
-    lock_acquire(&hak__arenas_lock);
-    thread_push_parked(thread);
-    lock_release(&hak__arenas_lock);
+    for (struct object *next; count != 0; count--, object = next) {
+        size_t slice = window_slice_of(object);
+        uint32_t word = window_contains_slice(slice) ? window_owner(slice) : OWNER_NOBODY;
+        if (owner_class(word) != class_index || !slab_is_object(slab_of_slice(slice), object) ||
+            !object_is_marked(object, mark)) {
+            break;
+        }
+        next = object_next(object);
+        object_set_free(object, NULL, object_mark_of(word));
+        (void)hak__slab_return_remote(slab_of_slice(slice), (struct object_list){object, 1},
+                                      object);
+    }
 }
 
-bool hak__inherited_waits(void)
+/* Returns what is in the bins of a thread that is gone. Its remote buffer may have been on its way:
+ * then the objects are in their slab's remote word, too, so they stay unused. */
+static void thread_return_bins(struct cache *cache)
 {
-    return atomic_load_relaxed(&shared_inherited) != 0;
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        const struct bin *bin = &cache->bins[class_index]; /* its count may lag by 1 */
+        thread_return_list(bin->head, bin_count(bin) + 1, class_index, cache->mark);
+    }
+    for (uint32_t i = 0; HAK_SECURE && i < QUARANTINE_OBJECTS; i++) {
+        struct object *object = cache->quarantine->objects[i];
+        if (object != NULL && secure_state_of(object) == SECURE_QUARANTINED) {
+            secure_leave_quarantine(object);
+            object_set_free(object, NULL, 0);
+            thread_return_list(object, 1, owner_class(window_owner(window_slice_of(object))), 0);
+        }
+    }
+    hak__cache_abandon(cache);
+}
+
+/* Empties and parks a struct of a thread that is gone. False: there is none left. */
+static bool thread_settle_one(void)
+{
+    struct thread *thread = thread_take_gone();
+    if (thread != NULL) {
+        struct arena *arena = thread->arena;
+        thread_return_bins(&thread->cache);
+        lock_acquire(&hak__arenas_lock);
+        thread_push_parked(thread);
+        lock_release(&hak__arenas_lock);
+        if (atomic_load_relaxed(&arena->threads_count) == 0) {
+            hak__arena_collect(arena, true);
+        }
+    }
+    return thread != NULL;
+}
+
+void hak__thread_settle_gone(void)
+{
+    while (thread_settle_one()) {
+    }
 }
 
 static struct thread *thread_pop_parked(void)
@@ -128,17 +159,11 @@ static void thread_draw_from(struct thread *thread, struct arena *arena)
 {
     lock_acquire(&hak__arenas_lock);
     hak__cache_start(&thread->cache, &arena->slabs);
-    thread->forked = false;
     thread->away_ms = 0;
     atomic_store_relaxed(&thread->epoch, shared_thread_epoch); /* reports read this and arena */
     atomic_store_relaxed(&thread->arena, arena);
     lock_release(&hak__arenas_lock);
 }
-
-/* A thread begins with a struct of fork's parent if it has at most so many cached objects: they are
- * counted first. Doubled: the first allocation of a forked child may take 10 microseconds longer.
- * Halved: more processes of a chain of forks need a struct of their own. */
-#define INHERITED_FEW 128u
 
 /* The arena comes first: in a small process the touched parts of arena and struct then share a
  * page.
@@ -149,15 +174,11 @@ static struct thread *thread_adopt_from(struct arena *arena)
         return NULL;
     }
     struct thread *thread = thread_pop_parked();
-    /* A chain of forks whose processes do little goes on with the same struct. */
-    if (thread == NULL && hak__inherited_settle_one(INHERITED_FEW)) {
+    if (thread == NULL && thread_settle_one()) {
         thread = thread_pop_parked();
     }
     if (thread == NULL) {
         thread = thread_make();
-    }
-    if (thread == NULL && hak__inherited_settle_one(UINT32_MAX)) {
-        thread = thread_pop_parked();
     }
     if (thread == NULL) {
         hak__arena_part(arena);
@@ -265,23 +286,22 @@ void hak__thread_move(struct thread *thread)
     hak__arena_part(other);
 }
 
-void hak__thread_inherit_all(void)
+void hak__thread_fork_child(void)
 {
     struct thread *own = hak__thread;
-    thread_parked = NULL; /* all structs have an older epoch now */
-    thread_left_behind = NULL;
-    thread_inherited = hak__thread_first();
-    shared_inherited = thread_inherited != NULL;
+    thread_left_behind = NULL; /* these are gone, too */
+    shared_thread_gone = hak__thread_first();
     atomic_store_relaxed(&shared_thread_epoch, shared_thread_epoch + 1);
-    atomic_store_relaxed(&hak__cache_charged.word, UINT64_C(0));
-    if (own == &hak__thread_none || own == &hak__thread_ended) {
-        return;
+    uint64_t charged = 0;
+    hak__arena_fork_child();
+    for (uint32_t i = 0; i < 2 && own != NULL && own->arena != NULL; i++) {
+        own->epoch = shared_thread_epoch;
+        hak__thread_bytes_begin(own);
+        hak__arena_add_thread(own->arena);
+        charged += own->cache.charged_told;
+        own = own->twin;
     }
-    own->forked = true;
-    if (own->twin != NULL) {
-        own->twin->forked = true;
-    }
-    hak__thread = (struct thread *)(uintptr_t)&hak__thread_none;
+    atomic_store_relaxed(&hak__cache_charged.word, charged);
 }
 
 void hak__thread_give_up(void)
@@ -433,12 +453,8 @@ void hak__thread_leave(struct thread *thread)
 void hak__thread_left(struct thread *thread)
 {
     if (HAK_UNLIKELY(thread != hak__thread)) {
-        /* Borrowed; or a signal handler forked just before the operation, and in the child the
-         * struct is the parent's. */
-        if (thread->epoch == shared_thread_epoch) {
-            hak__thread_park(thread);
-            hak__gate_leave();
-        }
+        hak__thread_park(thread); /* it was borrowed */
+        hak__gate_leave();
         return;
     }
     hak__thread_count_operation(thread);
@@ -456,7 +472,7 @@ void hak__thread_end(void *value)
     if (listener != NULL) {
         listener->ended();
     }
-    if (thread == &hak__thread_none) { /* in fork's child, which has not allocated yet */
+    if (thread == &hak__thread_none) { /* `value` is foreign */
         return;
     }
     /* Destructors that run later, and the C library's own clean-up, still allocate and free. They

@@ -24,13 +24,16 @@ static int64_t bytes_of_countdown(const struct thread *thread)
     return (int64_t)thread->sampler.countdown_from - thread->cache.countdown;
 }
 
+static int64_t bytes_held(const struct thread *thread)
+{
+    return (int64_t)(hak__cache_bytes(&thread->cache) + hak__remote_bytes(&thread->cache));
+}
+
 static void bytes_take(struct thread *thread)
 {
-    struct cache *cache = &thread->cache;
-    struct cache_bytes *bytes = &cache->bytes;
+    struct cache_bytes *bytes = &thread->cache.bytes;
     int64_t asked = bytes->asked + bytes_of_countdown(thread);
-    int64_t held = (int64_t)(hak__cache_bytes(cache) + hak__remote_bytes(cache));
-    int64_t grown = bytes->given - held - bytes->net;
+    int64_t grown = bytes->given - bytes_held(thread) - bytes->net;
     bytes->asked -= asked;
     bytes->net += grown;
     bytes->allocated += (uint64_t)(asked > grown ? asked : grown);
@@ -38,7 +41,8 @@ static void bytes_take(struct thread *thread)
 
 void hak__thread_bytes_begin(struct thread *thread)
 {
-    thread->cache.bytes = (struct cache_bytes){.asked = -bytes_of_countdown(thread)};
+    thread->cache.bytes =
+        (struct cache_bytes){.asked = -bytes_of_countdown(thread), .given = bytes_held(thread)};
 }
 
 void hak__thread_bytes_hand_on(struct thread *from, struct thread *to)

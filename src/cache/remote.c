@@ -15,7 +15,6 @@
 
 #include "base/probe.h"
 #include "core/diagnose.h"
-#include "slab/slab_inherited.h"
 
 /* Sends the entry, which is not empty, to its slab and empties it. */
 static void remote_send(struct cache *cache, struct remote_entry *entry)
@@ -73,11 +72,6 @@ static void remote_start(struct cache *cache, struct remote_entry *entry, size_t
 bool hak__remote_free(struct cache *cache, size_t slice, void *pointer)
 {
     if (remote_push(cache, slice, pointer)) {
-        return false;
-    }
-    if (HAK_SECURE &&
-        HAK_UNLIKELY(window_is_inherited(window_owner(slice)))) { /* its quarantine is over */
-        hak__slab_free_inherited(slice, pointer);
         return false;
     }
     struct remote_entry *entry = remote_entry_of(cache, slice);

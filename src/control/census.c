@@ -190,7 +190,7 @@ void hak__census_take(struct census *census)
         return;
     }
     hak__gate_note_refusal(refused); /* for the settle alone the census is not incomplete */
-    hak__inherited_settle();
+    hak__thread_settle_gone();
     census_count_arenas(census);
     census_count_threads(census);
     census->superslabs_count = atomic_load_relaxed(&hak__superslabs.claimed_count);

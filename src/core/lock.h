@@ -7,9 +7,8 @@
  * it.
  *
  * Ranks: a thread that holds a lock of rank r takes only locks of a higher rank. All arenas have
- * the same rank, except those that a fork's child has from its parent. Only fork holds the locks of
- * several arenas of a rank; it takes them in the order of the list of arenas while the gate is
- * closed (core/gate.h). Assertion level 1 checks the order.
+ * the same rank. Only fork holds the locks of several; it takes them in the order of the list of
+ * arenas while the gate is closed (core/gate.h). Assertion level 1 checks the order.
  *
  * docs/design/locks.md lists the locks, and which of them are held over system calls.
  *
@@ -22,7 +21,7 @@
  * Stopped threads: a signal handler may stop a thread at any point and wait until the thread that
  * sent the signal goes on (a collector). If that one allocates, it must not wait for a lock of the
  * stopped thread. So there are two kinds of locks:
- *   ARENA, INHERITED, REGION
+ *   ARENA, REGION
  *                 Signals may arrive while a thread holds them, because blocking signals costs
  *                 three system calls. Nobody waits for them without end: a waiter gives up when
  *                 nobody has released the lock for LOCK_STUCK_MS. It then leaves its work out,
@@ -50,7 +49,6 @@ enum lock_rank {
     LOCK_RANK_SAMPLES,    /* observe/samples.c: live samples and their stacks */
     LOCK_RANK_ARENAS,     /* arena/arena.c: the list of arenas and the parked ones */
     LOCK_RANK_ARENA,      /* one arena's slow paths */
-    LOCK_RANK_INHERITED,  /* in fork's child: an arena of the parent (slab/slab_inherited.h) */
     LOCK_RANK_PURGE,      /* region/purge.c: one thread at a time purges */
     LOCK_RANK_HUGE,       /* large/huge.c: the registry and the cache of huge blocks */
     LOCK_RANK_SAMPLED,    /* large/sampled.c: memory of sampled objects */
@@ -87,8 +85,7 @@ struct lock {
 /* A lock that a stopped thread may hold. */
 HAK_INLINE bool lock_may_get_stuck(const struct lock *lock)
 {
-    return lock->rank == LOCK_RANK_ARENA || lock->rank == LOCK_RANK_INHERITED ||
-           lock->rank == LOCK_RANK_REGION;
+    return lock->rank == LOCK_RANK_ARENA || lock->rank == LOCK_RANK_REGION;
 }
 
 /* True if the lock is taken and stuck. A hint. */
@@ -172,8 +169,7 @@ HAK_INLINE bool lock_acquire(struct lock *lock)
     return false;
 }
 
-/* For ARENA, INHERITED and REGION: takes the lock, unless its holder seems to be stopped
- * (false). */
+/* For ARENA and REGION: takes the lock, unless its holder seems to be stopped (false). */
 HAK_INLINE bool lock_acquire_soon(struct lock *lock)
 {
     HAK_ASSERT((hak__lock_own.held >> lock->rank) == 0); /* ranks rise */

@@ -4,8 +4,6 @@
  *   free_other     another arena's object -> this thread's bin, if the class has own lines and the
  *                                           bin has room
  *                                        -> else the remote buffer, later the slab's remote word
- *                  object of fork's parent, in the child
- *                                        -> counted (slab/slab_inherited.h)
  *                  span                  -> the arena's span cache, or its superslab
  *                  anything else         -> free_slow
  *   free_slow      object                -> as above
@@ -35,7 +33,6 @@
 #include "observe/guard.h"
 #include "observe/samples.h"
 #include "region/superslab.h"
-#include "slab/slab_inherited.h"
 
 #include <errno.h>
 
@@ -234,14 +231,6 @@ struct location hak__locate_allocation(const void *pointer, const char *freed)
     return location;
 }
 
-/* True if the object probably has a mark, of whatever list: marks are the process's random number,
- * changed in the lower 48 bits only. */
-static bool object_may_be_free(const struct object *object)
-{
-    return HAK_SECURE ? object_is_marked(object, 0)
-                      : (object->mark ^ hak__window.mark) >> 32 >> 16 == 0;
-}
-
 /* Counts a block that does not go through this thread's bins. */
 static void free_note(size_t bytes)
 {
@@ -251,32 +240,12 @@ static void free_note(size_t bytes)
     }
 }
 
-/* Frees an object of fork's parent, in the child. If the object has a mark, it may be free already,
- * in a bin of the parent: then what lies there is counted first, and the free is reported. */
-static HAK_NOINLINE void free_inherited(size_t slice, void *pointer)
-{
-    slab_check_object(slab_of_slice(slice), pointer);
-    free_note(size_class_bytes(owner_class(window_owner(slice))));
-    if (HAK_UNLIKELY(object_may_be_free(pointer)) && hak__inherited_waits() && hak__gate_enter()) {
-        hak__inherited_settle();
-        hak__gate_leave();
-        if (window_owner(slice) == OWNER_NOBODY) {
-            hak__diagnose_fatal("double free", pointer, 0, 0);
-        }
-    }
-    hak__slab_free_inherited(slice, pointer);
-}
-
 /* Frees another arena's object through the remote buffer. A thread without a struct of its own has
  * no buffer and takes free_slow. */
 static HAK_NOINLINE void free_remotely(struct thread *thread, size_t slice, void *pointer)
 {
     if (HAK_UNLIKELY(thread->cache.key == CACHE_KEY_NONE)) {
         hak__free_slow(pointer);
-        return;
-    }
-    if (HAK_UNLIKELY(window_is_inherited(window_owner(slice)))) {
-        free_inherited(slice, pointer);
         return;
     }
     if (hak__remote_free(&thread->cache, slice, pointer)) {
@@ -288,10 +257,6 @@ static HAK_NOINLINE void free_remotely(struct thread *thread, size_t slice, void
 
 static void free_object(void *pointer, struct location location)
 {
-    if (HAK_UNLIKELY(window_is_inherited(window_owner(location.slice)))) {
-        free_inherited(location.slice, pointer); /* a child that only frees has no arena */
-        return;
-    }
     struct slab *slab = slab_of_slice(location.slice);
     struct thread *thread = hak__thread_current();
     slab_check_object(slab, pointer);
@@ -466,13 +431,6 @@ void hak__free_other(void *pointer, size_t slice, struct thread *thread, uint32_
         } else {
             hak__free_slow(pointer);
         }
-        return;
-    }
-    /* The buffer never has an entry for such a slice, so only objects with own lines are looked at.
-     */
-    if (size_class_has_own_lines(owner_class(code)) &&
-        HAK_UNLIKELY(window_is_inherited(word ^ (uint32_t)thread->cache.key))) {
-        free_inherited(slice, pointer);
         return;
     }
     /* hak__thread_none and hak__thread_ended have room in no bin and no buffer, so both calls fail.

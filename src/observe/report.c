@@ -9,7 +9,6 @@
 #include "os/os.h"
 #include "region/superslab.h"
 #include "region/window.h"
-#include "slab/slab_inherited.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -89,8 +88,7 @@ static void report_tiers(struct report_writer *writer, const struct report *repo
          "resident bytes of huge blocks in use"},
         {"table_bytes", hak__window_table_bytes(), "slice and slab tables"},
         {"arena_bytes", hak__metadata_bytes(), "arenas and thread caches"},
-        {"registry_bytes", huge->metadata_bytes, "huge registry"},
-        {"inherited_bytes", hak__slab_bits_bytes(), "marks of blocks of a fork's parent"});
+        {"registry_bytes", huge->metadata_bytes, "huge registry"});
     hak__report_section_end(writer);
 }
 
@@ -216,8 +214,8 @@ static void stats_from_census(struct hak_stats *stats, const struct census *cens
     stats->bytes_discarded = hak__os_discarded_bytes();
     stats->bytes_mapped = hak__superslab_bytes_claimed() + census->huge.live_bytes +
                           census->huge.cached_bytes + stats->bytes_discarded;
-    stats->bytes_metadata = hak__window_table_bytes() + hak__metadata_bytes() +
-                            hak__slab_bits_bytes() + census->huge.metadata_bytes;
+    stats->bytes_metadata =
+        hak__window_table_bytes() + hak__metadata_bytes() + census->huge.metadata_bytes;
     /* The parts of a running program are of different moments. One that does not fit into what the
      * others leave is cut, so that the sum is exact. */
     size_t left = stats->bytes_mapped - stats->bytes_discarded;

@@ -15,7 +15,6 @@
 #include "os/os.h"
 #include "region/superslab.h"
 #include "region/window.h"
-#include "slab/slab_inherited.h"
 
 /* Pages that one system call looks at: as many as the kernel looks at under one hold of its lock.
  * Twice: 4 KiB more stack and no fewer holds. Half: twice the system calls. */
@@ -102,7 +101,7 @@ static uint64_t look_at_tables(struct resident *resident)
     uintptr_t low, high;
     uint64_t bytes = 0;
     size_t size;
-    const void *chunk = NULL, *bits = NULL;
+    const void *chunk = NULL;
     if (hak__window_pair(0, &low, &high)) {
         bytes += hak__resident_bytes(resident, low, high);
     }
@@ -116,9 +115,6 @@ static uint64_t look_at_tables(struct resident *resident)
     }
     while ((chunk = hak__metadata_before(chunk, &size)) != NULL) {
         bytes += hak__resident_bytes(resident, (uintptr_t)chunk, (uintptr_t)chunk + size);
-    }
-    while ((bits = hak__slab_bits_before(bits, &size)) != NULL) {
-        bytes += hak__resident_bytes(resident, (uintptr_t)bits, (uintptr_t)bits + size);
     }
     return bytes;
 }

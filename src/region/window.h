@@ -64,8 +64,6 @@ struct window {
     uintptr_t mark;       /* of free objects (region/object.h): random, and no address. It is here
                              because free reads this cache line anyway. */
     size_t size;          /* bytes of address space that superslabs may take */
-    uint32_t inherited; /* owner words of the arenas that fork's child has from its parent; 0: this
-                             process is no child. Written in the child before it has two threads */
 };
 
 HAK_HIDDEN extern struct window hak__window;
@@ -161,8 +159,8 @@ HAK_INLINE size_t window_limit_seen(void)
 
 /* The owner word of a slice below the limit. Any thread, no lock. Relaxed: the word changes only
  * while no object of the slice exists, and a program that hands an object to another thread
- * synchronizes the two threads. (A word of an inherited slab may change: slab/slab_inherited.h.)
- * For an invalid pointer the result may be an old or a new word; both are safe. */
+ * synchronizes the two threads. For an invalid pointer the result may be an old or a new word; both
+ * are safe. */
 HAK_INLINE uint32_t window_owner(size_t slice)
 {
     return atomic_load_relaxed(&hak__window.owners[slice]);
@@ -179,33 +177,6 @@ HAK_INLINE uint32_t owner_code_of_class(uint32_t class_index)
 HAK_INLINE uint32_t owner_class(uint32_t word)
 {
     return (word & OWNER_CODE_MASK) >> OWNER_CLASS_SHIFT;
-}
-
-/* True: this process is a fork's child whose parent had arenas. */
-HAK_INLINE bool window_inherits(void)
-{
-    return hak__window.inherited != 0;
-}
-
-/* True if an owner word, or a key, is of a slab that a fork's child has from its parent
- * (slab/slab_inherited.h). Words of spans and of nobody are below those of all arenas. */
-HAK_INLINE bool window_is_inherited(uint32_t word)
-{
-    return word - (1u << OWNER_CODE_BITS) < hak__window.inherited;
-}
-
-/* As window_owner, for the slab's owner pointer that is read after it. acquire: pairs with the
- * release in window_pass_on */
-HAK_INLINE uint32_t window_owner_first(size_t slice)
-{
-    return atomic_load_acquire(&hak__window.owners[slice]);
-}
-
-/* Sets the owner word of a slab with objects in use, after its owner pointer. release: pairs with
- * the acquire in window_owner_first */
-HAK_INLINE void window_pass_on(size_t slice, uint32_t owner)
-{
-    atomic_store_release(&hak__window.owners[slice], owner);
 }
 
 /* Sets the owner word. Only the thread that takes the slice or gives it back calls it. */

@@ -10,7 +10,6 @@
 #include "core/diagnose.h"
 #include "os/os.h"
 #include "region/superslab.h"
-#include "slab/slab_inherited.h"
 #include "slab/slab_lists.h"
 #include "slab/slab_remote.h"
 
@@ -102,9 +101,6 @@ void hak__slab_give_back(struct slab_set *set, struct slab *slab)
     totals->free_count -= (uint64_t)slab->free_count + slab->remote_seen;
     set->slices -= count;
     slab_add_not_carved(set, slab, (int32_t)slab_cut_count(slab) - slab->capacity);
-    if (HAK_UNLIKELY(window_is_inherited(set->key))) {
-        hak__slab_forget_counted(slab);
-    }
     for (uint32_t i = 0; i < count; i++) {
         window_set_owner(slice + i, OWNER_NOBODY);
     }
@@ -122,9 +118,7 @@ void hak__slab_give_back(struct slab_set *set, struct slab *slab)
 static void slab_check(const struct slab_set *set, const struct slab *slab)
 {
     size_t slice = slab_slice(slab);
-    bool inherited = window_is_inherited(set->key);
-    HAK_ASSERT_FULL(slab->owner == set && (slab->listed || slab->kept || inherited) &&
-                    slab->slices_back == 0);
+    HAK_ASSERT_FULL(slab->owner == set && (slab->listed || slab->kept) && slab->slices_back == 0);
     HAK_ASSERT_FULL(slab->carved_count <= slab->capacity);
     HAK_ASSERT_FULL(slab->purged_count <= slab->carved_count);
     if (HAK_UNLIKELY(hak__slab_free_objects(slab) > slab_cut_count(slab))) {
@@ -136,7 +130,7 @@ static void slab_check(const struct slab_set *set, const struct slab *slab)
         HAK_ASSERT_FULL(window_owner(slice + i) ==
                         (set->key | owner_code_of_class(slab->class_index)));
     }
-    uint32_t count = inherited ? hak__slab_counted(slab) : 0;
+    uint32_t count = 0;
     const struct object *object = slab->free_list, *last = object;
     for (; object != NULL; object = object_next(object)) {
         size_t offset = (size_t)((const unsigned char *)object - slab_start(slab));
@@ -152,12 +146,8 @@ static void slab_check(const struct slab_set *set, const struct slab *slab)
     }
 }
 
-/* Slabs of inherited arenas may have objects to give and not be listed (slab_inherited.h). */
 static void slab_check_class(const struct slab_set *set, uint32_t class_index)
 {
-    if (window_is_inherited(set->key)) {
-        return;
-    }
     uint64_t free_count = 0;
     uint32_t not_carved_count = 0;
     for (const struct slab *slab = set->partial[class_index]; slab != NULL; slab = slab->next) {
@@ -197,8 +187,8 @@ void hak__slab_list_is_wrong(const struct slab *slab)
                         slab, 0, 0);
 }
 
-void hak__slab_freed_too_often(const struct slab_set *set, uint32_t class_index,
-                               const struct object *object)
+static HAK_COLD void slab_freed_too_often(const struct slab_set *set, uint32_t class_index,
+                                          const struct object *object)
 {
     hak__diagnose_fatal("double free (more objects freed than the slab holds)", object,
                         size_class_usable(class_index), set->key >> OWNER_CODE_BITS);
@@ -319,16 +309,8 @@ static struct slab *slab_more(struct slab_set *set, uint32_t class_index)
     if (slab_list_kept(set, class_index)) {
         return set->partial[class_index];
     }
-    bool inherits = window_inherits();
-    struct slab *slab = inherits ? hak__slab_take_over(set, class_index) : NULL;
-    if (slab == NULL) {
-        (void)hak__slab_would_grow(set, hak__size_classes[class_index].slab_slices);
-        slab = slab_new(set, class_index);
-    }
-    if (slab == NULL && inherits) {
-        slab = hak__slab_take_over_any(set, class_index);
-    }
-    return slab;
+    (void)hak__slab_would_grow(set, hak__size_classes[class_index].slab_slices);
+    return slab_new(set, class_index);
 }
 
 struct refill hak__slab_refill(struct slab_set *set, uint32_t class_index, uint32_t most)
@@ -347,9 +329,6 @@ struct refill hak__slab_refill(struct slab_set *set, uint32_t class_index, uint3
             if (slab == NULL) {
                 break;
             }
-        }
-        if (HAK_UNLIKELY(window_is_inherited(set->key))) {
-            hak__slab_link_counted(slab);
         }
         refill = slab_take_objects(set, slab, most);
         slab_unlist_used_up(set, slab);
@@ -396,7 +375,7 @@ void hak__slab_return(struct slab *slab, struct object_list list, struct object 
         hak__slab_not_object(slab, list.head);
     }
     if (HAK_UNLIKELY(may_be_idle && free_count > slab_cut_count(slab))) {
-        hak__slab_freed_too_often(set, slab->class_index, list.head);
+        slab_freed_too_often(set, slab->class_index, list.head);
     }
     if (HAK_UNLIKELY(slab->purged_count != 0)) {
         hak__slab_check_purged(slab, list);
@@ -425,7 +404,7 @@ uint32_t hak__slab_drain(struct slab_set *set)
         hak__slab_clear_notified(slab);
         slab_set_remote_seen(set, slab, hak__slab_remote_count(slab));
         if (HAK_UNLIKELY(slab->kept)) {
-            hak__slab_freed_too_often(set, slab->class_index, NULL);
+            slab_freed_too_often(set, slab->class_index, NULL);
         }
         if (!slab->listed) {
             slab_list(set, slab);

@@ -122,14 +122,12 @@ struct slab_set {
     struct counters counters;
     /* [class]: the first slab that has objects to give. Other threads read it relaxed. */
     struct slab *partial[CLASS_COUNT];
-    struct slab_totals *totals;      /* [class] */
-    size_t slices;                   /* of its slabs */
-    size_t not_carved_bytes;         /* of the objects that not_carved_count counts */
-    struct lock *lock;               /* the arena's; constant */
-    struct slab_set *next_inherited; /* slab_inherited.h; written in fork's child at its start */
-    bool shared_drawn;               /* a thread draws from this inherited set; relaxed */
-    uint32_t shared_kept;            /* slices of the kept slabs; others read it relaxed */
-    uint32_t kept_least;             /* the least of them since the last trim */
+    struct slab_totals *totals;          /* [class] */
+    size_t slices;                       /* of its slabs */
+    size_t not_carved_bytes;             /* of the objects that not_carved_count counts */
+    struct lock *lock;                   /* the arena's; constant */
+    uint32_t shared_kept;                /* slices of the kept slabs; others read it relaxed */
+    uint32_t kept_least;                 /* the least of them since the last trim */
     struct slab *kept[SLABS_KEPT_LISTS]; /* linked by `next`; see slab_kept.c */
     struct slab_quarantine quarantine[HAK_SECURE];
 };

@@ -90,8 +90,4 @@ HAK_HIDDEN struct quarantined_slices hak__slab_end_secure(struct slab_set *set,
  * around a few objects uses only its bin, and so empties no slab. In slab.c. */
 HAK_HIDDEN void hak__slab_put_if_idle(struct slab_set *set, struct slab *slab);
 
-/* Reports a double free that made a slab's count too high, and aborts. In slab.c. */
-HAK_HIDDEN HAK_COLD void hak__slab_freed_too_often(const struct slab_set *set, uint32_t class_index,
-                                                   const struct object *object);
-
 #endif

@@ -74,10 +74,7 @@ struct slab_set *hak__slab_return_remote(struct slab *slab, struct object_list l
     if ((word & REMOTE_NOTIFIED) != 0) {
         return NULL;
     }
-    /* Before A2: after it the slab may be given back. The word first: a thread that saw the slab's
-     * new owner word sees its new owner, too (slab_inherited.c). */
-    (void)window_owner_first(slab_slice(slab));
-    struct slab_set *owner = atomic_load_relaxed(&slab->owner);
+    struct slab_set *owner = slab->owner; /* before A2: after it the slab may be given back */
     slab_notify_owner(owner, slab);
     uint32_t patience = atomic_load_relaxed(&owner->shared_patience);
     return atomic_load_relaxed(&owner->shared_pending) >= patience ? owner : NULL;
@@ -86,12 +83,6 @@ struct slab_set *hak__slab_return_remote(struct slab *slab, struct object_list l
 uint32_t hak__slab_remote_count(const struct slab *slab)
 {
     return (uint32_t)(atomic_load_relaxed(&slab->shared_remote) & REMOTE_COUNT_MASK);
-}
-
-struct object_list hak__slab_see_remote(const struct slab *slab)
-{
-    uint64_t word = atomic_load_acquire(&slab->shared_remote); /* pairs with A1, as B3 */
-    return (struct object_list){remote_head(slab, word), (uint32_t)(word & REMOTE_COUNT_MASK)};
 }
 
 struct object_list hak__slab_take_remote(struct slab *slab)
@@ -128,11 +119,6 @@ void hak__slab_clear_notified(struct slab *slab)
     /* B2, acquire: pairs with A1; release: what the owner did to the slab, such as reading its
      * link, comes before the next freer's push */
     atomic_and_acq_rel(&slab->shared_remote, ~REMOTE_NOTIFIED);
-}
-
-bool hak__slab_is_notified(const struct slab *slab)
-{
-    return (atomic_load_relaxed(&slab->shared_remote) & REMOTE_NOTIFIED) != 0;
 }
 
 bool hak__slab_is_idle(const struct slab *slab)

@@ -10,8 +10,6 @@
 
 /* Takes all remote objects out of the word and leaves N as it is. count 0: there were none. */
 HAK_HIDDEN struct object_list hak__slab_take_remote(struct slab *slab);
-/* The remote objects in the word, which stay there. */
-HAK_HIDDEN struct object_list hak__slab_see_remote(const struct slab *slab);
 /* The number of remote objects in the word. */
 HAK_HIDDEN uint32_t hak__slab_remote_count(const struct slab *slab);
 /* Takes the whole notify stack and returns its first slab; NULL: it was empty. */
@@ -20,8 +18,6 @@ HAK_HIDDEN struct slab *hak__slab_take_notified(struct slab_set *set);
 HAK_HIDDEN struct slab *hak__slab_next_notified(const struct slab *slab);
 /* Clears N of a slab that was taken from the stack. */
 HAK_HIDDEN void hak__slab_clear_notified(struct slab *slab);
-/* True if N is set: the slab is on a notify stack, or a thread is about to push it. */
-HAK_HIDDEN bool hak__slab_is_notified(const struct slab *slab);
 /* True if the slab can be given back: all carved objects are in its free list or its remote word,
  * and N is clear. */
 HAK_HIDDEN bool hak__slab_is_idle(const struct slab *slab);

@@ -81,17 +81,12 @@ static inline void start_sharing(uint32_t arenas_max)
     hak__knobs.arenas_max = hak__knobs.arenas_crowded_max = arenas_max;
 }
 
-/* The threads of all arenas are `joined`, and no arena has two more than another. Nobody draws from
- * those that fork's child has from its parent. */
+/* The threads of all arenas are `joined`, and no arena has two more than another. */
 static inline void require_even(size_t joined)
 {
     size_t sum = 0, least = SIZE_MAX, most = 0;
     for (const struct arena *arena = hak__arena_first(); arena != NULL; arena = arena->next) {
         size_t count = arena->threads_count;
-        if (arena_is_inherited(arena)) {
-            REQUIRE_SIZE(count, ==, 0);
-            continue;
-        }
         sum += count;
         least = count < least ? count : least;
         most = count > most ? count : most;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* test_fork.c: arena/fork: prepare holds all arenas, parent and child leave no lock; the child
- * begins with arenas of its own, and can adopt the structs of the parent's threads. Forks in signal
+ * goes on with the arenas, and can adopt the structs of the parent's threads. Forks in signal
  * handlers, inside operations and beside each other are asked by override/test_fork_libc.
  *
  * The kernel's fork without the C library's handlers, which a program that links the archive may
@@ -45,7 +45,7 @@ static void require_arenas_serve(void)
     for (size_t i = 0; i < WAITERS; i++) {
         char *object = waiters[i].object;
         REQUIRE(object[0] == 'w' && object[199] == 'w');
-        hak_free(object); /* to an arena without a thread, or this one's own */
+        hak_free(object); /* to an arena without a thread */
     }
     check_blocks();
 }
@@ -57,7 +57,7 @@ static void check_child(void)
     REQUIRE_SIZE(threads_count(), >=, WAITERS + 1);
     require_others_abandoned();
     require_arenas_serve();
-    REQUIRE_SIZE(arenas_count(), <=, arenas + threads_count()); /* its own */
+    REQUIRE_SIZE(arenas_count(), ==, arenas);
     REQUIRE(none_is_held());
 }
 
@@ -100,29 +100,6 @@ TEST_ANEW(two_shared_arenas)
     fork_with_shared_arenas(2);
 }
 
-/* A thread of the parent had just taken this struct off the stack of parked ones, and joined a
- * arena. */
-static struct thread *between;
-
-static void find_the_one_between(void)
-{
-    const struct thread *first = hak__thread_first();
-    require_others_abandoned();
-    while (hak__thread_adopt() != between) {
-        REQUIRE(hak__thread_first() == first); /* else it was made: ours is lost */
-    }
-}
-
-TEST(a_struct_on_its_way_to_a_thread)
-{
-    between = adopt();
-    struct arena *arena = between->arena;
-    between->arena = NULL;
-    fork_and_run(find_the_one_between);
-    between->arena = arena;
-    hak__thread_park(between);
-}
-
 /* A thread without a struct forks, and a handler of the program allocates. */
 static void *fork_without_a_struct(void *argument)
 {
@@ -162,7 +139,7 @@ static void check_child_without_a_struct(void)
     hak_free(hak_malloc(100));
     require_others_abandoned();
     require_even(1);
-    REQUIRE(arenas_count() == arenas + 1 && threads_count() == threads);
+    REQUIRE(arenas_count() == arenas && threads_count() == threads);
 }
 
 static void *fork_from_a_new_thread(void *argument)
