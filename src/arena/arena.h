@@ -87,7 +87,6 @@ struct thread {
     uint32_t epoch;   /* forks before it was last taken; an older one: its thread is gone */
     uint32_t turns;   /* hak__knobs_turns at the last tick */
     bool apart;       /* draws from the arena for long-lived objects */
-    bool left_behind; /* no thread uses it, but its objects are not flushed yet */
     uint32_t away_ms; /* clock when it was first seen on another node than its arena's; 0: is not */
     struct thread *twin; /* the thread's other struct, of the other kind; NULL: it has none */
     struct sampler sampler;
@@ -119,9 +118,8 @@ HAK_HIDDEN bool hak__start_watch_thread(struct thread *thread);
  * borrowed struct for a thread that has ended. NULL: no memory, or refused (core/gate.h). */
 HAK_HIDDEN struct thread *hak__thread_enter(void);
 /* For a thread that was refused its arena's lock. If the lock's holder seems to be stopped by a
- * signal (core/lock.h), the thread goes on with another struct, which draws from another arena. The
- * old one, with what it has cached, waits for hak__thread_settle. Returns the new struct with its
- * arena's lock held. NULL: still refused. */
+ * signal (core/lock.h), the thread goes on with another struct, which draws from another arena.
+ * Returns that with its arena's lock held. NULL: still refused. */
 HAK_HIDDEN HAK_COLD struct thread *hak__thread_escape(struct thread *thread);
 /* As hak__thread_enter, without a call if the thread has a struct. */
 HAK_INLINE struct thread *thread_enter(void)
@@ -184,12 +182,12 @@ HAK_HIDDEN struct thread *hak__thread_adopt(void);
  * thread uses. False: a stopped thread holds the arena's lock, and nothing was returned. The caller
  * is inside the gate and holds no lock. */
 HAK_HIDDEN bool hak__thread_flush(struct thread *thread);
-/* Flushes and parks a struct that no thread uses any more; if that cannot be done now, a settle
- * does it later. The caller is inside the gate and holds no lock. */
+/* Flushes and parks a struct that no thread uses any more. The caller is inside the gate and holds
+ * no lock. */
 HAK_HIDDEN void hak__thread_park(struct thread *thread);
-/* Does what was put off: parks structs that were left behind, marks slices free, registers and
- * frees blocks of emergency memory. The caller is inside the gate and holds no lock. False: it was
- * refused in between (hak__emergency_settle), and is no longer inside. */
+/* Does what was put off: marks slices free, registers and frees blocks of emergency memory. The
+ * caller is inside the gate and holds no lock. False: it was refused in between
+ * (hak__emergency_settle), and is no longer inside. */
 HAK_HIDDEN bool hak__thread_settle(void);
 /* True: there is something to settle. A hint. */
 HAK_HIDDEN bool hak__thread_settle_waits(void);

@@ -16,9 +16,6 @@ HAK_TLS struct thread *hak__thread = (struct thread *)(uintptr_t)&hak__thread_no
 
 static struct thread *shared_thread_first; /* pushed under ARENAS, read by any thread */
 static struct thread *thread_parked;       /* stack, under ARENAS */
-/* Structs that no thread uses, and whose objects are not flushed yet: a stack. Written under
- * ARENAS, read relaxed as a hint. */
-static struct thread *thread_left_behind;
 
 /* Number of forks from the first process to this one. Structs with an older epoch belong to threads
  * that are gone. Each is emptied only when a thread takes it, so that fork's child does not touch
@@ -69,8 +66,8 @@ static struct thread *thread_take_gone(void)
     return thread;
 }
 
-/* Returns the free objects of a list that a thread had which is gone. The thread has stopped
- * between two instructions, so the list ends at the first object that is not a free one of it. */
+/* Returns the free objects of a list, without a lock. If its thread is gone it has stopped between
+ * two instructions, so the list ends at the first object that is not a free one of it. */
 static void thread_return_list(struct object *object, uint32_t count, uint32_t class_index,
                                uintptr_t mark)
 {
@@ -88,8 +85,8 @@ static void thread_return_list(struct object *object, uint32_t count, uint32_t c
     }
 }
 
-/* Returns what is in the bins of a thread that is gone. Its remote buffer may have been on its way:
- * then the objects are in their slab's remote word, too, so they stay unused. */
+/* Returns what is in the bins. What is in the remote buffer of a thread that is gone stays unused:
+ * the thread may have been sending it, and then it is in the slab's remote word, too. */
 static void thread_return_bins(struct cache *cache)
 {
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
@@ -184,8 +181,7 @@ static struct thread *thread_adopt_from(struct arena *arena)
         hak__arena_part(arena);
         return NULL;
     }
-    thread->twin = NULL; /* a parked struct still has its last one */
-    atomic_store_relaxed(&thread->left_behind, false);
+    thread->twin = NULL;                                /* a parked struct still has its last one */
     atomic_store_relaxed(&thread->apart, arena->apart); /* reports read it */
     thread_draw_from(thread, arena);
     hak__thread_bytes_begin(thread);
@@ -224,21 +220,14 @@ bool hak__thread_flush(struct thread *thread)
     return true;
 }
 
-static void thread_leave_behind(struct thread *thread)
-{
-    lock_acquire(&hak__arenas_lock);
-    atomic_store_relaxed(&thread->left_behind, true); /* reports read it */
-    thread->next_parked = thread_left_behind;
-    atomic_store_relaxed(&thread_left_behind, thread);
-    lock_release(&hak__arenas_lock);
-}
-
 void hak__thread_park(struct thread *thread)
 {
     struct arena *arena = thread->arena;
-    if (!hak__thread_flush(thread)) {
-        thread_leave_behind(thread);
-        return;
+    if (!hak__thread_flush(thread)) { /* a stopped thread has the lock */
+        /* unsigned wrapping, relaxed: as in cache/flush.c */
+        atomic_add_relaxed(&hak__cache_charged.word, 0 - thread->cache.charged_told);
+        hak__remote_flush(&thread->cache);
+        thread_return_bins(&thread->cache);
     }
     lock_acquire(&hak__arenas_lock);
     thread_push_parked(thread);
@@ -248,29 +237,13 @@ void hak__thread_park(struct thread *thread)
 
 bool hak__thread_settle_waits(void)
 {
-    return hak__emergency_waits() || hak__superslab_waits() ||
-           atomic_load_relaxed(&thread_left_behind) != NULL;
+    return hak__emergency_waits() || hak__superslab_waits();
 }
 
 bool hak__thread_settle(void)
 {
     hak__superslab_settle();
-    if (!hak__emergency_settle()) {
-        return false;
-    }
-    if (atomic_load_relaxed(&thread_left_behind) == NULL) {
-        return true;
-    }
-    lock_acquire(&hak__arenas_lock);
-    struct thread *thread = thread_left_behind;
-    atomic_store_relaxed(&thread_left_behind, NULL);
-    lock_release(&hak__arenas_lock);
-    while (thread != NULL) {
-        struct thread *next = thread->next_parked;
-        hak__thread_park(thread); /* leaves it behind again if its arena is still stuck */
-        thread = next;
-    }
-    return true;
+    return hak__emergency_settle();
 }
 
 void hak__thread_move(struct thread *thread)
@@ -289,7 +262,6 @@ void hak__thread_move(struct thread *thread)
 void hak__thread_fork_child(void)
 {
     struct thread *own = hak__thread;
-    thread_left_behind = NULL; /* these are gone, too */
     shared_thread_gone = hak__thread_first();
     atomic_store_relaxed(&shared_thread_epoch, shared_thread_epoch + 1);
     uint64_t charged = 0;
@@ -421,7 +393,7 @@ static struct thread *thread_exchange(struct thread *thread)
         }
         hak__thread_bytes_hand_on(thread, other);
         hak__thread = other;
-        thread_leave_behind(thread);
+        hak__thread_park(thread);
     }
     return other;
 }

@@ -169,8 +169,7 @@ static void census_count_threads(struct census *census)
         census_add_counters(census, &thread->cache.counters);
         census_add_requests(census, &thread->cache);
         if (hak__thread_is_used(thread)) { /* others are empty, or lost to fork's child */
-            census->threads_count +=
-                !atomic_load_relaxed(&thread->apart) && !atomic_load_relaxed(&thread->left_behind);
+            census->threads_count += !atomic_load_relaxed(&thread->apart);
             census_add_cached(&thread->cache, cached_counts);
         }
     }
