@@ -11,7 +11,7 @@
 
 #include "base/bits.h"
 #include "core/gate.h"
-#include "core/knobs.h"
+#include "core/watched.h"
 #include "large/emergency.h"
 #include "large/huge_cache.h"
 #include "large/huge_registry.h"
@@ -182,13 +182,12 @@ static struct huge huge_grow(struct huge block, size_t size, bool want_zero, boo
 }
 
 /* Bytes that the cache counts for a freed huge block: its size; if it is sparse, its resident
- * bytes, but at least a sixteenth of its size. It counts as sparse only if that fits into
- * `room`. */
-static size_t huge_resident(struct huge block, size_t room)
+ * bytes, but at least a sixteenth of its size. */
+static size_t huge_resident(struct huge block)
 {
-    size_t most = room < HUGE_SPARSE_MIN ? room : HUGE_SPARSE_MIN;
+    const size_t most = HUGE_SPARSE_MIN;
     size_t least = block.size / HUGE_SPARSE_DIVISOR, resident = 0;
-    if (block.size <= HUGE_SPARSE_MIN || least > most) {
+    if (block.size <= most || least > most) {
         return block.size;
     }
     for (size_t at = 0, part; at < block.size && resident <= most; at += part) {
@@ -276,15 +275,14 @@ struct huge_result hak__huge_allocate(size_t size, size_t alignment, bool want_z
     return huge_result_of((void *)block.address, HAK_SECURE ? requested : block.size, zeroed);
 }
 
-/* Puts a huge block into the cache; unmaps it if there is no room at all. */
+/* Puts a huge block into the cache. */
 static void huge_keep(struct huge block)
 {
-    size_t room = hak__huge_cache_room();
-    if (room == 0) {
+    if (HAK_SECURE || watched()) { /* nothing is kept */
         hak__huge_unmap(block);
         return;
     }
-    hak__huge_cache_put(block, huge_resident(block, room));
+    hak__huge_cache_put(block, huge_resident(block));
     hak__huge_cache_trim(UINT32_MAX);
     if (block.size >= FREED_MUCH_SLICES * SLICE_SIZE) {
         superslab_note_freed_much();

@@ -341,18 +341,6 @@ size_t hak__huge_cache_take_next(struct huge block, size_t size)
 
 /* --- keeping --- */
 
-size_t hak__huge_cache_room(void)
-{
-    if (HAK_SECURE || watched()) {
-        return 0; /* freed huge blocks are unmapped */
-    }
-    lock_acquire(&hak__huge_lock);
-    size_t bound = cache_bound(hak__os_clock_ms());
-    size_t room = bound > hak__huge_cache.resident ? bound - hak__huge_cache.resident : 0;
-    lock_release(&hak__huge_lock);
-    return room;
-}
-
 /* Merges a range with its neighbours of the same mapping. Ranges of joined huge blocks have origin
  * 0 and merge, too. That is safe: joined huge blocks start at huge pages' boundaries, so inside one
  * huge page's place only parts of one mapping can meet. */

@@ -58,10 +58,8 @@ HAK_HIDDEN void hak__huge_cache_take(struct huge_parts *taken, size_t size, size
 /* Takes up to `size` bytes that directly follow `huge block` and are parts of the same mapping.
  * Returns the bytes taken; 0: none. */
 HAK_HIDDEN size_t hak__huge_cache_take_next(struct huge block, size_t size);
-/* Bytes that the cache may hold beyond those that it holds now. A hint. */
-HAK_HIDDEN size_t hak__huge_cache_room(void);
-/* Keeps a freed huge block, of which the bound counts `resident` bytes, at most its size. Unmaps it
- * if there are too many ranges. */
+/* Keeps a freed huge block, of which the bound counts `resident` bytes, at most its size, until the
+ * next trim at least. Unmaps it if there are too many ranges. */
 HAK_HIDDEN void hak__huge_cache_put(struct huge block, size_t resident);
 /* Unmaps a huge block that is neither in the cache nor in the registry. Size 0: does nothing. */
 HAK_HIDDEN void hak__huge_unmap(struct huge block);
