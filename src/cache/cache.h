@@ -206,18 +206,10 @@ HAK_HIDDEN void hak__cache_start(struct cache *cache, struct slab_set *slabs);
 /* Takes objects for the empty bin of the class from the arena's slabs. Count 0: no memory. Under
  * the arena's lock. */
 HAK_HIDDEN struct refill hak__cache_refill(struct cache *cache, uint32_t class_index);
-/* Gives the free objects of another arena's list, at least one, the mark of this cache, so that
- * its bins may take them. Aborts if an object does not have that arena's mark. Owner thread, no
- * lock. */
+/* Gives the free objects of another arena's list, at least one, the mark of this cache's arena, so
+ * that its bins may take them. Aborts if an object does not have that arena's mark. Owner thread,
+ * no lock. */
 HAK_HIDDEN void hak__cache_take_over(const struct cache *cache, struct object_list list);
-/* Gives the cache and the objects of its bins the mark of its arena, so that the bins may take the
- * lists of the arena's slabs as they are. Aborts as above. Owner thread, no lock. */
-HAK_HIDDEN HAK_COLD void hak__cache_join(struct cache *cache);
-/* False: hak__cache_join comes before the bins take a list of the arena's slabs. Owner thread. */
-HAK_INLINE bool cache_has_joined(const struct cache *cache)
-{
-    return HAK_SECURE || HAK_LIKELY(cache->mark == object_mark_of(cache->slabs->key));
-}
 /* Returns the first object of `refill`, whose linked objects have the mark of the cache, and puts
  * the others into the empty bin of the class. NULL: the refill has no object. Owner thread, no
  * lock. */

@@ -19,7 +19,7 @@ void hak__cache_start(struct cache *cache, struct slab_set *slabs)
 {
     cache->key = slabs->key;
     cache->slabs = slabs;
-    cache->mark = hak__window.mark ^ (uintptr_t)cache;
+    cache->mark = object_mark_of(slabs->key);
     if (HAK_SECURE) {
         cache->quarantine->random = hak__secure_draw();
     }
@@ -175,7 +175,6 @@ static void cache_return_part(struct cache *cache, uint32_t class_index, uint32_
     struct bin *bin = &cache->bins[class_index];
     struct object *object = bin->head;
     uint32_t owner = cache_owner_word(cache, class_index), done = 0;
-    uintptr_t mark = object_mark_of(owner);
     HAK_ASSERT(count <= FLUSH_PART_OBJECTS);
     while (done != count) {
         size_t slice = window_slice_of(object);
@@ -190,7 +189,6 @@ static void cache_return_part(struct cache *cache, uint32_t class_index, uint32_
         uint32_t before = done;
         for (; done != count && slab_grid_has(grid, object); object = object_next(object)) {
             cache_check_mark(cache, object);
-            object_set_mark(object, mark);
             returned[done++] = tail = object;
         }
         cache->bytes.given -= (int64_t)(done - before) * size_class_bytes(class_index);

@@ -4,7 +4,6 @@
 
 #include "base/probe.h"
 #include "core/diagnose.h"
-#include "os/os.h"
 
 struct refill hak__cache_refill(struct cache *cache, uint32_t class_index)
 {
@@ -24,35 +23,16 @@ struct object *hak__bin_pop(struct cache *cache, uint32_t class_index)
 /* An exchange, because a thread that has one of the objects in its bin, too, may take the old mark
  * away at this moment: then either this thread finds no mark, or that thread's store destroys the
  * new one. Relaxed: the mark alone decides. */
-static void cache_change_marks(struct object_list list, uintptr_t from, uintptr_t to)
+void hak__cache_take_over(const struct cache *cache, struct object_list list)
 {
+    uintptr_t old = object_mark_of(window_owner(window_slice_of(list.head)));
     struct object *object = list.head;
     for (uint32_t i = 0; !HAK_SECURE && i < list.count; i++, object = object->next) {
-        if (HAK_UNLIKELY(object == NULL || atomic_exchange_relaxed(&object->mark, to) != from)) {
+        if (HAK_UNLIKELY(object == NULL ||
+                         atomic_exchange_relaxed(&object->mark, cache->mark) != old)) {
             hak__object_is_wrong(object);
         }
     }
-}
-
-void hak__cache_take_over(const struct cache *cache, struct object_list list)
-{
-    uintptr_t mark = object_mark_of(window_owner(window_slice_of(list.head)));
-    cache_change_marks(list, mark, cache->mark);
-}
-
-void hak__cache_join(struct cache *cache)
-{
-    uintptr_t mark = object_mark_of(cache->slabs->key);
-    /* A handler that allocates and does not return would find objects of both marks. The child of
-     * one that forks may give them new marks before this goes on. */
-    uint64_t signals = hak__os_block_signals();
-    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        const struct bin *bin = &cache->bins[class_index];
-        struct object_list list = {bin->head, bin_count(bin)};
-        cache_change_marks(list, cache->mark, mark);
-    }
-    cache->mark = mark;
-    hak__os_restore_signals(signals);
 }
 
 void *hak__cache_fill(struct cache *cache, uint32_t class_index, struct refill refill)

@@ -61,9 +61,6 @@ static struct refill malloc_refill(struct thread *thread, uint32_t class_index)
     }
     struct refill refill = hak__cache_refill(cache, class_index);
     thread_unlock(thread);
-    if (!cache_has_joined(cache) && refill.stride == 0 && refill.list.count != 0) {
-        hak__cache_join(cache);
-    }
     return refill;
 }
 

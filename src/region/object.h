@@ -8,15 +8,15 @@
  *
  *   in a list twice      The mark is gone when the object comes up the second time. Not if its slab
  *                        was emptied and cut anew between.
- *   in two lists         It has the mark of the list it came to last. The other list's thread finds
- *                        a wrong one, even at the same moment. If both lists have the mark of one
- *                        arena, the second thread finds none, but not at the same moment.
+ *   in two lists         If they are lists of two arenas, it has the mark of the list it came to
+ *                        last. The other list's thread finds a wrong one, even at the same moment.
+ *                        If both have the mark of one arena, the second thread finds none, but not
+ *                        at the same moment.
  *   an overwritten link  What it leads to has no mark, unless a free object starts there.
  *   an overwritten mark  Somebody has written to the object since it was freed.
  *
- * Marks are random numbers. Each arena has one, for its slabs' lists. Each thread's bins have one
- * of their own, until the thread first takes a list from a slab of its arena; then they have the
- * arena's. The caches of heaps keep their own (docs/design/slab.md).
+ * Marks are random numbers. Each arena has one, for the lists of its slabs and the bins of its
+ * threads. The caches of heaps have their own (docs/design/slab.md).
  *
  * Cost: two instructions in free, three in malloc; object and mark lie in one cache line. Free does
  * not look for the mark, because it would wait for that line (docs/decisions/0088).

@@ -396,16 +396,4 @@ TEST(guard_without_room)
     REQUIRE_LIFE(guard_without_room, NULL, NULL);
 }
 
-/* A handler that allocates while a thread joins would find objects of both marks. */
-TEST(joining_blocks_signals)
-{
-    assert_true(hak__start());
-    struct cache *cache = unit_cache_create();
-    fault_arm((struct fault_plan){0}, 0);
-    hak__cache_join(cache);
-    fault_disarm();
-    assert_int_equal(fault_counts[FAULT_SIGMASK], 2); /* blocked, and restored */
-    unit_cache_destroy(cache);
-}
-
 TESTS(start)

@@ -63,12 +63,6 @@ static void in_two_bins(struct cache *one, struct cache *other, size_t size)
     unit_return((void *[]){object}, 1);
 }
 
-MARK_TEST(two_threads_of_a_arena)
-{
-    in_two_bins(first, second, 64);
-    in_two_bins(first, second, 5000);
-}
-
 MARK_TEST(threads_of_two_arenas)
 {
     in_two_bins(first, stranger, 5000);
@@ -80,23 +74,20 @@ static void take_over(void *list)
     hak__cache_take_over(stranger, *(struct object_list *)list);
 }
 
-/* One thread's bin has the object, and so has a slab's list, which a thread of another arena
- * borrows, or a thread of the arena takes. */
-MARK_TEST(a_bin_and_the_slab)
+/* One thread's bin has the object, and so has a list that a thread of another arena borrows. */
+MARK_TEST(a_bin_and_a_borrowed_list)
 {
-    uint32_t class_index = size_class_of(64);
+    uint32_t class_index = size_class_of(5000);
     struct object *object = unit_slab_refill(first->slabs, class_index, 1).head;
+    struct object_list list = {object, 1};
     put(first, class_index, object);
-    uintptr_t mark = object->mark;
-    unit_return((void *[]){object}, 1);
-    struct object_list list = unit_slab_refill(first->slabs, class_index, 1);
-    assert_null(pop(first, class_index));
-    object->mark = mark; /* the other order */
-    REQUIRE_DEATH(take_over, &list, "corrupted free list .double free");
-    first->bins[class_index] = (struct bin){NULL, 0, 0};
-    object_set_free(object, NULL, object_mark_of(first->slabs->key));
     hak__cache_take_over(stranger, list);
     assert_true(object_is_marked(object, stranger->mark));
+    assert_null(pop(first, class_index));
+    object_set_mark(object, first->mark); /* the other order */
+    assert_ptr_equal(pop(first, class_index), object);
+    REQUIRE_DEATH(take_over, &list, "corrupted free list .double free");
+    first->bins[class_index] = (struct bin){NULL, 0, 0};
     unit_return((void *[]){object}, 1);
 }
 
@@ -122,41 +113,24 @@ MARK_TEST(a_flush_beside_the_owner)
     }
 }
 
-static void join(void *cache)
+static void refill_and_take(void *class_index)
 {
-    hak__cache_join(cache);
+    unit_cache_refill(first, *(uint32_t *)class_index);
 }
 
-/* A thread takes the arena's mark with its first list of a slab, and its bins' objects with it. */
-MARK_TEST(joining)
-{
-    uint32_t class_index = size_class_of(64), other = size_class_of(5000);
-    assert_false(cache_has_joined(first) || cache_has_joined(second));
-    struct object *objects[2] = {unit_slab_refill(first->slabs, class_index, 1).head,
-                                 unit_slab_refill(first->slabs, other, 1).head};
-    put(first, class_index, objects[0]);
-    put(first, other, objects[1]);
-    object_set_mark(objects[1], second->mark); /* another thread has freed it, too */
-    REQUIRE_DEATH(join, first, "corrupted free list .double free");
-    object_set_mark(objects[1], first->mark);
-    hak__cache_join(first);
-    assert_true(cache_has_joined(first) && !cache_has_joined(second));
-    assert_ptr_equal(pop(first, class_index), objects[0]);
-    assert_ptr_equal(pop(first, other), objects[1]);
-    first->bins[class_index] = first->bins[other] = (struct bin){NULL, 0, 0};
-    unit_return((void *[]){objects[0]}, 1);
-    unit_return((void *[]){objects[1]}, 1);
-}
-
-/* A thread sends the object to its slab, another has it in its bin. */
+/* A thread sends the object to its slab, another has it in its bin and takes it. */
 MARK_TEST(a_bin_and_a_remote_free)
 {
     uint32_t class_index = size_class_of(64);
+    void *other = unit_slab_refill(first->slabs, class_index, 1).head; /* the slab stays in use */
     struct object *object = unit_slab_refill(first->slabs, class_index, 1).head;
     put(second, class_index, object);
     hak__remote_free(stranger, window_slice_of(object), object);
-    assert_null(pop(second, class_index));
+    assert_ptr_equal(pop(second, class_index), object);
     second->bins[class_index] = (struct bin){NULL, 0, 0};
+    hak__remote_flush(stranger);
+    REQUIRE_DEATH(refill_and_take, &class_index, "corrupted free list .double free");
+    unit_return(&other, 1);
 }
 
 /* An object that shares no cache line stays with the thread that freed it while its bin has room,

@@ -177,11 +177,7 @@ static inline struct object_list unit_slab_refill(struct slab_set *set, uint32_t
 /* What malloc's slow path does where the bin is empty. */
 static inline void *unit_cache_refill(struct cache *cache, uint32_t class_index)
 {
-    struct refill refill = hak__cache_refill(cache, class_index);
-    if (!cache_has_joined(cache) && refill.stride == 0 && refill.list.count != 0) {
-        hak__cache_join(cache);
-    }
-    return hak__cache_fill(cache, class_index, refill);
+    return hak__cache_fill(cache, class_index, hak__cache_refill(cache, class_index));
 }
 
 /* What the fast paths do, on a cache that belongs to no thread. */
