@@ -125,14 +125,9 @@ static struct arena *arena_join_existing(uint32_t arenas_max)
     return arena;
 }
 
-/* The totals of the first arena. They lie beside data that every process touches, so a small
- * process touches no further page for them. */
-static struct slab_totals arena_first_totals[CLASS_COUNT];
-
 /* Adds an arena to the list, with its first thread. Under ARENAS. */
-static void arena_list(struct arena *arena, struct slab_totals *totals)
+static void arena_list(struct arena *arena)
 {
-    arena->slabs.totals = totals;
     arena->id = arena_next_id++;
     arena->node = numa_node();
     arena->slabs.key = arena->id << OWNER_CODE_BITS;
@@ -161,9 +156,7 @@ struct arena *hak__arena_join(uint32_t arenas_max)
     }
     bool first = hak__arena_first() == NULL;
     struct arena *made = hak__metadata_allocate(sizeof *made);
-    struct slab_totals *totals =
-        first ? arena_first_totals : hak__metadata_allocate(sizeof arena_first_totals);
-    if (made == NULL || totals == NULL) {
+    if (made == NULL) {
         return arena_join_existing(1); /* any that exists */
     }
     lock_acquire(&hak__arenas_lock);
@@ -175,7 +168,7 @@ struct arena *hak__arena_join(uint32_t arenas_max)
         hak__arena_add_thread(arena);
     } else if (arena_next_id <= ARENA_ID_MAX && first == (shared_arena_first == NULL)) {
         arena = made;
-        arena_list(arena, totals);
+        arena_list(arena);
     }
     lock_release(&hak__arenas_lock);
     if (arena != NULL) {
@@ -185,15 +178,9 @@ struct arena *hak__arena_join(uint32_t arenas_max)
     return first ? hak__arena_join(arenas_max) : arena_join_existing(1);
 }
 
-/* Memory for the arena of long-lived objects. */
-struct arena_with_totals {
-    struct arena arena;
-    struct slab_totals totals[CLASS_COUNT];
-};
-
 struct arena *hak__arena_join_apart(void)
 {
-    struct arena_with_totals *made = NULL;
+    struct arena *made = NULL;
     lock_acquire(&hak__arenas_lock);
     bool may_make = arena_apart == NULL && arena_next_id <= ARENA_ID_MAX;
     lock_release(&hak__arenas_lock);
@@ -204,9 +191,9 @@ struct arena *hak__arena_join_apart(void)
     if (arena_apart != NULL) {
         hak__arena_add_thread(arena_apart);
     } else if (made != NULL && arena_next_id <= ARENA_ID_MAX) {
-        arena_apart = &made->arena;
+        arena_apart = made;
         arena_apart->apart = true;
-        arena_list(arena_apart, made->totals);
+        arena_list(arena_apart);
     }
     struct arena *arena = arena_apart;
     lock_release(&hak__arenas_lock);

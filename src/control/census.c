@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* census.c: see census.h. hak__census_take counts the arenas, with one arena's lock at a time, and
- * then the threads.
+/* census.c: see census.h. hak__census_take counts the slices, the arenas, and then the threads.
  *
- * Threads write their bins and remote buffers without a lock. The census reads them while they
- * change: entries of remote buffers by relaxed loads, bins by hak__cache_objects, which hides the
- * race from ThreadSanitizer. */
+ * Threads write their bins and remote buffers without a lock, and slabs under their arena's. The
+ * census takes no lock and reads all of them while they change: entries of remote buffers by
+ * relaxed loads, bins and slabs by functions that hide the race from ThreadSanitizer. */
 #include "control/census.h"
 
 #include "base/atomics.h"
@@ -94,57 +93,41 @@ static void census_add_counters(struct census *census, const struct counters *co
     }
 }
 
-/* Makes the totals of an arena include what other threads freed. Counters are for the program's
- * work. The drain is the report's, so they are put back. Under the arena's lock. */
-static void census_drain(struct arena *arena)
+/* Adds the slab of the class that begins at `slice`; nothing if it does not begin there. Its arena
+ * may be changing it, or have given it back just now. */
+static HAK_RACY_READER void census_add_slab(struct class_census *class_census, size_t slice,
+                                            uint32_t class_index)
 {
-    struct counters *counters = &arena->slabs.counters, before = *counters;
-    hak__slab_drain(&arena->slabs);
-    for (uint32_t i = 0; i < COUNTER_COUNT; i++) {
-        atomic_store_relaxed(&counters->values[i], before.values[i]);
+    const struct size_class *size_class = &hak__size_classes[class_index];
+    const struct slab *slab = window_slab_metadata(slice);
+    uint64_t carved_count = census_minus(slab->carved_count, slab->purged_count);
+    uint64_t free_count = slab->free_count + slab_remote_count(slab);
+    if (slab->slices_back == 0) {
+        class_census->slabs_count++;
+        class_census->slab_bytes += size_class->slab_slices * SLICE_SIZE;
+        class_census->carved_count += carved_count;
+        class_census->in_slabs_count += free_count < carved_count ? free_count : carved_count;
     }
 }
 
-/* Without the arena's lock, they are as a stopped thread left them. */
-static HAK_RACY_READER void census_add_slabs(struct census *census, const struct arena *arena)
+static void census_count_slices(struct census *census)
 {
-    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        const struct slab_totals *totals = &arena->slabs.totals[class_index];
-        const struct size_class *size_class = &hak__size_classes[class_index];
-        struct class_census *class_census = &census->classes[class_index];
-        uint64_t slabs = totals->slabs_count;
-        class_census->slabs_count += slabs;
-        class_census->slab_bytes += slabs * size_class->slab_slices * SLICE_SIZE;
-        class_census->carved_count += slabs * size_class->objects_per_slab -
-                                      slab_totals_lost(totals) - totals->not_carved_count;
-        class_census->in_slabs_count += totals->free_count;
-    }
-    census->spans_count += arena->spans.totals.count;
-    census->span_bytes += arena->spans.totals.bytes;
-}
-
-/* Adds the slabs and spans of one arena, with its lock if no stopped thread has it. */
-static void census_count_slabs(struct census *census, struct arena *arena)
-{
-    bool locked = lock_acquire_soon(&arena->lock);
-    if (locked) {
-        census_drain(arena);
-    }
-    census_add_slabs(census, arena);
-    /* under the lock: another report may put them back */
-    census_add_counters(census, &arena->slabs.counters);
-    if (locked) {
-        lock_release(&arena->lock);
+    size_t end = atomic_load_acquire(&hak__window.shared_limit); /* window_contains_slice */
+    for (size_t slice = 0; slice < end; slice++) {
+        uint32_t code = window_owner(slice) & OWNER_CODE_MASK, class_index = owner_class(code);
+        if (code == OWNER_SPAN || code == OWNER_SPAN_TAKEN) {
+            census->spans_count++;
+            census->span_bytes += hak__span_bytes(slice);
+        } else if (class_index != 0 && class_index < CLASS_COUNT) {
+            census_add_slab(&census->classes[class_index], slice, class_index);
+        }
     }
 }
 
 static void census_count_arenas(struct census *census)
 {
-    struct span_totals spans = hak__span_totals_without_cache();
-    census->spans_count = spans.count;
-    census->span_bytes = spans.bytes;
     for (struct arena *arena = hak__arena_first(); arena != NULL; arena = arena->next) {
-        census_count_slabs(census, arena);
+        census_add_counters(census, &arena->slabs.counters);
         census->arenas_count++;
         census->arenas_parked_count += atomic_load_relaxed(&arena->threads_count) == 0 ? 1 : 0;
         census->span_cached_bytes += hak__census_span_cached_bytes(arena);
@@ -190,6 +173,7 @@ void hak__census_take(struct census *census)
     }
     hak__gate_note_refusal(refused); /* for the settle alone the census is not incomplete */
     hak__thread_settle_gone();
+    census_count_slices(census);
     census_count_arenas(census);
     census_count_threads(census);
     census->superslabs_count = atomic_load_relaxed(&hak__superslabs.claimed_count);

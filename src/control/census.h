@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* census.h: counts where the memory is, for reports: sums that arenas keep, and one walk over all
- * threads. Its cost does not depend on the size of the heap. Fast paths do nothing for it.
+/* census.h: counts where the memory is, for reports, by one walk over all slices and threads. It
+ * reads 4 bytes for each slice (32 KiB) of the heap and a cache line for each slab and span.
+ * Nothing else in the program counts for it.
  *
  * Memory at rest is counted exactly. What a thread is changing at that moment may be counted on
  * either side of the change. */
@@ -42,8 +43,8 @@ struct census {
     struct sampled_totals sampled; /* objects in slices of their own (large/sampled.h) */
 };
 
-/* Fills `*census`. Begins at the gate, waits for the end of a fork, and takes one arena's lock at a
- * time. All is zero if this thread is inside an operation already. Any thread, no lock held. */
+/* Fills `*census`. Begins at the gate, and waits for the end of a fork. All is zero if this thread
+ * is inside an operation already. Any thread, no lock held. */
 HAK_HIDDEN void hak__census_take(struct census *census);
 
 /* Objects of one class that the program has in use. */

@@ -233,26 +233,6 @@ static bool span_is_aligned(const struct span_entry *entry, size_t alignment)
     return ((uintptr_t)window_slice_address(entry->slice) & (alignment - 1)) == 0;
 }
 
-static struct span_totals shared_span_totals; /* of calls without a cache; relaxed adds */
-
-struct span_totals hak__span_totals_without_cache(void)
-{
-    return (struct span_totals){atomic_load_relaxed(&shared_span_totals.count),
-                                atomic_load_relaxed(&shared_span_totals.bytes)};
-}
-
-/* Adds `count` spans with `bytes` bytes to the totals. To subtract, both are negative and wrap. */
-static void span_account(struct span_cache *cache, uint64_t count, uint64_t bytes)
-{
-    if (cache != NULL) {
-        cache->totals.count += count;
-        cache->totals.bytes += bytes;
-    } else {
-        atomic_add_relaxed(&shared_span_totals.count, count);
-        atomic_add_relaxed(&shared_span_totals.bytes, bytes);
-    }
-}
-
 /* The entry of the last free if it fits exactly, else the shortest one that fits; NULL: none. */
 static struct span_entry *span_cache_find(struct span_cache *cache, uint32_t slices,
                                           size_t alignment)
@@ -303,7 +283,6 @@ struct span hak__span_allocate(struct span_cache *cache, struct counters *counte
         cache == NULL || lead != 0 ? NULL : span_cache_find(cache, slices, alignment);
     if (entry != NULL) {
         void *pointer = span_start_again(entry, size, alignment);
-        span_account(cache, 1, hak__span_bytes(entry->slice));
         span_forget(cache, entry);
         counter_add(counters, COUNTER_SPAN_ALLOCATED, 1);
         counter_add(counters, COUNTER_SPAN_CACHE_HIT, 1);
@@ -320,7 +299,6 @@ struct span hak__span_allocate(struct span_cache *cache, struct counters *counte
     }
     counter_add(counters, COUNTER_SPAN_ALLOCATED, 1);
     void *pointer = span_start(run.slice + lead, slices, size, alignment, lead != 0);
-    span_account(cache, 1, hak__span_bytes(run.slice + lead));
     return (struct span){pointer, span_make_clean(pointer, size, run.zeroed)};
 }
 
@@ -340,7 +318,6 @@ struct span hak__span_allocate_long(struct counters *counters, size_t size, size
     uint32_t slices = (uint32_t)(superslabs * SUPERSLAB_SLICES);
     void *pointer =
         span_start(run.slice, slices, size, HAK_SECURE ? alignment : SUPERSLAB_SIZE, false);
-    span_account(NULL, 1, hak__span_bytes(run.slice));
     return (struct span){pointer, span_make_clean(pointer, size, run.zeroed)};
 }
 
@@ -383,7 +360,6 @@ void hak__span_free_taken(struct span_cache *cache, struct counters *counters, s
     window_set_owner(slice, OWNER_NOBODY);
     struct span_metadata *metadata = span_metadata(slice);
     uint32_t slices = metadata->slices;
-    span_account(cache, 0 - UINT64_C(1), 0 - (uint64_t)hak__span_bytes(slice));
     if (counters != NULL) {
         counter_add(counters, COUNTER_SPAN_FREED, 1);
     }
@@ -437,7 +413,6 @@ static void *span_resize_secure(size_t slice, size_t size, bool stays)
         span_move_down(slice);
     }
     span_begin_use(slice, size);
-    span_account(NULL, 0, size - before); /* wraps */
     return hak__span_pointer(slice);
 }
 
@@ -468,9 +443,6 @@ static void *span_resize(size_t slice, size_t size, bool stays)
         hak__superslab_give(slice + slices, old - slices);
     }
     atomic_store_relaxed(&metadata->slices, slices); /* reports read it */
-    if (hak__span_bytes(slice) != bytes) {
-        span_account(NULL, 0, hak__span_bytes(slice) - bytes);
-    }
     return hak__span_pointer(slice);
 }
 

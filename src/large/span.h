@@ -37,14 +37,6 @@ struct span_entry {
     bool used;       /* since the last trim */
 };
 
-/* Count and bytes of spans in use. A span that is allocated with one cache and freed with another
- * adds to the totals of the first and subtracts from those of the second. So only the sum over all
- * caches has a meaning; single totals may wrap below 0. */
-struct span_totals {
-    uint64_t count;
-    uint64_t bytes; /* usable */
-};
-
 /* Secure form: spans that were closed last. */
 struct span_quarantine {
     struct span_entry spans[SPANS_QUARANTINED];
@@ -60,7 +52,6 @@ struct span_cache {
     uint16_t next_victim; /* the entry that the next free replaces if none is empty */
     uint16_t last;        /* the entry that the last free filled */
     uint32_t part;        /* of the arena (region/superslab.h) */
-    struct span_totals totals;
     struct span_quarantine quarantine[HAK_SECURE];
 };
 
@@ -112,8 +103,6 @@ HAK_HIDDEN size_t hak__span_good_size(size_t size);
  * move within the span together with the contents, unless it `stays`. NULL: not possible; nothing
  * has changed. */
 HAK_HIDDEN void *hak__span_resize(size_t slice, size_t size, bool stays);
-/* Totals of calls without a cache and of resizes. Any thread. */
-HAK_HIDDEN struct span_totals hak__span_totals_without_cache(void);
 /* Returns the spans of entries that were not used since the last trim to their superslabs; all if
  * `everything`. Returns the number of slices. */
 HAK_HIDDEN uint32_t hak__span_cache_trim(struct span_cache *cache, bool everything);

@@ -25,7 +25,7 @@ static struct arena *look_find_arena(uint32_t id)
 /* Copies a slab of an arena whose lock is held. */
 static struct slab_look look_slab(const struct slab *slab, uint32_t arena_id)
 {
-    uint32_t free_count = hak__slab_free_objects(slab), carved = slab_cut_count(slab);
+    uint32_t free_count = slab_free_objects(slab), carved = slab_cut_count(slab);
     free_count = free_count < carved ? free_count : carved; /* a double free may add more */
     return (struct slab_look){.arena = arena_id,
                               .class_index = slab->class_index,

@@ -21,20 +21,11 @@ void hak__slab_not_object(const struct slab *slab, const void *pointer)
                         size_class_usable(slab->class_index), slab_arena_id(slab));
 }
 
-static void slab_set_remote_seen(struct slab_set *set, struct slab *slab, uint32_t count)
-{
-    slab_totals(set, slab)->free_count += (uint64_t)count - slab->remote_seen;
-    slab->remote_seen = (uint16_t)count; /* at most the capacity, which has 16 bits */
-}
-
-static struct object_list slab_take_remote(struct slab_set *set, struct slab *slab)
+static struct object_list slab_take_remote(struct slab *slab)
 {
     struct object_list list = hak__slab_take_remote(slab);
-    if (list.count != 0) {
-        slab_set_remote_seen(set, slab, 0);
-        if (HAK_UNLIKELY(slab->purged_count != 0)) {
-            hak__slab_check_purged(slab, list);
-        }
+    if (HAK_UNLIKELY(slab->purged_count != 0)) {
+        hak__slab_check_purged(slab, list);
     }
     return list;
 }
@@ -72,17 +63,15 @@ static struct slab *slab_new(struct slab_set *set, uint32_t class_index)
     slab->slices_back = 0;
     slab->untouched = run.zeroed;
     slab->kept = false;
-    slab->remote_seen = 0;
     slab->first = (uint16_t)window_slice_color(slice, size_class->colors);
     if (HAK_SECURE) {
-        hak__slab_begin_secure(set, slab);
+        hak__slab_begin_secure(slab);
     }
     for (uint8_t i = 0; i < size_class->slab_slices; i++) {
         window_slab_metadata(slice + i)->slices_back = i;
         window_slab_metadata(slice + i)->purged_pages = 0;
         window_set_owner(slice + i, set->key | owner_code_of_class(class_index));
     }
-    slab_totals(set, slab)->slabs_count++;
     set->slices += slab->slice_count;
     slab_add_not_carved(set, slab, slab->capacity);
     slab_list(set, slab);
@@ -96,9 +85,6 @@ void hak__slab_give_back(struct slab_set *set, struct slab *slab)
     if (slab->listed) {
         slab_unlist(set, slab);
     }
-    struct slab_totals *totals = slab_totals(set, slab);
-    totals->slabs_count--;
-    totals->free_count -= (uint64_t)slab->free_count + slab->remote_seen;
     set->slices -= count;
     slab_add_not_carved(set, slab, (int32_t)slab_cut_count(slab) - slab->capacity);
     for (uint32_t i = 0; i < count; i++) {
@@ -121,7 +107,7 @@ static void slab_check(const struct slab_set *set, const struct slab *slab)
     HAK_ASSERT_FULL(slab->owner == set && (slab->listed || slab->kept) && slab->slices_back == 0);
     HAK_ASSERT_FULL(slab->carved_count <= slab->capacity);
     HAK_ASSERT_FULL(slab->purged_count <= slab->carved_count);
-    if (HAK_UNLIKELY(hak__slab_free_objects(slab) > slab_cut_count(slab))) {
+    if (HAK_UNLIKELY(slab_free_objects(slab) > slab_cut_count(slab))) {
         hak__diagnose_fatal("double free (more objects freed than were handed out)",
                             slab_start(slab), size_class_usable(slab->class_index),
                             set->key >> OWNER_CODE_BITS);
@@ -148,27 +134,16 @@ static void slab_check(const struct slab_set *set, const struct slab *slab)
 
 static void slab_check_class(const struct slab_set *set, uint32_t class_index)
 {
-    uint64_t free_count = 0;
-    uint32_t not_carved_count = 0;
     for (const struct slab *slab = set->partial[class_index]; slab != NULL; slab = slab->next) {
         HAK_ASSERT_FULL(slab->class_index == class_index);
         HAK_ASSERT_FULL(slab->next == NULL || slab->next->previous == slab);
         slab_check(set, slab);
-        free_count += slab->free_count + slab->remote_seen;
-        not_carved_count += slab->capacity - slab_cut_count(slab);
     }
     const struct slab *slab = set->kept[class_index % SLABS_KEPT_LISTS];
     for (; slab != NULL; slab = slab->next) {
         HAK_ASSERT_FULL(slab->kept && !slab->listed && hak__slab_is_idle(slab));
-        if (slab->class_index != class_index) {
-            continue;
-        }
         slab_check(set, slab);
-        free_count += slab->free_count + slab->remote_seen;
-        not_carved_count += slab->capacity - slab_cut_count(slab);
     }
-    HAK_ASSERT_FULL(set->totals[class_index].free_count == free_count);
-    HAK_ASSERT_FULL(set->totals[class_index].not_carved_count == not_carved_count);
 }
 
 void hak__slab_put_if_idle(struct slab_set *set, struct slab *slab)
@@ -247,12 +222,12 @@ static struct object *slab_follow(const struct slab *slab, const struct object *
 /* Splits a list taken from the slab: the result has the first `most` objects, and the rest becomes
  * the slab's free list. The arena's other threads can use the rest (docs/decisions/0015), and a
  * thread that needs few objects has fewer to give back (docs/decisions/0022). */
-static struct object_list slab_take_part(struct slab_set *set, struct slab *slab,
-                                         struct object_list list, uint32_t most)
+static struct object_list slab_take_part(struct slab *slab, struct object_list list, uint32_t most)
 {
     slab->free_list = NULL;
-    slab_set_free_count(set, slab, list.count > most ? list.count - most : 0);
+    slab->free_count = 0;
     if (list.count > most) {
+        slab->free_count = (uint16_t)(list.count - most);
         struct object *last = list.head;
         for (uint32_t i = 1; i < most; i++) {
             last = slab_follow(slab, last);
@@ -268,7 +243,7 @@ static struct object_list slab_take_part(struct slab_set *set, struct slab *slab
  * with remote objects and a clear N would never be found again (slab.h, invariant 2). */
 HAK_INLINE void slab_unlist_used_up(struct slab_set *set, struct slab *slab)
 {
-    if (slab_cut_count(slab) == slab->capacity && hak__slab_free_objects(slab) == 0) {
+    if (slab_cut_count(slab) == slab->capacity && slab_free_objects(slab) == 0) {
         slab_unlist(set, slab); /* the next return or drain lists it again */
     }
 }
@@ -278,10 +253,10 @@ static struct refill slab_take_objects(struct slab_set *set, struct slab *slab, 
 {
     struct refill refill = {{slab->free_list, slab->free_count}, 0, false};
     if (refill.list.count != 0) {
-        refill.list = slab_take_part(set, slab, refill.list, most);
+        refill.list = slab_take_part(slab, refill.list, most);
         counter_add(&set->counters, COUNTER_REFILL_FREE_LIST, 1);
-    } else if ((refill.list = slab_take_remote(set, slab)).count != 0) {
-        refill.list = slab_take_part(set, slab, refill.list, most);
+    } else if ((refill.list = slab_take_remote(slab)).count != 0) {
+        refill.list = slab_take_part(slab, refill.list, most);
         counter_add(&set->counters, COUNTER_REFILL_REMOTE, 1);
     } else if (slab->carved_count < slab->capacity) {
         refill = slab_carve(set, slab, most);
@@ -351,10 +326,10 @@ struct object_list hak__slab_lend(struct slab_set *set, uint32_t class_index, ui
     for (struct slab *slab; list.count == 0 && (slab = set->partial[class_index]) != NULL;) {
         list = (struct object_list){slab->free_list, slab->free_count};
         if (list.count == 0) {
-            list = slab_take_remote(set, slab);
+            list = slab_take_remote(slab);
         }
         if (list.count != 0) {
-            list = slab_take_part(set, slab, list, most);
+            list = slab_take_part(slab, list, most);
         } else if (slab->purged_count != 0) { /* the process was that large before */
             list = refill_link(hak__slab_cut_again(set, slab, most), object_mark_of(set->key));
         } else if (slab->carved_count < slab->capacity) {
@@ -369,8 +344,7 @@ void hak__slab_return(struct slab *slab, struct object_list list, struct object 
 {
     struct slab_set *set = slab->owner;
     uint32_t free_count = slab->free_count + list.count;
-    /* In an idle slab N is clear. So remote_seen, which costs no atomic load, is exact. */
-    bool may_be_idle = free_count + slab->remote_seen >= slab_cut_count(slab);
+    bool may_be_idle = free_count + slab_remote_count(slab) >= slab_cut_count(slab);
     if (HAK_UNLIKELY(list.count == 0)) {
         hak__slab_not_object(slab, list.head);
     }
@@ -387,7 +361,6 @@ void hak__slab_return(struct slab *slab, struct object_list list, struct object 
     object_link(tail, slab->free_list);
     slab->free_list = list.head;
     slab->free_count = (uint16_t)free_count;
-    slab_totals(set, slab)->free_count += list.count;
     if (!slab->listed) {
         slab_list(set, slab);
     }
@@ -402,7 +375,6 @@ uint32_t hak__slab_drain(struct slab_set *set)
     for (struct slab *slab = hak__slab_take_notified(set); slab != NULL; drained++) {
         struct slab *next = hak__slab_next_notified(slab);
         hak__slab_clear_notified(slab);
-        slab_set_remote_seen(set, slab, hak__slab_remote_count(slab));
         if (HAK_UNLIKELY(slab->kept)) {
             slab_freed_too_often(set, slab->class_index, NULL);
         }
@@ -416,11 +388,6 @@ uint32_t hak__slab_drain(struct slab_set *set)
         counter_add(&set->counters, COUNTER_REMOTE_NOTIFIED, drained);
     }
     return drained;
-}
-
-uint32_t hak__slab_free_objects(const struct slab *slab)
-{
-    return slab->free_count + hak__slab_remote_count(slab);
 }
 
 void hak__slab_set_check(const struct slab_set *set)

@@ -26,7 +26,6 @@
  *   A shared_link             next slab on the notify stack: the number of its first slice, plus 1;
  *                             0 in the last slab
  *   O previous, next          the owner's list of slabs of this class that have objects to give
- *   O remote_seen             the part of the remote count that the set's totals include
  *
  * Invariants
  *   1. free_count + remote count + objects in bins and remote buffers + in use =
@@ -35,8 +34,6 @@
  *      remote count > 0 => listed or N
  *   3. A slab with N set is never given back. Only a drain clears N, after it took the slab off the
  *      stack.
- *   4. N clear => remote_seen = remote count. A drain copies the count after it has cleared N, and
- *      each remote free sets N again.
  *
  * Why 3: a remote freer adds its objects and sets N in one step, and pushes the slab on the stack
  * in a second step. Between the steps the owner may take the objects and find the slab empty. If it
@@ -78,8 +75,7 @@ struct slab {
     bool closed_end : 1;      /* secure form: no access survives its last page */
     bool kept : 1;            /* idle, and kept with its class */
     uint8_t purge_passes : 4; /* passes since that saw the same; PAGES_PASSES + 1: it was walked */
-    uint16_t first;       /* bytes from the slab's start to its first object (core/size_class.h) */
-    uint16_t remote_seen; /* remote objects that the set's totals include */
+    uint16_t first; /* bytes from the slab's start to its first object (core/size_class.h) */
 };
 
 HAK_STATIC_ASSERT(sizeof(struct slab) <= SLAB_METADATA_SIZE, "slab metadata is one cache line");
@@ -89,20 +85,6 @@ struct quarantined_slices {
     uint32_t slice;
     uint32_t count;
 };
-
-/* Sums over the slabs of one class, so that no report has to walk slabs. Exact after a drain. */
-struct slab_totals {
-    uint64_t free_count; /* free objects in slabs: the sum of free_count and remote_seen */
-    uint32_t slabs_count;
-    uint32_t not_carved_count;       /* also those whose pages were purged */
-    uint64_t lost_count[HAK_SECURE]; /* places of objects that slab_lost tells of */
-};
-
-/* Places in the class's slabs that no object can have. */
-HAK_INLINE uint64_t slab_totals_lost(const struct slab_totals *totals)
-{
-    return HAK_SECURE ? *totals->lost_count : 0;
-}
 
 /* Secure form: slabs that were given back last. They go back to the region later, so that a pointer
  * into one does not point into another class's slab at once. */
@@ -122,12 +104,11 @@ struct slab_set {
     struct counters counters;
     /* [class]: the first slab that has objects to give. Other threads read it relaxed. */
     struct slab *partial[CLASS_COUNT];
-    struct slab_totals *totals;          /* [class] */
-    size_t slices;                       /* of its slabs */
-    size_t not_carved_bytes;             /* of the objects that not_carved_count counts */
-    struct lock *lock;                   /* the arena's; constant */
-    uint32_t shared_kept;                /* slices of the kept slabs; others read it relaxed */
-    uint32_t kept_least;                 /* the least of them since the last trim */
+    size_t slices;           /* of its slabs */
+    size_t not_carved_bytes; /* of objects never handed out, or whose pages were purged */
+    struct lock *lock;       /* the arena's; constant */
+    uint32_t shared_kept;    /* slices of the kept slabs; others read it relaxed */
+    uint32_t kept_least;     /* the least of them since the last trim */
     struct slab *kept[SLABS_KEPT_LISTS]; /* linked by `next`; see slab_kept.c */
     struct slab_quarantine quarantine[HAK_SECURE];
 };
@@ -218,6 +199,22 @@ HAK_INLINE unsigned char *slab_start(const struct slab *slab)
 HAK_INLINE uint32_t slab_cut_count(const struct slab *slab)
 {
     return (uint32_t)slab->carved_count - slab->purged_count;
+}
+
+#define REMOTE_NOTIFIED (UINT64_C(1) << 31)
+#define REMOTE_COUNT_MASK (REMOTE_NOTIFIED - 1)
+
+/* The objects in the remote word. Any thread; may be out of date at once. */
+HAK_INLINE uint32_t slab_remote_count(const struct slab *slab)
+{
+    return (uint32_t)(atomic_load_relaxed(&slab->shared_remote) & REMOTE_COUNT_MASK);
+}
+
+/* Free objects in the slab: its free list and its remote frees. Under the arena's lock, or while
+ * nobody uses the arena. */
+HAK_INLINE uint32_t slab_free_objects(const struct slab *slab)
+{
+    return slab->free_count + slab_remote_count(slab);
 }
 
 /* Where objects of a slab start: `carved` of them, from `first` on. A copy, for loops over many
@@ -320,14 +317,10 @@ HAK_HIDDEN void hak__slab_trim_kept(struct slab_set *set);
  * of the free list counts for. Under the arena's lock; `slab` is one of its slabs. */
 HAK_HIDDEN size_t hak__slab_purge(struct slab_set *set, struct slab *slab, uint32_t passes);
 
-/* Free objects in the slab: its free list and its remote frees. Under the arena's lock, or while
- * nobody uses the arena. */
-HAK_HIDDEN uint32_t hak__slab_free_objects(const struct slab *slab);
-
 /* Secure form: gives the slabs that rest back to the region. Under the arena's lock. */
 HAK_HIDDEN void hak__slab_end_quarantine(struct slab_set *set);
 
-/* Assertion level 2: checks all listed slabs and the totals; aborts at an error. Under the arena's
+/* Assertion level 2: checks all listed and kept slabs; aborts at an error. Under the arena's
  * lock. */
 HAK_HIDDEN void hak__slab_set_check(const struct slab_set *set);
 

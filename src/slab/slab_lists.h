@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* slab_lists.h: a set's lists and totals, for the files of slab/. Locks: the caller holds the lock
+/* slab_lists.h: a set's lists, for the files of slab/. Locks: the caller holds the lock
  * of the set's arena. */
 #ifndef HAK_SLAB_SLAB_LISTS_H
 #define HAK_SLAB_SLAB_LISTS_H
@@ -7,22 +7,10 @@
 #include "base/list.h"
 #include "slab/slab.h"
 
-HAK_INLINE struct slab_totals *slab_totals(struct slab_set *set, const struct slab *slab)
-{
-    return &set->totals[slab->class_index];
-}
-
 /* Counts objects that were never handed out, or whose pages were purged; fewer if negative. */
 HAK_INLINE void slab_add_not_carved(struct slab_set *set, const struct slab *slab, int32_t count)
 {
-    slab_totals(set, slab)->not_carved_count += (uint32_t)count;
     set->not_carved_bytes += (size_t)count * size_class_bytes(slab->class_index);
-}
-
-HAK_INLINE void slab_set_free_count(struct slab_set *set, struct slab *slab, uint32_t count)
-{
-    slab_totals(set, slab)->free_count += (uint64_t)count - slab->free_count;
-    slab->free_count = (uint16_t)count;
 }
 
 HAK_INLINE void slab_list(struct slab_set *set, struct slab *slab)
@@ -56,12 +44,6 @@ HAK_INLINE void slab_unlist(struct slab_set *set, struct slab *slab)
     slab->listed = false;
 }
 
-/* Places of objects that the room at the start and the closed end take. */
-HAK_INLINE uint64_t slab_lost(const struct slab *slab)
-{
-    return (uint64_t)hak__size_classes[slab->class_index].objects_per_slab - slab->capacity;
-}
-
 /* Gives the slices of an idle slab back to the region. In slab.c. */
 HAK_HIDDEN void hak__slab_give_back(struct slab_set *set, struct slab *slab);
 
@@ -80,7 +62,7 @@ HAK_HIDDEN struct slab *hak__slab_take_kept(struct slab_set *set, uint32_t class
 HAK_HIDDEN bool hak__slab_would_grow(struct slab_set *set, uint32_t slices);
 
 /* slab_secure.c. Makes a new slab one of the secure form. */
-HAK_HIDDEN void hak__slab_begin_secure(struct slab_set *set, struct slab *slab);
+HAK_HIDDEN void hak__slab_begin_secure(struct slab *slab);
 /* Lets the slices of a slab rest that is given back. Returns those to give to the region now, which
  * have waited longest; count 0: none. */
 HAK_HIDDEN struct quarantined_slices hak__slab_end_secure(struct slab_set *set,

@@ -160,7 +160,7 @@ static void list_drop_purged(struct slab_set *set, struct slab *slab)
     uint32_t gone = slab->free_count - stay_count;
     slab->purged_count = (uint16_t)(slab->purged_count + gone);
     slab_add_not_carved(set, slab, (int32_t)gone);
-    slab_set_free_count(set, slab, stay_count);
+    slab->free_count = (uint16_t)stay_count;
 }
 
 /* Sets the bits of the pages that may go, in the slab and in `pages`. */
@@ -282,7 +282,7 @@ struct refill hak__slab_cut_again(struct slab_set *set, struct slab *slab, uint3
         struct object *object = (struct object *)(void *)(first + (count - 1) * size);
         object_set_free(object, slab->free_list, object_mark_of(set->key));
         slab->free_list = object;
-        slab_set_free_count(set, slab, slab->free_count + 1u);
+        slab->free_count++;
     }
     return (struct refill){{(struct object *)(void *)first, count}, (uint32_t)size, true};
 }

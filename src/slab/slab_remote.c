@@ -24,8 +24,6 @@
 #include "core/diagnose.h"
 
 #define REMOTE_HEAD_SHIFT 32u
-#define REMOTE_NOTIFIED (UINT64_C(1) << 31)
-#define REMOTE_COUNT_MASK (REMOTE_NOTIFIED - 1)
 
 HAK_STATIC_ASSERT(SLAB_SLICES_MAX *SLICE_SIZE / OBJECT_ALIGNMENT < UINT32_MAX,
                   "a head fits 32 bits");
@@ -80,15 +78,16 @@ struct slab_set *hak__slab_return_remote(struct slab *slab, struct object_list l
     return atomic_load_relaxed(&owner->shared_pending) >= patience ? owner : NULL;
 }
 
-uint32_t hak__slab_remote_count(const struct slab *slab)
+struct object_list hak__slab_see_remote(const struct slab *slab)
 {
-    return (uint32_t)(atomic_load_relaxed(&slab->shared_remote) & REMOTE_COUNT_MASK);
+    uint64_t word = atomic_load_acquire(&slab->shared_remote); /* pairs with A1, as B3 */
+    return (struct object_list){remote_head(slab, word), (uint32_t)(word & REMOTE_COUNT_MASK)};
 }
 
 struct object_list hak__slab_take_remote(struct slab *slab)
 {
     /* A load first: it is cheaper than a locked operation on a line that others may hold. */
-    if (hak__slab_remote_count(slab) == 0) {
+    if (slab_remote_count(slab) == 0) {
         return (struct object_list){NULL, 0};
     }
     /* B3, acquire: pairs with A1 */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* slab_remote.h: the owner's operations on the remote word and the notify stack of slab.h.
  *
- * Used inside slab/ only. Locks: the caller holds the owner arena's lock; only
- * hak__slab_remote_count may be called without it, and is then a hint. */
+ * Used inside slab/ only. Locks: the caller holds the owner arena's lock. */
 #ifndef HAK_SLAB_SLAB_REMOTE_H
 #define HAK_SLAB_SLAB_REMOTE_H
 
@@ -10,8 +9,8 @@
 
 /* Takes all remote objects out of the word and leaves N as it is. count 0: there were none. */
 HAK_HIDDEN struct object_list hak__slab_take_remote(struct slab *slab);
-/* The number of remote objects in the word. */
-HAK_HIDDEN uint32_t hak__slab_remote_count(const struct slab *slab);
+/* The remote objects in the word, which stay there. */
+HAK_HIDDEN struct object_list hak__slab_see_remote(const struct slab *slab);
 /* Takes the whole notify stack and returns its first slab; NULL: it was empty. */
 HAK_HIDDEN struct slab *hak__slab_take_notified(struct slab_set *set);
 /* The next slab of a taken stack; NULL: there is none. Called before N of `slab` is cleared. */

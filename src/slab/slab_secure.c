@@ -25,7 +25,7 @@ static uint32_t slab_first(size_t slice, uint32_t class_index)
     return room < SLICE_SIZE ? room : SLICE_SIZE;
 }
 
-void hak__slab_begin_secure(struct slab_set *set, struct slab *slab)
+void hak__slab_begin_secure(struct slab *slab)
 {
     size_t page = hak__os_page_size(), size = size_class_bytes(slab->class_index);
     size_t slice = slab_slice(slab);
@@ -40,14 +40,12 @@ void hak__slab_begin_secure(struct slab_set *set, struct slab *slab)
     if (slab->capacity > bytes / size) {
         slab->capacity = (uint16_t)(bytes / size);
     }
-    *slab_totals(set, slab)->lost_count += slab_lost(slab);
 }
 
 struct quarantined_slices hak__slab_end_secure(struct slab_set *set, const struct slab *slab)
 {
     struct quarantined_slices slices = {(uint32_t)slab_slice(slab), slab->slice_count};
     hak__secure_forget(slices.slice, slices.count);
-    *slab_totals(set, slab)->lost_count -= slab_lost(slab);
     if (slab->closed_end && !hak__os_open_pages(slab_end_page(slab), hak__os_page_size())) {
         return (struct quarantined_slices){0, 0}; /* no other slab or span could use that page */
     }

@@ -171,8 +171,6 @@ inline drain()
             /*= slab/slab_remote.c hak__slab_clear_notified: B2, acquire */
             /*= slab/slab_remote.c hak__slab_clear_notified: atomic_and_acq_rel(&slab->shared_remote, ~REMOTE_NOTIFIED); */
             d_step { shared_remote[at - 1] = shared_remote[at - 1] & ~N; notified[at - 1] = false };
-            /* What is counted for reports between the two plays no part here. */
-            /*= slab/slab.c hak__slab_drain: slab_set_remote_seen(set, slab, hak__slab_remote_count(slab)); */
             /*= slab/slab.c hak__slab_drain: if (!slab->listed) { slab_list(set, slab); } hak__slab_put_if_idle(set, slab); slab = next; */
             atomic {
                 assert(!kept[at - 1]); /* a double free, which the source reports */
@@ -187,7 +185,7 @@ inline drain()
 }
 
 /* A list of `count` objects of `slab`, from its free list or its word: the first `most` are taken, the others stay. */
-/*= slab/slab.c slab_take_part: slab_set_free_count(set, slab, list.count > most ? list.count - most : 0); */
+/*= slab/slab.c slab_take_part: slab->free_count = 0; if (list.count > most) { slab->free_count = (uint16_t)(list.count - most); */
 /*= slab/slab.c slab_take_part: if (list.count > most) */
 /*= slab/slab.c slab_take_part: slab->free_list = slab_follow(slab, last); object_link(last, NULL); */
 inline take_part(from)
@@ -227,7 +225,7 @@ inline take_part(from)
 /* Lending is a refill by another arena's thread that holds this arena's lock, without the carving:
  * OWNERS=2. */
 /*= slab/slab.c hak__slab_lend: hak__slab_drain(set); */
-/*= slab/slab.c hak__slab_lend: list = slab_take_remote(set, slab); */
+/*= slab/slab.c hak__slab_lend: list = slab_take_remote(slab); */
 /*= slab/slab.c hak__slab_lend: slab_unlist_used_up(set, slab); */
 inline refill()
 {
@@ -249,16 +247,16 @@ inline refill()
             fi;
             assert(!given_back[slab])
         }
-        /*= slab/slab.c slab_take_objects: slab_take_part(set, slab, refill.list, most); counter_add(&set->counters, COUNTER_REFILL_FREE_LIST, 1); */
-        /*= slab/slab.c slab_take_objects: else if ((refill.list = slab_take_remote(set, slab)).count != 0) */
-        /*= slab/slab.c slab_take_objects: slab_take_part(set, slab, refill.list, most); */
+        /*= slab/slab.c slab_take_objects: slab_take_part(slab, refill.list, most); counter_add(&set->counters, COUNTER_REFILL_FREE_LIST, 1); */
+        /*= slab/slab.c slab_take_objects: else if ((refill.list = slab_take_remote(slab)).count != 0) */
+        /*= slab/slab.c slab_take_objects: slab_take_part(slab, refill.list, most); */
         /*= slab/slab.c slab_take_objects: else if (slab->carved_count < slab->capacity) { refill = slab_carve(set, slab, most); */
         if
         :: atomic { free_count[slab] != 0 -> list = free_list[slab]; count = free_count[slab] }
             take_part(FREE)
         :: else ->
             if
-            /*= slab/slab_remote.c hak__slab_take_remote: if (hak__slab_remote_count(slab) == 0) */
+            /*= slab/slab_remote.c hak__slab_take_remote: if (slab_remote_count(slab) == 0) */
             :: COUNT(shared_remote[slab]) != 0 ->
                 /*= slab/slab_remote.c hak__slab_take_remote: B3, acquire */
                 /*= slab/slab_remote.c hak__slab_take_remote: atomic_and_acq_rel(&slab->shared_remote, REMOTE_NOTIFIED); */
@@ -291,8 +289,8 @@ inline refill()
                 fi
             fi
         fi;
-        /*= slab/slab.c slab_unlist_used_up: slab_cut_count(slab) == slab->capacity && hak__slab_free_objects(slab) == 0) { */
-        /*= slab/slab.c hak__slab_free_objects: return slab->free_count + hak__slab_remote_count(slab); */
+        /*= slab/slab.c slab_unlist_used_up: slab_cut_count(slab) == slab->capacity && slab_free_objects(slab) == 0) { */
+        /*= slab/slab.h slab_free_objects: return slab->free_count + slab_remote_count(slab); */
         if
         :: carved_count[slab] == CAPACITY && free_count[slab] + COUNT(shared_remote[slab]) == 0 -> listed[slab] = false
         :: else
@@ -322,9 +320,9 @@ inline refill()
 }
 
 /* Under the lock. Lists of one object, those that a bin holds. */
-/* may_be_idle is not modelled: remote_seen is exact while N is clear (slab.h, invariant 4), so the condition only saves
- * calls that would find N set or too few objects. unit/slab_remote tries it in every order. */
-/*= slab/slab.c hak__slab_return: bool may_be_idle = free_count + slab->remote_seen >= slab_cut_count(slab); */
+/* may_be_idle is not modelled: while N is clear the remote count does not change, so the condition only saves calls
+ * that would find N set or too few objects. */
+/*= slab/slab.c hak__slab_return: bool may_be_idle = free_count + slab_remote_count(slab) >= slab_cut_count(slab); */
 /*= slab/slab.c hak__slab_return: object_link(tail, slab->free_list); slab->free_list = list.head; */
 /*= slab/slab.c hak__slab_return: if (!slab->listed) { slab_list(set, slab); } */
 /*= slab/slab.c hak__slab_return: if (HAK_UNLIKELY(may_be_idle || HAK_LEVEL >= 2)) { hak__slab_put_if_idle(set, slab); } */

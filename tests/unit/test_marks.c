@@ -151,7 +151,7 @@ MARK_TEST(whole_lines_are_kept)
             stranger->bins[class_index].room--;
             hak__cache_flush(stranger);
             hak__remote_flush(stranger);
-            assert_int_equal(hak__slab_remote_count(unit_slab_of(objects[0])), 1);
+            assert_int_equal(slab_remote_count(unit_slab_of(objects[0])), 1);
         } else {
             unit_return((void *[]){objects[0]}, 1);
         }

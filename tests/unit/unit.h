@@ -114,8 +114,6 @@ static inline struct slab_set *unit_set_create(void)
     REQUIRE(set != NULL);
     set->key = unit_next_arena_id() << OWNER_CODE_BITS;
     set->shared_patience = NOTIFIED_PENDING_MAX;
-    set->totals = calloc(CLASS_COUNT, sizeof *set->totals);
-    REQUIRE(set->totals != NULL);
     return set;
 }
 
@@ -134,7 +132,6 @@ static inline void unit_set_destroy(struct slab_set *set)
 {
     hak__slab_drain(set);
     REQUIRE(unit_set_is_empty(set));
-    free(set->totals);
     free(set);
 }
 
