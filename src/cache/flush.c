@@ -167,33 +167,43 @@ static HAK_COLD void cache_list_broken(const struct cache *cache, uint32_t class
 }
 
 /* Returns the `count` objects of a bin that were freed last, at most FLUSH_PART_OBJECTS, to their
- * slabs. Objects of one slab that follow each other are linked already, and go back together. Those
- * of other arenas go to the remote buffer. */
-static void cache_return_part(struct cache *cache, uint32_t class_index, uint32_t count)
+ * slabs. Objects of one slice that follow each other are linked already, and go back together.
+ * Those of other arenas go to the remote buffer. */
+static HAK_NOINLINE void cache_return_part(struct cache *cache, uint32_t class_index,
+                                           uint32_t count)
 {
-    const struct object *returned[FLUSH_PART_OBJECTS];
+    const struct object *returned[FLUSH_PART_OBJECTS], **at = returned, **end = returned + count;
     struct bin *bin = &cache->bins[class_index];
     struct object *object = bin->head;
-    uint32_t owner = cache_owner_word(cache, class_index), done = 0;
+    size_t slice = window_slice_of(object);
+    uint32_t owner = cache_owner_word(cache, class_index), kept = 0;
     HAK_ASSERT(count <= FLUSH_PART_OBJECTS);
-    while (done != count) {
-        size_t slice = window_slice_of(object);
+    while (at != end) {
         if (HAK_UNLIKELY(!window_contains_slice(slice) || window_owner(slice) != owner)) {
-            returned[done++] = object;
+            *at++ = object;
+            kept++;
             object = cache_return_kept(cache, class_index, object);
+            slice = window_slice_of(object);
             continue;
         }
         struct slab *slab = slab_of_slice(slice);
         struct slab_grid grid = slab_grid_of(slab, class_index);
-        struct object *head = object, *tail = NULL;
-        uint32_t before = done;
-        for (; done != count && slab_grid_has(grid, object); object = object_next(object)) {
+        struct object_list list = {object, 0};
+        struct object *tail;
+        size_t last_slice = slice;
+        do {
+            if (HAK_UNLIKELY(!slab_grid_has(grid, object))) {
+                hak__slab_not_object(slab, object);
+            }
             cache_check_mark(cache, object);
-            returned[done++] = tail = object;
-        }
-        cache->bytes.given -= (int64_t)(done - before) * size_class_bytes(class_index);
-        hak__slab_return(slab, (struct object_list){head, done - before}, tail);
+            *at++ = tail = object;
+            list.count++;
+            object = object_next(object);
+            slice = window_slice_of(object);
+        } while (slice == last_slice && at != end);
+        slab_return(slab, list, tail);
     }
+    cache->bytes.given -= (int64_t)(count - kept) * size_class_bytes(class_index);
     bin->head = object;
     bin->room += (int32_t)count;
     if (HAK_UNLIKELY((object == NULL) != (bin_count(bin) == 0))) {
@@ -202,8 +212,9 @@ static void cache_return_part(struct cache *cache, uint32_t class_index, uint32_
                                          : "corrupted free list (written after free?)",
                           returned[0]);
     }
-    for (uint32_t i = 0; i < count; i++) { /* a list that leads back to an object just returned */
-        if (HAK_UNLIKELY(returned[i] == object)) {
+#pragma GCC unroll 4
+    while (at != returned) { /* a list that leads back to an object just returned */
+        if (HAK_UNLIKELY(*--at == object)) {
             cache_list_broken(cache, class_index, "corrupted free list (double free?)", object);
         }
     }
@@ -300,7 +311,7 @@ static void cache_end_quarantine(struct cache *cache, struct quarantine *quarant
         }
         cache->bytes.given -= size_class_bytes(slab->class_index);
         object_set_free(object, NULL, 0);
-        hak__slab_return(slab, (struct object_list){object, 1}, object);
+        slab_return(slab, (struct object_list){object, 1}, object);
     }
 }
 

@@ -63,6 +63,7 @@ static struct slab *slab_new(struct slab_set *set, uint32_t class_index)
     slab->slices_back = 0;
     slab->untouched = run.zeroed;
     slab->kept = false;
+    slab->look_at = 0;
     slab->first = (uint16_t)window_slice_color(slice, size_class->colors);
     if (HAK_SECURE) {
         hak__slab_begin_secure(slab);
@@ -340,33 +341,24 @@ struct object_list hak__slab_lend(struct slab_set *set, uint32_t class_index, ui
     return list;
 }
 
-void hak__slab_return(struct slab *slab, struct object_list list, struct object *tail)
+void hak__slab_check_return(struct slab *slab, struct object_list list)
 {
-    struct slab_set *set = slab->owner;
-    uint32_t free_count = slab->free_count + list.count;
-    bool may_be_idle = free_count + slab_remote_count(slab) >= slab_cut_count(slab);
-    if (HAK_UNLIKELY(list.count == 0)) {
-        hak__slab_not_object(slab, list.head);
-    }
-    if (HAK_UNLIKELY(may_be_idle && free_count > slab_cut_count(slab))) {
-        slab_freed_too_often(set, slab->class_index, list.head);
+    if (HAK_UNLIKELY(slab->free_count + list.count > slab_cut_count(slab))) {
+        slab_freed_too_often(slab->owner, slab->class_index, list.head);
     }
     if (HAK_UNLIKELY(slab->purged_count != 0)) {
         hak__slab_check_purged(slab, list);
     }
     if (HAK_UNLIKELY(list.head == slab->free_list)) { /* freed and returned, twice in a row */
         hak__diagnose_fatal("double free", list.head, size_class_usable(slab->class_index),
-                            set->key >> OWNER_CODE_BITS);
+                            slab_arena_id(slab));
     }
-    object_link(tail, slab->free_list);
-    slab->free_list = list.head;
-    slab->free_count = (uint16_t)free_count;
     if (!slab->listed) {
-        slab_list(set, slab);
+        slab_list(slab->owner, slab);
     }
-    if (HAK_UNLIKELY(may_be_idle || HAK_LEVEL >= 2)) {
-        hak__slab_put_if_idle(set, slab);
-    }
+    bool always = slab->purged_count != 0 || HAK_LEVEL >= 2;
+    uint32_t remote_count = slab_remote_count(slab);
+    slab->look_at = always ? 0 : (uint16_t)(slab->carved_count - remote_count);
 }
 
 uint32_t hak__slab_drain(struct slab_set *set)
@@ -375,6 +367,7 @@ uint32_t hak__slab_drain(struct slab_set *set)
     for (struct slab *slab = hak__slab_take_notified(set); slab != NULL; drained++) {
         struct slab *next = hak__slab_next_notified(slab);
         hak__slab_clear_notified(slab);
+        slab->look_at = 0; /* some objects more may be in the remote word */
         if (HAK_UNLIKELY(slab->kept)) {
             slab_freed_too_often(set, slab->class_index, NULL);
         }

@@ -22,6 +22,8 @@
  *   O carved_count            objects cut so far, in address order; the rest was never handed out
  *   O purged_count            carved objects that a purge has taken off the free list: each has a
  *                             byte in a page whose bit in purged_pages is set (slab_pages.c)
+ *   O look_at                 a return that brings free_count to it looks closer at the slab; 0:
+ *                             each return does
  *   O owner                   constant while the slab exists
  *   A shared_link             next slab on the notify stack: the number of its first slice, plus 1;
  *                             0 in the last slab
@@ -32,10 +34,12 @@
  *      carved_count - purged_count
  *   2. free_count > 0, purged_count > 0 or carved_count < capacity => listed;
  *      remote count > 0 => listed or N
- *   3. A slab with N set is never given back. Only a drain clears N, after it took the slab off the
+ *   3. free_count < look_at => listed, not idle, and purged_count = 0. What may break this clears
+ *      look_at: the next return sets it again. A remote free may not: the drain that clears N does.
+ *   4. A slab with N set is never given back. Only a drain clears N, after it took the slab off the
  *      stack.
  *
- * Why 3: a remote freer adds its objects and sets N in one step, and pushes the slab on the stack
+ * Why 4: a remote freer adds its objects and sets N in one step, and pushes the slab on the stack
  * in a second step. Between the steps the owner may take the objects and find the slab empty. If it
  * gave the slab back at that moment, the freer would push a slab that belongs to somebody else.
  *
@@ -76,6 +80,7 @@ struct slab {
     bool kept : 1;            /* idle, and kept with its class */
     uint8_t purge_passes : 4; /* passes since that saw the same; PAGES_PASSES + 1: it was walked */
     uint16_t first; /* bytes from the slab's start to its first object (core/size_class.h) */
+    uint16_t look_at;
 };
 
 HAK_STATIC_ASSERT(sizeof(struct slab) <= SLAB_METADATA_SIZE, "slab metadata is one cache line");
@@ -290,10 +295,29 @@ HAK_INLINE bool slab_keeps(const struct slab_set *set)
     return atomic_load_relaxed(&set->shared_kept) != 0;
 }
 
-/* Returns a list of objects, which ends in `tail`, to its slab. Keeps the slab or gives it back if
- * it is idle now. Aborts if it notices a double free, or if the list is empty because no object
- * starts at its head. Under the lock of the slab's arena. */
-HAK_HIDDEN void hak__slab_return(struct slab *slab, struct object_list list, struct object *tail);
+/* The two ends of a return that looks closer. The first lists the slab, and aborts if it notices a
+ * double free. The second keeps the slab or gives it back if it is idle, even if it is the last of
+ * its class: a loop around a few objects uses only its bin, and so empties no slab. Both under the
+ * lock of the slab's arena. */
+HAK_HIDDEN void hak__slab_check_return(struct slab *slab, struct object_list list);
+HAK_HIDDEN void hak__slab_put_if_idle(struct slab_set *set, struct slab *slab);
+
+/* Returns a list of objects, which ends in `tail`, to its slab. Under the lock of the slab's
+ * arena. */
+HAK_INLINE void slab_return(struct slab *slab, struct object_list list, struct object *tail)
+{
+    uint32_t free_count = slab->free_count + list.count;
+    bool looks = HAK_UNLIKELY(free_count >= slab->look_at || list.head == slab->free_list);
+    if (looks) {
+        hak__slab_check_return(slab, list);
+    }
+    object_link(tail, slab->free_list);
+    slab->free_list = list.head;
+    slab->free_count = (uint16_t)free_count;
+    if (looks) {
+        hak__slab_put_if_idle(slab->owner, slab);
+    }
+}
 
 /* Returns a list of objects of one slab for a thread that does not hold the owner's lock: one
  * atomic operation, or three if the owner must be notified. Any thread, no lock. Returns NULL, or

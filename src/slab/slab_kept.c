@@ -9,7 +9,7 @@
  * so that a trim ends soon.
  *
  * All objects of such a slab are free, so whoever frees one makes a mistake: a thread of the arena
- * is told by hak__slab_return, which counts, another thread by the drain that finds the slab.
+ * is told by slab_return, which counts, another thread by the drain that finds the slab.
  *
  * Locks: all of it is under the lock of the set's arena. */
 #include "region/superslab.h"

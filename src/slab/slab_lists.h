@@ -42,6 +42,7 @@ HAK_INLINE void slab_unlist(struct slab_set *set, struct slab *slab)
         slab->next->previous = slab->previous;
     }
     slab->listed = false;
+    slab->look_at = 0;
 }
 
 /* Gives the slices of an idle slab back to the region. In slab.c. */
@@ -68,8 +69,5 @@ HAK_HIDDEN void hak__slab_begin_secure(struct slab *slab);
 HAK_HIDDEN struct quarantined_slices hak__slab_end_secure(struct slab_set *set,
                                                           const struct slab *slab);
 
-/* If the slab is idle, keeps it or gives it back, even if it is the last of its class: a loop
- * around a few objects uses only its bin, and so empties no slab. In slab.c. */
-HAK_HIDDEN void hak__slab_put_if_idle(struct slab_set *set, struct slab *slab);
 
 #endif

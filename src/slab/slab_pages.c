@@ -161,6 +161,7 @@ static void list_drop_purged(struct slab_set *set, struct slab *slab)
     slab->purged_count = (uint16_t)(slab->purged_count + gone);
     slab_add_not_carved(set, slab, (int32_t)gone);
     slab->free_count = (uint16_t)stay_count;
+    slab->look_at = 0;
 }
 
 /* Sets the bits of the pages that may go, in the slab and in `pages`. */

@@ -320,12 +320,14 @@ inline refill()
 }
 
 /* Under the lock. Lists of one object, those that a bin holds. */
-/* may_be_idle is not modelled: while N is clear the remote count does not change, so the condition only saves calls
- * that would find N set or too few objects. */
-/*= slab/slab.c hak__slab_return: bool may_be_idle = free_count + slab_remote_count(slab) >= slab_cut_count(slab); */
-/*= slab/slab.c hak__slab_return: object_link(tail, slab->free_list); slab->free_list = list.head; */
-/*= slab/slab.c hak__slab_return: if (!slab->listed) { slab_list(set, slab); } */
-/*= slab/slab.c hak__slab_return: if (HAK_UNLIKELY(may_be_idle || HAK_LEVEL >= 2)) { hak__slab_put_if_idle(set, slab); } */
+/* The condition of `looks` is not modelled. While N is clear the remote count does not change, and the drain that clears N
+ * clears look_at, so the condition only saves calls that would find N set or too few objects. */
+/*= slab/slab.h slab_return: bool looks = HAK_UNLIKELY(free_count >= slab->look_at || list.head == slab->free_list); */
+/*= slab/slab.h slab_return: object_link(tail, slab->free_list); slab->free_list = list.head; */
+/*= slab/slab.h slab_return: if (looks) { hak__slab_put_if_idle(slab->owner, slab); } */
+/*= slab/slab.c hak__slab_drain: hak__slab_clear_notified(slab); slab->look_at = 0; */
+/*= slab/slab.c hak__slab_check_return: if (!slab->listed) { slab_list(slab->owner, slab); } */
+/*= slab/slab.c hak__slab_check_return: slab->look_at = always ? 0 : (uint16_t)(slab->carved_count - remote_count); */
 inline return_one()
 {
     atomic {

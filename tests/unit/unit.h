@@ -252,7 +252,7 @@ static inline void unit_return_list(struct object_list list)
         tail = object_next(tail);
     }
     if (list.count != 0) {
-        hak__slab_return(unit_slab_of(list.head), list, tail);
+        slab_return(unit_slab_of(list.head), list, tail);
     }
 }
 
