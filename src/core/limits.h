@@ -327,11 +327,6 @@
  * fewer waits, but more partly used slabs. 1: no arena is added. */
 #define ARENAS_CROWDED_FACTOR 2u
 
-/* Freed spans that an arena keeps, for loops that allocate and free the same large size. Twice as
- * many: loops over up to 8 buffers hit the cache, and searches look at more entries.
- * SPAN_CACHE_SLICES in large/span.c limits the bytes of these spans. */
-#define SPAN_CACHE_ENTRIES (HAK_TINY_LIMITS ? 2u : 4u)
-
 /* Heaps (heap/heap.h). Their unit of allocation is a page of 4 KiB whatever the OS page is: a
  * heap in a small static array needs one for each size class. Doubled: half as many classes.
  * Halved: twice the entries, 1.6 % of the memory. */

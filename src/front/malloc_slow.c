@@ -38,6 +38,18 @@
 /* malloc refers to life.c, so that a program linked with the archive gets that file, too. */
 __attribute__((used)) static const bool *const malloc_life = &hak__life_linked;
 
+/* True if a refill of the class raises the peak, although the arena's freed spans have gone back.
+ * The caller holds the arena's lock. */
+static bool malloc_refill_grows(struct arena *arena, uint32_t class_index)
+{
+    bool grows = slab_refill_grows(&arena->slabs, class_index);
+    if (grows && arena->spans.slices != 0) {
+        hak__span_cache_trim(&arena->spans, true);
+        grows = slab_refill_grows(&arena->slabs, class_index);
+    }
+    return grows;
+}
+
 /* Finds objects for the empty bin of the class. The caller holds the arena's lock; this function
  * releases it. The caller then links carved objects, which touches new pages, and no other thread
  * should wait for that. */
@@ -45,7 +57,7 @@ static struct refill malloc_refill(struct thread *thread, uint32_t class_index)
 {
     struct cache *cache = &thread->cache;
     struct arena *arena = thread->arena;
-    if (slab_refill_grows(&arena->slabs, class_index)) {
+    if (malloc_refill_grows(arena, class_index)) {
         lock_release(&arena->lock); /* borrowing takes a lock of the same rank */
         uint32_t most = hak__cache_refill_most(cache, class_index);
         struct object_list list = hak__arena_borrow(arena, class_index, most);
@@ -279,6 +291,7 @@ static struct span malloc_long_span(size_t size, size_t alignment)
     struct span span = {NULL, false};
     struct thread *thread = thread_enter();
     if (thread != NULL) {
+        hak__span_cache_trim(&thread->arena->spans, true); /* they may lie in these superslabs */
         span = hak__span_allocate_long(&thread->cache.counters, size, alignment);
         thread_unlock(thread);
         malloc_count_span(thread, span.pointer);

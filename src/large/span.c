@@ -14,9 +14,15 @@
  * spans, but fewer requests hit the cache. Half: the reverse. */
 #define SPAN_SLACK_DIVISOR 8u
 
-/* Slices of all entries of a cache together at most: the largest span, or several short ones. Twice
- * as many: each arena may keep 4 MiB of freed spans. Half: spans above 1 MiB are never kept. */
-#define SPAN_CACHE_SLICES SPAN_SLICES_MAX
+/* Slices of all spans of a cache together at most, 8 MiB. Half: programs that free and allocate
+ * more than 4 MiB of such blocks in turn take the lock of the process for each. Twice: each arena
+ * may keep 16 MiB until its next ticks. */
+#define SPAN_CACHE_SLICES (HAK_TINY_LIMITS ? SPAN_SLICES_MAX : 4 * SPAN_SLICES_MAX)
+
+/* Trims that a span survives. One: a program that frees 60 spans, then allocates 60, finds half of
+ * them, because 64 operations bring a tick. Three: freed spans stay for longer where they are not
+ * needed. */
+#define SPAN_CACHE_TRIMS 2u
 
 /* A block starts fewer cache lines than this behind its span: 64 lines are 4 KiB, after which the
  * sets of a first-level cache repeat. Half: twice as many blocks share a set. */
@@ -29,6 +35,9 @@ struct span_metadata {
     uint32_t tail;   /* secure form: bytes of the last page, if it is closed */
     uint32_t slack;  /* secure form: bytes between the end of the request and the tail */
     uint32_t front;  /* secure form: slices before the first that belong to the span, 0 or 1 */
+    /* of a kept span: */
+    uint32_t next;  /* the first slice of the next one of that length, plus 1; 0: there is none */
+    uint32_t trims; /* of the cache, when it was freed */
 };
 HAK_STATIC_ASSERT(sizeof(struct span_metadata) <= SLAB_METADATA_SIZE,
                   "stored in a slab's metadata");
@@ -204,54 +213,60 @@ static void *span_start(size_t slice, uint32_t slices, size_t size, size_t align
 }
 
 /* Starts a block in a cached span: where the last one started, if that fits, which takes less. */
-static void *span_start_again(const struct span_entry *entry, size_t size, size_t alignment)
+static void *span_start_again(size_t slice, size_t size, size_t alignment)
 {
+    struct span_metadata *metadata = span_metadata(slice);
+    uint32_t offset = metadata->offset, slices = metadata->slices;
     if (HAK_SECURE) { /* the end is closed already */
-        uint32_t offset = span_end_offset(entry->slices, size, alignment);
-        atomic_store_relaxed(&span_metadata(entry->slice)->offset, offset);
-        span_begin_use(entry->slice, size);
-        window_set_owner(entry->slice, OWNER_SPAN);
-        return hak__span_pointer(entry->slice);
+        offset = span_end_offset(slices, size, alignment);
+        atomic_store_relaxed(&metadata->offset, offset);
+        span_begin_use(slice, size);
+    } else if (HAK_UNLIKELY(offset + size > slices * SLICE_SIZE ||
+                            (offset != 0 && alignment > HAK_CACHE_LINE))) {
+        return span_start(slice, slices, size, alignment, false);
     }
-    uint32_t offset = span_metadata(entry->slice)->offset;
-    if (HAK_UNLIKELY(offset + size > entry->slices * SLICE_SIZE ||
-                     (offset != 0 && alignment > HAK_CACHE_LINE))) {
-        return span_start(entry->slice, entry->slices, size, alignment, false);
-    }
-    window_set_owner(entry->slice, OWNER_SPAN);
-    return (unsigned char *)window_slice_address(entry->slice) + offset;
+    window_set_owner(slice, OWNER_SPAN);
+    return (unsigned char *)window_slice_address(slice) + offset;
 }
 
-static void span_forget(struct span_cache *cache, struct span_entry *entry)
+/* The link to the span that serves a request: the shortest that fits, and of those the one that was
+ * freed last. NULL: none. */
+static uint32_t *span_cache_find(struct span_cache *cache, uint32_t slices, size_t alignment)
 {
-    atomic_store_relaxed(&cache->slices, cache->slices - entry->slices); /* reports read it */
-    entry->slices = 0;
-}
-
-static bool span_is_aligned(const struct span_entry *entry, size_t alignment)
-{
-    return ((uintptr_t)window_slice_address(entry->slice) & (alignment - 1)) == 0;
-}
-
-/* The entry of the last free if it fits exactly, else the shortest one that fits; NULL: none. */
-static struct span_entry *span_cache_find(struct span_cache *cache, uint32_t slices,
-                                          size_t alignment)
-{
-    struct span_entry *best = &cache->entries[cache->last]; /* for loops around one buffer */
-    if (best->slices == slices && span_is_aligned(best, alignment)) {
-        return best;
-    }
-    best = NULL;
     /* In the secure form a block starts in the first slice and ends at the last page. */
     uint32_t longest = slices + (HAK_SECURE ? 0 : slices / SPAN_SLACK_DIVISOR);
-    for (uint32_t i = 0; i < SPAN_CACHE_ENTRIES; i++) {
-        struct span_entry *entry = &cache->entries[i];
-        if (entry->slices >= slices && entry->slices <= longest &&
-            span_is_aligned(entry, alignment) && (best == NULL || entry->slices < best->slices)) {
-            best = entry;
+    longest = longest < SPAN_SLICES_MAX ? longest : SPAN_SLICES_MAX;
+    uint64_t fit = cache->lengths & bits_mask(slices - 1, longest - slices + 1);
+    for (; fit != 0; fit &= fit - 1) {
+        uint32_t *link = &cache->first[bits_lowest(fit)];
+        if (((uintptr_t)window_slice_address(*link - 1) & (alignment - 1)) == 0) {
+            return link;
         }
     }
-    return best;
+    return NULL;
+}
+
+/* Takes the span to which `*link` leads out of the cache. Returns its first slice. */
+static size_t span_cache_take(struct span_cache *cache, uint32_t *link)
+{
+    size_t slice = *link - 1;
+    const struct span_metadata *metadata = span_metadata(slice);
+    *link = metadata->next;
+    if (cache->first[metadata->slices - 1] == 0) {
+        cache->lengths &= ~(UINT64_C(1) << (metadata->slices - 1));
+    }
+    atomic_store_relaxed(&cache->slices, cache->slices - metadata->slices); /* reports read it */
+    return slice;
+}
+
+static void span_cache_put(struct span_cache *cache, size_t slice, uint32_t slices)
+{
+    struct span_metadata *metadata = span_metadata(slice);
+    metadata->next = cache->first[slices - 1];
+    metadata->trims = cache->trims;
+    cache->first[slices - 1] = (uint32_t)slice + 1;
+    cache->lengths |= UINT64_C(1) << (slices - 1);
+    atomic_store_relaxed(&cache->slices, cache->slices + slices);
 }
 
 /* Secure form: clears a new block, whose slices may have been a slab. True: it is zero. */
@@ -279,14 +294,15 @@ struct span hak__span_allocate(struct span_cache *cache, struct counters *counte
 {
     HAK_ASSERT(size != 0 && size <= SPAN_SIZE_MAX && alignment <= SUPERSLAB_SIZE);
     uint32_t slices = span_slices_for(size, alignment), lead = span_lead(alignment);
-    struct span_entry *entry =
-        cache == NULL || lead != 0 ? NULL : span_cache_find(cache, slices, alignment);
-    if (entry != NULL) {
-        void *pointer = span_start_again(entry, size, alignment);
-        span_forget(cache, entry);
+    uint32_t *link = cache == NULL || lead != 0 ? NULL : span_cache_find(cache, slices, alignment);
+    if (link != NULL) {
+        void *pointer = span_start_again(span_cache_take(cache, link), size, alignment);
         counter_add(counters, COUNTER_SPAN_ALLOCATED, 1);
         counter_add(counters, COUNTER_SPAN_CACHE_HIT, 1);
         return (struct span){pointer, HAK_SECURE}; /* see span_wipe */
+    }
+    if (cache != NULL && cache->slices != 0 && hak__superslab_would_grow(lead + slices)) {
+        hak__span_cache_trim(cache, true);
     }
     size_t alignment_slices = alignment <= SLICE_SIZE ? 1 : alignment >> SLICE_SHIFT;
     struct slice_run run = hak__superslab_take(cache == NULL ? 0 : cache->part, lead + slices,
@@ -319,21 +335,6 @@ struct span hak__span_allocate_long(struct counters *counters, size_t size, size
     void *pointer =
         span_start(run.slice, slices, size, HAK_SECURE ? alignment : SUPERSLAB_SIZE, false);
     return (struct span){pointer, span_make_clean(pointer, size, run.zeroed)};
-}
-
-/* An entry for a newly freed span. If none is empty, the next in turn returns its span. */
-static struct span_entry *span_cache_entry(struct span_cache *cache)
-{
-    for (uint32_t i = 0; i < SPAN_CACHE_ENTRIES; i++) {
-        if (cache->entries[i].slices == 0) {
-            return &cache->entries[i];
-        }
-    }
-    struct span_entry *victim = &cache->entries[cache->next_victim];
-    cache->next_victim = (uint16_t)((cache->next_victim + 1u) % SPAN_CACHE_ENTRIES);
-    hak__span_give(victim->slice, victim->slices);
-    span_forget(cache, victim);
-    return victim;
 }
 
 void hak__span_free(struct span_cache *cache, struct counters *counters, size_t slice)
@@ -380,10 +381,7 @@ void hak__span_free_taken(struct span_cache *cache, struct counters *counters, s
         hak__span_give(slice, slices);
         return;
     }
-    struct span_entry *entry = span_cache_entry(cache);
-    *entry = (struct span_entry){(uint32_t)slice, (uint16_t)slices, true};
-    cache->last = (uint16_t)(entry - cache->entries);
-    atomic_store_relaxed(&cache->slices, cache->slices + slices);
+    span_cache_put(cache, slice, slices);
 }
 
 /* Moves the contents down to the start of the span, so that more fits behind them. */
@@ -456,15 +454,17 @@ void *hak__span_resize(size_t slice, size_t size, bool stays)
 
 uint32_t hak__span_cache_trim(struct span_cache *cache, bool everything)
 {
-    uint32_t slices = HAK_SECURE && everything ? hak__span_end_quarantine(cache->quarantine) : 0;
-    for (uint32_t i = 0; i < SPAN_CACHE_ENTRIES; i++) {
-        struct span_entry *entry = &cache->entries[i];
-        if (entry->slices != 0 && (everything || !entry->used)) {
-            hak__span_give(entry->slice, entry->slices);
-            slices += entry->slices;
-            span_forget(cache, entry);
+    uint32_t given = HAK_SECURE && everything ? hak__span_end_quarantine(cache->quarantine) : 0;
+    for (uint64_t lengths = cache->lengths; lengths != 0; lengths &= lengths - 1) {
+        uint32_t slices = bits_lowest(lengths) + 1, *link = &cache->first[slices - 1];
+        while (*link != 0 && !everything &&
+               cache->trims - span_metadata(*link - 1)->trims < SPAN_CACHE_TRIMS) {
+            link = &span_metadata(*link - 1)->next;
         }
-        entry->used = false;
+        for (; *link != 0; given += slices) { /* what follows was freed earlier */
+            hak__span_give(span_cache_take(cache, link), slices);
+        }
     }
-    return slices;
+    cache->trims++;
+    return given;
 }

@@ -11,11 +11,11 @@
  * allocated one by one would have each column in a few sets of the cache (docs/decisions/0051).
  * jemalloc's "cache-oblivious" large allocations do the same, at the price of one page more.
  *
- * Cache: up to SPAN_CACHE_ENTRIES freed spans. A request takes the span freed last if that fits
- * exactly, else the shortest one that fits. So a loop around an 800 kB buffer makes no system call
- * and takes no shared lock. Each tick of a thread returns the cached spans of its arena that were
- * not used since the last tick to their superslabs. There they serve any slab or span, and are
- * purged later.
+ * Cache: freed spans, in a list for each length. A request takes the shortest one that fits. So
+ * programs that allocate and free such blocks in turn make no system call and take no shared lock.
+ * Each tick of a thread returns the cached spans of its arena that were freed before the last two
+ * ticks to their superslabs. There they serve any slab or span, and are purged later. All of them
+ * go back before a span or slab of the arena would raise the peak.
  *
  * Secure form: the block ends at the last page of the span, which is closed: an access beyond the
  * block's end faults. A freed span is closed as a whole, so that each use after free faults, and
@@ -31,15 +31,12 @@
 #include "core/counters.h"
 #include "core/limits.h"
 
-struct span_entry {
-    uint32_t slice;  /* the first of the span; slice numbers stay below 2^29 */
-    uint16_t slices; /* length; 0: the entry is empty */
-    bool used;       /* since the last trim */
-};
-
 /* Secure form: spans that were closed last. */
 struct span_quarantine {
-    struct span_entry spans[SPANS_QUARANTINED];
+    struct closed_span {
+        uint32_t slice;  /* slice numbers stay below 2^29 */
+        uint32_t slices; /* 0: none */
+    } spans[SPANS_QUARANTINED];
     uint32_t next;
     uint32_t closed_count; /* spans closed since closed_ms */
     uint32_t closed_ms;
@@ -47,11 +44,13 @@ struct span_quarantine {
 
 /* One in each arena, under the arena's lock. */
 struct span_cache {
-    struct span_entry entries[SPAN_CACHE_ENTRIES];
-    uint32_t slices;      /* in all entries; reports read it without the lock */
-    uint16_t next_victim; /* the entry that the next free replaces if none is empty */
-    uint16_t last;        /* the entry that the last free filled */
-    uint32_t part;        /* of the arena (region/superslab.h) */
+    uint64_t lengths; /* bit n: there are spans of n + 1 slices */
+    /* [length - 1]: the span freed last, its first slice, plus 1; 0: none. Linked through their
+     * metadata. */
+    uint32_t first[SPAN_SLICES_MAX];
+    uint32_t slices; /* of all spans; reports read it without the lock */
+    uint32_t trims;  /* so far */
+    uint32_t part;   /* of the arena (region/superslab.h) */
     struct span_quarantine quarantine[HAK_SECURE];
 };
 
@@ -103,7 +102,7 @@ HAK_HIDDEN size_t hak__span_good_size(size_t size);
  * move within the span together with the contents, unless it `stays`. NULL: not possible; nothing
  * has changed. */
 HAK_HIDDEN void *hak__span_resize(size_t slice, size_t size, bool stays);
-/* Returns the spans of entries that were not used since the last trim to their superslabs; all if
+/* Returns the spans that were freed before the last two trims to their superslabs; all if
  * `everything`. Returns the number of slices. */
 HAK_HIDDEN uint32_t hak__span_cache_trim(struct span_cache *cache, bool everything);
 

@@ -35,11 +35,11 @@ bool hak__span_quarantine(struct span_quarantine *quarantine, size_t slice, uint
         return false;
     }
     quarantine->closed_count++;
-    struct span_entry *place = &quarantine->spans[quarantine->next++ % SPANS_QUARANTINED];
+    struct closed_span *place = &quarantine->spans[quarantine->next++ % SPANS_QUARANTINED];
     if (place->slices != 0) {
         hak__span_give(place->slice, place->slices);
     }
-    *place = (struct span_entry){(uint32_t)slice, (uint16_t)slices, false};
+    *place = (struct closed_span){(uint32_t)slice, slices};
     return true;
 }
 
@@ -47,7 +47,7 @@ uint32_t hak__span_end_quarantine(struct span_quarantine *quarantine)
 {
     uint32_t slices = 0;
     for (uint32_t i = 0; i < SPANS_QUARANTINED; i++) {
-        struct span_entry *entry = &quarantine->spans[i];
+        struct closed_span *entry = &quarantine->spans[i];
         if (entry->slices != 0) {
             hak__span_give(entry->slice, entry->slices);
             slices += entry->slices;
