@@ -129,10 +129,6 @@
  * memory goes up and down by up to 8 MiB take no lock of the process for it; with 8 MiB, soak held
  * 32 MiB for seconds where it held 24. Half: by up to 2 MiB. */
 #define SLABS_KEPT_SLICES (HAK_TINY_LIMITS ? 8u : 128u)
-/* Lists of such slabs, and the slabs of a list that a search looks at. A list for each class would
- * cost each process a page. */
-#define SLABS_KEPT_LISTS 16u
-#define SLABS_KEPT_LOOKS 8u
 /* Secure form: slabs of objects of at least this size end in a page that no access survives. Half:
  * twice as many classes lose a page and two system calls with each slab. */
 #define CLOSED_END_MIN 8192u

@@ -140,7 +140,7 @@ static void slab_check_class(const struct slab_set *set, uint32_t class_index)
         HAK_ASSERT_FULL(slab->next == NULL || slab->next->previous == slab);
         slab_check(set, slab);
     }
-    const struct slab *slab = set->kept[class_index % SLABS_KEPT_LISTS];
+    const struct slab *slab = set->kept[class_index];
     for (; slab != NULL; slab = slab->next) {
         HAK_ASSERT_FULL(slab->kept && !slab->listed && hak__slab_is_idle(slab));
         slab_check(set, slab);
@@ -269,7 +269,7 @@ static struct refill slab_take_objects(struct slab_set *set, struct slab *slab, 
     return refill;
 }
 
-/* Lists a kept slab of the class, which is kept no longer. False: none was found. */
+/* Lists a kept slab of the class, which is kept no longer. False: none is kept. */
 static bool slab_list_kept(struct slab_set *set, uint32_t class_index)
 {
     struct slab *slab = hak__slab_take_kept(set, class_index);

@@ -114,7 +114,7 @@ struct slab_set {
     struct lock *lock;       /* the arena's; constant */
     uint32_t shared_kept;    /* slices of the kept slabs; others read it relaxed */
     uint32_t kept_least;     /* the least of them since the last trim */
-    struct slab *kept[SLABS_KEPT_LISTS]; /* linked by `next`; see slab_kept.c */
+    struct slab *kept[CLASS_COUNT]; /* [class], linked by `next`; see slab_kept.c */
     struct slab_quarantine quarantine[HAK_SECURE];
 };
 

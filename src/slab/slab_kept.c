@@ -23,11 +23,6 @@ static bool slab_may_keep(const struct slab_set *set, const struct slab *slab)
            set->shared_kept + slab->slice_count <= SLABS_KEPT_SLICES;
 }
 
-static struct slab **kept_list(struct slab_set *set, uint32_t class_index)
-{
-    return &set->kept[class_index % SLABS_KEPT_LISTS];
-}
-
 void hak__slab_keep(struct slab_set *set, struct slab *slab)
 {
     if (!slab_may_keep(set, slab)) {
@@ -37,44 +32,33 @@ void hak__slab_keep(struct slab_set *set, struct slab *slab)
     if (slab->listed) {
         slab_unlist(set, slab);
     }
-    struct slab **list = kept_list(set, slab->class_index);
+    struct slab **list = &set->kept[slab->class_index];
     slab->kept = true;
     slab->next = *list;
     *list = slab;
     atomic_store_relaxed(&set->shared_kept, set->shared_kept + slab->slice_count);
 }
 
-/* Takes the slab to which `*link` leads out of its list. */
-static struct slab *kept_take(struct slab_set *set, struct slab **link)
-{
-    struct slab *slab = *link;
-    uint32_t left = set->shared_kept - slab->slice_count;
-    *link = slab->next;
-    slab->kept = false;
-    atomic_store_relaxed(&set->shared_kept, left);
-    set->kept_least = left < set->kept_least ? left : set->kept_least;
-    return slab;
-}
-
 struct slab *hak__slab_take_kept(struct slab_set *set, uint32_t class_index)
 {
-    struct slab **link = kept_list(set, class_index);
-    for (uint32_t looks = 0; *link != NULL && looks < SLABS_KEPT_LOOKS; looks++) {
-        if ((*link)->class_index == class_index) {
-            return kept_take(set, link);
-        }
-        link = &(*link)->next;
+    struct slab *slab = set->kept[class_index];
+    if (slab != NULL) {
+        uint32_t left = set->shared_kept - slab->slice_count;
+        set->kept[class_index] = slab->next;
+        slab->kept = false;
+        atomic_store_relaxed(&set->shared_kept, left);
+        set->kept_least = left < set->kept_least ? left : set->kept_least;
     }
-    return NULL;
+    return slab;
 }
 
 void hak__slab_give_kept(struct slab_set *set, uint32_t slices)
 {
     uint32_t rest = slices < set->shared_kept ? set->shared_kept - slices : 0;
-    for (uint32_t i = 0; set->shared_kept > rest; i++) {
-        HAK_ASSERT(i < SLABS_KEPT_LISTS);
-        while (set->shared_kept > rest && set->kept[i] != NULL) {
-            hak__slab_give_back(set, kept_take(set, &set->kept[i]));
+    for (uint32_t class_index = 1; set->shared_kept > rest; class_index++) {
+        HAK_ASSERT(class_index < CLASS_COUNT);
+        while (set->shared_kept > rest && set->kept[class_index] != NULL) {
+            hak__slab_give_back(set, hak__slab_take_kept(set, class_index));
         }
     }
 }

@@ -56,7 +56,7 @@ HAK_HIDDEN struct refill hak__slab_cut_again(struct slab_set *set, struct slab *
 
 /* slab_kept.c. Keeps the idle slab, or gives it back. */
 HAK_HIDDEN void hak__slab_keep(struct slab_set *set, struct slab *slab);
-/* A slab of the class, which is kept no longer. NULL: none was found. */
+/* A slab of the class, which is kept no longer. NULL: none is kept. */
 HAK_HIDDEN struct slab *hak__slab_take_kept(struct slab_set *set, uint32_t class_index);
 /* True if `slices` slices more would raise the peak, also when some kept slabs have gone back. A
  * hint. Not all of them go: one malloc would take long. */

@@ -129,7 +129,7 @@ inline keep_or_give_back(s)
     fi
 }
 
-/*= slab/slab_kept.c hak__slab_give_kept: hak__slab_give_back(set, kept_take(set, &set->kept[i])); */
+/*= slab/slab_kept.c hak__slab_give_kept: hak__slab_give_back(set, hak__slab_take_kept(set, class_index)); */
 inline give_kept(s)
 {
     if
