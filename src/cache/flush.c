@@ -144,18 +144,18 @@ static HAK_COLD void cache_list_broken(const struct cache *cache, uint32_t class
     hak__diagnose_fatal(what, object, size_class_usable(class_index), cache_arena_id(cache));
 }
 
-/* Returns the `count` objects of a bin that were freed last, at most FLUSH_PART_OBJECTS, to their
+/* Returns the `count` objects of a bin that were freed last, at most FLUSH_OBJECTS_MAX, to their
  * slabs. Objects of one slice that follow each other are linked already, and go back together.
  * Those of other arenas go to the remote buffer. */
 static HAK_NOINLINE void cache_return_part(struct cache *cache, uint32_t class_index,
                                            uint32_t count)
 {
-    const struct object *returned[FLUSH_PART_OBJECTS], **at = returned, **end = returned + count;
+    const struct object *returned[FLUSH_OBJECTS_MAX], **at = returned, **end = returned + count;
     struct bin *bin = &cache->bins[class_index];
     struct object *object = bin->head;
     size_t slice = window_slice_of(object);
     uint32_t owner = cache_owner_word(cache, class_index), kept = 0;
-    HAK_ASSERT(count <= FLUSH_PART_OBJECTS);
+    HAK_ASSERT(count <= FLUSH_OBJECTS_MAX);
     while (at != end) {
         if (HAK_UNLIKELY(!window_contains_slice(slice) || window_owner(slice) != owner)) {
             *at++ = object;
@@ -204,7 +204,7 @@ static void cache_return(struct cache *cache, uint32_t class_index, uint32_t cou
     counter_add(&cache->counters, COUNTER_FREE_FLUSHED_OBJECTS, count);
     probe_hakmem_flush(cache_arena_id(cache), size_class_bytes(class_index), count);
     while (count != 0) {
-        uint32_t part = count < FLUSH_PART_OBJECTS ? count : FLUSH_PART_OBJECTS;
+        uint32_t part = count < FLUSH_OBJECTS_MAX ? count : FLUSH_OBJECTS_MAX;
         cache_return_part(cache, class_index, part);
         count -= part;
     }

@@ -180,17 +180,13 @@
 /* So many first frees of a class are checked, each against so many before it. Twice: short programs
  * take longer, by some 100 instructions a free. Half: less of what small programs do is noticed. */
 #define FREES_CHECKED 3u
-/* Objects of a bin after which a flush looks whether its list leads back to one of them. Twice as
- * many: a larger array on the stack. Half: a list that leads back farther is found later, by the
- * count of its slab. */
-#define FLUSH_PART_OBJECTS 24u
 /* The most objects that a full bin with a limit returns. Each takes some 20 ns, and one free pays
- * for all of them (docs/decisions/0058). Objects above 1,040 bytes take longer, because they lie
- * far apart and were freed longer ago. So fewer of them go back at once. Twice: the
- * slowest frees take longer. In a soak, p99.99 of free is 911 ns with 32 small objects, 703 ns with
- * 24 and 623 ns with 16. Half: bins have less room after an overflow, so they hold more on average;
- * larson needs more memory. */
-#define FLUSH_OBJECTS_MAX (HAK_TINY_LIMITS ? 2u : FLUSH_PART_OBJECTS)
+ * for all of them (docs/decisions/0058). After so many, each flush looks whether the list leads
+ * back to one of them. Objects above 1,040 bytes take longer, because they lie far apart and were
+ * freed longer ago. So fewer of them go back at once. Twice: the slowest frees take longer. In a
+ * soak, p99.99 of free is 911 ns with 32 small objects, 703 ns with 24 and 623 ns with 16. Half:
+ * bins have less room after an overflow, so they hold more on average; larson needs more memory. */
+#define FLUSH_OBJECTS_MAX (HAK_TINY_LIMITS ? 2u : 24u)
 #define FLUSH_LARGE_OBJECTS_MAX (HAK_TINY_LIMITS ? 1u : 4u)
 
 /* The most bytes of objects that one refill carves of untouched memory. A refill links these
