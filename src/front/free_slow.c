@@ -20,7 +20,7 @@
  *                  no allocation there   -> fatal report
  *   free_overflow  full bin              -> the limit grows, or the objects freed last go to their
  *                                           slabs (cache/cache.h)
- *   if refused     span or huge block    -> a list of blocks to free later (large/emergency.h) */
+ *   if refused     span or huge block    -> a table of blocks to free later (large/emergency.h) */
 #include "core/diagnose.h"
 #include "core/knobs.h"
 #include "core/watched.h"

@@ -6,8 +6,7 @@
  *                                   new slab would set a peak, other arenas' free objects come
  *                                   first.
  *                up to 2 MiB     -> malloc_span: the arena's span cache, or a superslab
- *                above           -> malloc_large: the huge cache, or a new mapping
- *                                   (also serves aligned and zeroed spans)
+ *                above           -> malloc_huge: the huge cache, or a new mapping
  *
  *   sampled (arena/sampling.c)   -> observe/samples.h
  *   guarded (arena/sampling.c)   -> observe/guard.h
@@ -303,7 +302,7 @@ static struct span malloc_long_span(size_t size, size_t alignment)
 /* One attempt; pointer NULL: refused, or no memory. If mappings are short (region/mappings.h), a
  * huge block gets cached ranges, else superslabs, else, because the kernel joins mappings side by
  * side, a mapping. */
-static struct span malloc_large_once(size_t size, size_t alignment, bool want_zero)
+HAK_INLINE struct span malloc_large_once(size_t size, size_t alignment, bool want_zero)
 {
     if (hak__span_serves(size, alignment) && !hak__span_wastes(size, alignment)) {
         return malloc_span(size == 0 ? 1 : size, alignment);
@@ -355,7 +354,8 @@ static HAK_COLD struct span malloc_large_again(size_t size, size_t alignment, bo
     return large;
 }
 
-void *hak__malloc_large(size_t size, size_t alignment, bool want_zero)
+/* Inlined twice: for malloc alignment and want_zero are known. */
+HAK_INLINE void *malloc_large(size_t size, size_t alignment, bool want_zero)
 {
     if (HAK_UNLIKELY(size > REQUEST_SIZE_MAX)) {
         errno = ENOMEM;
@@ -382,23 +382,15 @@ void *hak__malloc_large(size_t size, size_t alignment, bool want_zero)
     return large.pointer;
 }
 
+void *hak__malloc_large(size_t size, size_t alignment, bool want_zero)
+{
+    return malloc_large(size, alignment, want_zero);
+}
+
 static HAK_NOINLINE void *malloc_slow(size_t size)
 {
-    if (HAK_LIKELY(size <= MID_REQUEST_MAX)) {
-        return hak__malloc_class(size_class_of(size), size);
-    }
-    if (HAK_LIKELY(size <= SPAN_SIZE_MAX) && !hak__span_wastes(size, OBJECT_ALIGNMENT)) {
-        (void)hak__gate_was_refused();
-        void *pointer = malloc_span(size, OBJECT_ALIGNMENT).pointer;
-        if (HAK_UNLIKELY(pointer == NULL)) {
-            pointer = malloc_large_again(size, OBJECT_ALIGNMENT, false).pointer;
-        }
-        if (sampling_is_on()) {
-            hak__malloc_sample_block(pointer, size);
-        }
-        return HAK_LIKELY(pointer != NULL) ? pointer : malloc_beside(size, OBJECT_ALIGNMENT);
-    }
-    return hak__malloc_large(size, OBJECT_ALIGNMENT, false);
+    return HAK_LIKELY(size <= MID_REQUEST_MAX) ? hak__malloc_class(size_class_of(size), size)
+                                               : malloc_large(size, OBJECT_ALIGNMENT, false);
 }
 
 /* Secure form: a block of size 0. NULL: an object must serve. */
