@@ -8,6 +8,12 @@ foreach(layer IN LISTS HAKMEM_LAYERS)
     file(GLOB layer_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${layer}/*.c")
     list(APPEND api_sources ${layer_sources})
 endforeach()
+# Only in the secure form.
+set(secure_sources core/seal.c slab/slab_secure.c control/secure_end.c observe/secure_report.c)
+list(TRANSFORM secure_sources PREPEND "${PROJECT_SOURCE_DIR}/src/")
+if(NOT HAKMEM_SECURE)
+    list(REMOVE_ITEM api_sources ${secure_sources})
+endif()
 file(GLOB override_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/override/*.c")
 file(GLOB override_cxx_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/override/*.cc")
 # Only in the shared library. dlopen.c is optimised in every form: its last call has to be a jump.
@@ -19,6 +25,7 @@ set_source_files_properties("${dlopen_source}" PROPERTIES COMPILE_OPTIONS -O2)
 if(HAKMEM_UNITY)
     set(api_sources "${PROJECT_SOURCE_DIR}/src/hakmem.c")
     set(override_sources)
+    set(secure_sources)
 endif()
 
 find_package(Threads REQUIRED)
@@ -82,7 +89,7 @@ foreach(library hakmem_shared hakmem_static)
 endforeach()
 # The secure form: the same sources with HAK_SECURE. Its tables of relocations and its settings are read-only once the
 # process has started (relro, now); code and constants lie in pages of their own.
-add_library(hakmem_secure SHARED ${api_sources} ${override_sources} ${override_cxx_sources} ${shared_sources})
+add_library(hakmem_secure SHARED ${api_sources} $<$<NOT:$<BOOL:${HAKMEM_SECURE}>>:${secure_sources}> ${override_sources} ${override_cxx_sources} ${shared_sources})
 target_compile_definitions(hakmem_secure PRIVATE HAK_OVERRIDE=1 $<$<NOT:$<BOOL:${HAKMEM_SECURE}>>:HAK_SECURE=1>)
 set_target_properties(hakmem_secure PROPERTIES OUTPUT_NAME hakmem-secure LINKER_LANGUAGE C)
 if(CMAKE_CROSSCOMPILING) # for a few tests: half the time of the build

@@ -33,7 +33,6 @@
 #include "core/options.c"
 #include "core/options_view.c"
 #include "core/own_stack.c"
-#include "core/seal.c"
 #include "core/size_class.c"
 #include "core/watched.c"
 
@@ -57,7 +56,6 @@
 #include "slab/slab_kept.c"
 #include "slab/slab_pages.c"
 #include "slab/slab_remote.c"
-#include "slab/slab_secure.c"
 
 #include "large/emergency.c"
 #include "large/empty.c"
@@ -103,7 +101,6 @@
 #include "control/last_report.c"
 #include "control/life.c"
 #include "control/scavenger.c"
-#include "control/secure_end.c"
 
 #include "learn/learn_file.c"
 #include "learn/learner.c"
@@ -125,7 +122,6 @@
 #include "observe/report_writer.c"
 #include "observe/resident.c"
 #include "observe/samples.c"
-#include "observe/secure_report.c"
 #include "observe/site.c"
 #include "observe/site_list.c"
 #include "observe/sites.c"
@@ -147,6 +143,14 @@
 #include "front/malloc_slow.c"
 #include "front/query.c"
 #include "front/realloc.c"
+
+/* What the ordinary form never calls. */
+#if HAK_SECURE
+#include "core/seal.c"
+#include "slab/slab_secure.c"
+#include "control/secure_end.c"
+#include "observe/secure_report.c"
+#endif
 
 #if HAK_OVERRIDE
 #include "override/family.c"

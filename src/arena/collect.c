@@ -24,7 +24,9 @@ void hak__arena_collect(struct arena *arena, bool everything)
     hak__span_cache_trim(&arena->spans, everything);
     if (everything) {
         hak__slab_give_kept(&arena->slabs, UINT32_MAX);
-        hak__slab_end_quarantine(&arena->slabs);
+        if (HAK_SECURE) {
+            hak__slab_end_quarantine(&arena->slabs);
+        }
     }
     if (HAK_LEVEL >= 2 && everything) {
         hak__slab_set_check(&arena->slabs);

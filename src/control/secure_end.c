@@ -8,7 +8,7 @@
  * It runs if the process has had one thread since its start or the fork that made it, and no parent
  * with several threads: else a block may be on its way between two states. A signal handler that
  * exits may have interrupted the thread itself anywhere, so the states are written first or last as
- * region/secure.h says. No lock. */
+ * region/secure.h says. No lock. Only in the secure form. */
 #include "control/life.h"
 
 #include <stdio.h>
@@ -37,9 +37,7 @@ void hak__secure_end_forget(void)
  * it. */
 static HAK_COLD void end_flush(void)
 {
-    if (HAK_SECURE) { /* the ordinary form does not refer to it */
-        fflush(NULL);
-    }
+    fflush(NULL);
 }
 
 /* False: a page is closed or missing. Asks once for neighbours on one page. */

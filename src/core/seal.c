@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* seal.c: see seal.h. The functions are empty in the ordinary form, which never calls them. */
+/* seal.c: see seal.h. Only in the secure form. */
 #include "core/seal.h"
 
 #include "core/lock.h"
@@ -38,9 +38,6 @@ static void seal_close_parts(void)
 
 bool hak__seal_open(void)
 {
-    if (!HAK_SECURE) {
-        return true;
-    }
     uint64_t signals = hak__os_block_signals();
     lock_acquire(&seal_lock);
     seal_signals = signals;
@@ -53,26 +50,24 @@ bool hak__seal_open(void)
 
 void hak__seal_close(void)
 {
-    if (HAK_SECURE) {
-        uint64_t signals = seal_signals;
-        if (seal_begun) {
-            seal_close_parts();
-        }
-        lock_release(&seal_lock);
-        hak__os_restore_signals(signals);
+    uint64_t signals = seal_signals;
+    if (seal_begun) {
+        seal_close_parts();
     }
+    lock_release(&seal_lock);
+    hak__os_restore_signals(signals);
 }
 
 void hak__seal_begin(void)
 {
-    seal_begun = HAK_SECURE;
+    seal_begun = true;
 }
 
 void hak__seal_fork_child(void)
 {
     /* This thread does not hold it: it would not have forked. The holder opened the pages after it
      * took the lock, and closed them before it gave the lock back. */
-    if (HAK_SECURE && atomic_load_relaxed(&seal_lock.shared_state) != 0) {
+    if (atomic_load_relaxed(&seal_lock.shared_state) != 0) {
         if (seal_begun) {
             seal_close_parts();
         }

@@ -32,8 +32,7 @@ HAK_INLINE struct bin *thread_bin_at(struct thread *thread, size_t offset)
 HAK_HIDDEN HAK_NOINLINE void hak__malloc_check(const struct thread *thread,
                                                const struct object *object, uint32_t class_index);
 
-/* As malloc_pop. `bytes`: secure form: those of the class. `tiny`: its size is the request's,
- * rounded. */
+/* As malloc_pop. `bytes`: those of the class. `tiny`: its size is the request's, rounded. */
 HAK_INLINE void *malloc_pop_of(size_t offset, size_t bytes, size_t size, enum secure_state state,
                                bool tiny)
 {
@@ -51,9 +50,7 @@ HAK_INLINE void *malloc_pop_of(size_t offset, size_t bytes, size_t size, enum se
         hak__malloc_check(thread, object, (uint32_t)(bin - thread->cache.bins));
     }
     object = bin_pop(&thread->cache, bin, (uint32_t)(offset / sizeof(struct bin)));
-    return HAK_SECURE && HAK_LIKELY(object != NULL)
-               ? secure_hand_out(object, bytes, size, state, tiny)
-               : object;
+    return object_hand_out(object, bytes, size, state, tiny);
 }
 
 /* Takes an object for `size` bytes from the bin at `offset`. Returns NULL if the bin is empty or
@@ -61,8 +58,8 @@ HAK_INLINE void *malloc_pop_of(size_t offset, size_t bytes, size_t size, enum se
  * (arena/heartbeat.c). `state`: secure form: what the object becomes. */
 HAK_INLINE void *malloc_pop(size_t offset, size_t size, enum secure_state state)
 {
-    size_t bytes = HAK_SECURE ? size_class_bytes((uint32_t)(offset / sizeof(struct bin))) : 0;
-    return malloc_pop_of(offset, bytes, size, state, false);
+    uint32_t class_index = (uint32_t)(offset / sizeof(struct bin));
+    return malloc_pop_of(offset, size_class_bytes(class_index), size, state, false);
 }
 
 /* The fast half of malloc_fast: NULL if it does not serve the request. */

@@ -74,7 +74,7 @@ void hak_free_aligned_sized(void *pointer, size_t alignment, size_t size)
 void hak_free_at(void *pointer, size_t size, uintptr_t site)
 {
     (void)site;
-    if (!HAK_SECURE || size != 0) {
+    if (size != 0) {
         free_check_size(pointer, size);
     }
     free_fast(pointer);

@@ -176,8 +176,7 @@ struct location hak__locate(const void *pointer)
     } else if (class_index != 0 && class_index < CLASS_COUNT) {
         location.place = PLACE_SLAB;
         location.class_index = class_index;
-        location.bytes =
-            HAK_SECURE ? secure_size(pointer, class_index) : size_class_usable(class_index);
+        location.bytes = object_usable(pointer, class_index);
     } else if (code == OWNER_SAMPLED) {
         location.place = PLACE_SAMPLED;
         location.bytes = hak__sampled_usable(pointer);

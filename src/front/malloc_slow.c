@@ -77,9 +77,7 @@ static struct refill malloc_refill(struct thread *thread, uint32_t class_index)
 
 static void *malloc_hand_out(void *object, uint32_t class_index, size_t size)
 {
-    return HAK_SECURE
-               ? secure_hand_out(object, size_class_bytes(class_index), size, SECURE_MALLOC, false)
-               : object;
+    return object_hand_out(object, size_class_bytes(class_index), size, SECURE_MALLOC, false);
 }
 
 void *hak__malloc_mid(size_t size, malloc_door *slow, enum secure_state state)
@@ -117,7 +115,7 @@ static void *malloc_class_once(uint32_t class_index, size_t size)
     struct refill refill = malloc_refill(thread, class_index);
     void *object = hak__cache_fill(&thread->cache, class_index, refill);
     hak__thread_left(thread);
-    return object != NULL ? malloc_hand_out(object, class_index, size) : NULL;
+    return malloc_hand_out(object, class_index, size);
 }
 
 static HAK_COLD void *malloc_failed(size_t size, size_t alignment)
@@ -348,7 +346,8 @@ static HAK_COLD struct span malloc_large_again(size_t size, size_t alignment, bo
     }
     if (large.pointer == NULL && may_be_span) {
         large = malloc_long_span(size, alignment);
-    } else if (HAK_SECURE && large.pointer == NULL && hak__span_serves(size, alignment)) {
+    } else if (large.pointer == NULL && hak__span_serves(size, alignment) &&
+               hak__span_wastes(size, alignment)) {
         large = malloc_span(size == 0 ? 1 : size, alignment);
     }
     return large;

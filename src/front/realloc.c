@@ -119,7 +119,7 @@ static void *realloc_span(void *pointer, size_t size)
 static void resize_sampled(void *pointer, size_t bytes, size_t size)
 {
     hak__sampled_shrink(pointer, size);
-    realloc_note(bytes, HAK_SECURE ? size : bytes);
+    realloc_note(bytes, hak__sampled_usable(pointer));
 }
 
 static HAK_NOINLINE void *realloc_slow(void *pointer, size_t size)
@@ -144,7 +144,7 @@ static HAK_NOINLINE void *realloc_slow(void *pointer, size_t size)
     if (HAK_UNLIKELY(location.place == PLACE_HEAP)) {
         return hak_heap_realloc(hak__heap_of(pointer), pointer, size);
     }
-    if (!HAK_SECURE && location.bytes == OBJECT_ALIGNMENT && size <= location.bytes) {
+    if (location.class_index == 1 && size <= location.bytes) {
         return pointer; /* it has the smallest class already */
     }
     if (location.place == PLACE_SAMPLED && size <= location.bytes && size >= location.bytes / 2) {

@@ -36,12 +36,6 @@ HAK_INLINE uint32_t short_code_bytes(uint32_t code)
            OBJECT_TAIL;
 }
 
-/* Usable bytes of the object at `pointer`, in a slab with this code. */
-HAK_INLINE size_t short_bytes(const void *pointer, uint32_t code)
-{
-    return HAK_SECURE ? secure_size(pointer, owner_class(code)) : short_code_bytes(code);
-}
-
 /* True if `pointer` is the start of a span's allocation. */
 HAK_INLINE bool short_is_span(const void *pointer)
 {

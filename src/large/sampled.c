@@ -7,7 +7,7 @@
 #include "core/diagnose.h"
 #include "core/lock.h"
 #include "region/numa.h"
-#include "region/secure.h"
+#include "region/object.h"
 #include "region/superslab.h"
 #include "region/window.h"
 
@@ -49,8 +49,7 @@ static uint32_t sampled_class(const void *pointer)
 
 size_t hak__sampled_usable(const void *pointer)
 {
-    uint32_t class_index = sampled_class(pointer);
-    return HAK_SECURE ? secure_size(pointer, class_index) : size_class_bytes(class_index);
+    return object_usable(pointer, sampled_class(pointer));
 }
 
 void hak__sampled_shrink(void *object, size_t size)

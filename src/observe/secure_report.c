@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* secure_report.c: what a fault of the secure form means (observe/guard.h). */
+/* secure_report.c: what a fault of the secure form means (observe/guard.h). Only in that form. */
 
 #include "base/bits.h"
 #include "control/life.h"

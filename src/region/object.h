@@ -97,4 +97,20 @@ HAK_INLINE bool object_set_used(struct object *object, uint32_t class_index, uin
     return object->mark == 0;
 }
 
+/* Makes a free object of `bytes` bytes, which has just left its list, one that the program owns:
+ * secure_hand_out. NULL stays NULL. */
+HAK_INLINE void *object_hand_out(void *object, size_t bytes, size_t size, enum secure_state state,
+                                 bool tiny)
+{
+    return HAK_SECURE && HAK_LIKELY(object != NULL)
+               ? secure_hand_out(object, bytes, size, state, tiny)
+               : object;
+}
+
+/* The bytes that the program may use of an object of the class: secure_size. */
+HAK_INLINE size_t object_usable(const void *pointer, uint32_t class_index)
+{
+    return HAK_SECURE ? secure_size(pointer, class_index) : size_class_usable(class_index);
+}
+
 #endif

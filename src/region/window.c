@@ -61,7 +61,7 @@ static int pair_claim(uintptr_t from, uintptr_t to)
  * small pages, because the kernel may make a purged part of a huge page resident again. */
 static bool pair_goes_back(const struct table_pair *pair)
 {
-    return HAK_SECURE && pair == &window_pairs[PAIR_COUNT - 1];
+    return PAIR_COUNT > PAIR_SECURE && pair == &window_pairs[PAIR_COUNT - 1];
 }
 
 /* Extends a pair's upper table to `high`. In a large heap the table gets huge pages: all of it is
@@ -169,8 +169,8 @@ static void table_purge(uintptr_t table, size_t entry, size_t slice, size_t coun
 void hak__window_purge_tables(size_t slice, size_t count)
 {
     table_purge(window_pairs[PAIR_SLABS].meet, SLAB_METADATA_SIZE, slice, count);
-    if (HAK_SECURE) {
-        table_purge(window_pairs[PAIR_COUNT - 1].meet, SECURE_STATES_SIZE, slice, count);
+    for (int i = PAIR_SECURE; i < PAIR_COUNT; i++) {
+        table_purge(window_pairs[i].meet, SECURE_STATES_SIZE, slice, count);
     }
 }
 
@@ -183,14 +183,16 @@ static size_t pair_bytes(const struct table_pair *pair)
 
 size_t hak__window_table_bytes(void)
 {
-    size_t slabs = pair_bytes(&window_pairs[PAIR_SLABS]), parts = 0;
+    size_t bytes = 0;
     uintptr_t place;
     for (uint32_t i = 0; i < superslab_parts(); i++) {
-        parts += hak__superslab_part_bytes(i, &place);
+        bytes += hak__superslab_part_bytes(i, &place);
     }
-    slabs -= slabs == 0 ? 0 : window_room_bytes + atomic_load_relaxed(&window_skipped_bytes);
-    return parts + pair_bytes(&window_pairs[PAIR_SLICES]) + slabs +
-           (HAK_SECURE ? pair_bytes(&window_pairs[PAIR_COUNT - 1]) : 0);
+    for (int i = 0; i < PAIR_COUNT; i++) {
+        bytes += pair_bytes(&window_pairs[i]);
+    }
+    bool stands = pair_bytes(&window_pairs[PAIR_SLABS]) != 0;
+    return bytes - (stands ? window_room_bytes + atomic_load_relaxed(&window_skipped_bytes) : 0);
 }
 
 bool hak__window_pair(uint32_t pair, uintptr_t *low, uintptr_t *high)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* slab_secure.c: what is different in the slabs of the secure form (region/secure.h): links with a
  * key, room before the first object, a closed last page, a rest for emptied slabs, and objects that
- * are handed out in random order. */
+ * are handed out in random order. Only in the secure form. */
 #include "os/os.h"
 #include "region/superslab.h"
 #include "slab/slab_lists.h"
@@ -58,7 +58,7 @@ struct quarantined_slices hak__slab_end_secure(struct slab_set *set, const struc
 
 void hak__slab_end_quarantine(struct slab_set *set)
 {
-    for (uint32_t i = 0; HAK_SECURE && i < SLABS_QUARANTINED; i++) {
+    for (uint32_t i = 0; i < SLABS_QUARANTINED; i++) {
         struct quarantined_slices *place = &set->quarantine->slabs[i];
         if (place->count != 0) {
             hak__superslab_give(place->slice, place->count);
