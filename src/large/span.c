@@ -54,7 +54,7 @@ void *hak__span_pointer(size_t slice)
 }
 
 /* Bytes that the program could use. */
-static size_t span_room(size_t slice)
+HAK_INLINE size_t span_room(size_t slice)
 {
     const struct span_metadata *metadata = span_metadata(slice);
     return (size_t)atomic_load_relaxed(&metadata->slices) * SLICE_SIZE -
@@ -62,7 +62,7 @@ static size_t span_room(size_t slice)
            (HAK_SECURE ? atomic_load_relaxed(&metadata->tail) : 0);
 }
 
-size_t hak__span_bytes(size_t slice)
+HAK_RACY_READER size_t hak__span_bytes(size_t slice)
 {
     return span_room(slice) - (HAK_SECURE ? atomic_load_relaxed(&span_metadata(slice)->slack) : 0);
 }
