@@ -109,11 +109,11 @@ struct slab_set {
     struct counters counters;
     /* [class]: the first slab that has objects to give. Other threads read it relaxed. */
     struct slab *partial[CLASS_COUNT];
-    size_t slices;           /* of its slabs */
-    size_t not_carved_bytes; /* of objects never handed out, or whose pages were purged */
-    struct lock *lock;       /* the arena's; constant */
-    uint32_t shared_kept;    /* slices of the kept slabs; others read it relaxed */
-    uint32_t kept_least;     /* the least of them since the last trim */
+    size_t slices;                  /* of its slabs */
+    size_t not_carved_bytes;        /* of objects never handed out, or whose pages were purged */
+    struct lock *lock;              /* the arena's; constant */
+    uint32_t shared_kept;           /* slices of the kept slabs; others read it relaxed */
+    uint32_t kept_least;            /* the least of them since the last trim */
     struct slab *kept[CLASS_COUNT]; /* [class], linked by `next`; see slab_kept.c */
     struct slab_quarantine quarantine[HAK_SECURE];
 };

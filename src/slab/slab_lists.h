@@ -69,5 +69,4 @@ HAK_HIDDEN void hak__slab_begin_secure(struct slab *slab);
 HAK_HIDDEN struct quarantined_slices hak__slab_end_secure(struct slab_set *set,
                                                           const struct slab *slab);
 
-
 #endif
