@@ -54,7 +54,6 @@ def c_number(text):
 def profiles():
     """The name of each profile and its knobs."""
     text = (ROOT / "src/core/options.c").read_text().replace("\\\n", " ")
-    text = text.replace("KNOBS_OF_ALL ", re.search(r"#define KNOBS_OF_ALL(.*)", text).group(1))
     for name, macro in re.findall(r'\{"(\w+)", (KNOBS_\w+)\}', text):
         body = re.search(rf"#define {macro}\s*\{{(.*?)\}}", text, re.S).group(1)
         fields = re.findall(r"\.(\w+) = ((?:[^,()]|\((?:[^()]|\([^()]*\))*\))+)", body)

@@ -14,11 +14,17 @@ static void cached_start(const struct path *path, unsigned rounds)
     free(paths_allocate(path->size));
 }
 
-/* A span of the largest size fills the arena's span cache, and none of the path fits into it; a
- * tick may have taken it away since the last round. */
+/* Spans of the largest size fill the arena's span cache, and none of the path fits into it; a tick
+ * may have taken them away since the last round. */
 static void uncached_prepare(const struct path *path, unsigned round)
 {
-    free(paths_allocate(MIB(2)));
+    void *spans[4];
+    for (unsigned i = 0; i < 4; i++) {
+        spans[i] = paths_allocate(MIB(2));
+    }
+    for (unsigned i = 0; i < 4; i++) {
+        free(spans[i]);
+    }
 }
 
 static void uncached_start(const struct path *path, unsigned rounds)

@@ -225,7 +225,7 @@ void hak__thread_park(struct thread *thread)
     struct arena *arena = thread->arena;
     if (!hak__thread_flush(thread)) { /* a stopped thread has the lock */
         /* unsigned wrapping, relaxed: as in cache/flush.c */
-        atomic_add_relaxed(&hak__cache_charged.word, 0 - thread->cache.charged);
+        atomic_add_relaxed(&hak__cache_charged.word, 0 - thread->cache.charged_told);
         hak__remote_flush(&thread->cache);
         thread_return_bins(&thread->cache);
     }
@@ -270,7 +270,7 @@ void hak__thread_fork_child(void)
         own->epoch = shared_thread_epoch;
         hak__thread_bytes_begin(own);
         hak__arena_add_thread(own->arena);
-        charged += own->cache.charged;
+        charged += own->cache.charged_told;
         own = own->twin;
     }
     atomic_store_relaxed(&hak__cache_charged.word, charged);

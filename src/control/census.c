@@ -117,7 +117,7 @@ static void census_count_slices(struct census *census)
         uint32_t code = window_owner(slice) & OWNER_CODE_MASK, class_index = owner_class(code);
         if (code == OWNER_SPAN || code == OWNER_SPAN_TAKEN) {
             census->spans_count++;
-            census->span_bytes += hak__span_bytes(slice);
+            census->span_bytes += hak__span_bytes_seen(slice);
         } else if (class_index != 0 && class_index < CLASS_COUNT) {
             census_add_slab(&census->classes[class_index], slice, class_index);
         }

@@ -34,10 +34,6 @@
 /* hak__options_settle replaces it by the number of CPUs. */
 #define ARENAS_AUTOMATIC 0
 
-#define KNOBS_OF_ALL                                                                               \
-    .limit = UINT64_MAX, .limit_hard = UINT64_MAX, .arenas_max = ARENAS_AUTOMATIC,                 \
-    .abort_on_foreign = HAK_SECURE, .abort_on_size = true, .numa = true
-
 /* The default keeps freed memory for a second, longer than a phase of most programs. 32 MiB are
  * enough for the bins of all classes at their limits. Below 8 MiB of heap there are too few
  * superslabs to see whether the program fills its memory. docs/options.md compares the profiles. */
@@ -45,7 +41,9 @@
     {                                                                                              \
         .purge_delay_ms = DELAY_MS(1000u), .bin_bytes_max = BIN_BYTES_MAX,                         \
         .cache_bytes = CACHE_BYTES(MIB(32)), .cache_bytes_total = CACHE_BYTES_AUTOMATIC,           \
-        .huge_cache_bytes = UINT64_MAX, .huge_threshold = MIB(4), KNOBS_OF_ALL                     \
+        .huge_cache_bytes = UINT64_MAX, .huge_threshold = MIB(4), .limit = UINT64_MAX,             \
+        .limit_hard = UINT64_MAX, .arenas_max = ARENAS_AUTOMATIC, .abort_on_foreign = HAK_SECURE,  \
+        .abort_on_size = true, .numa = true                                                        \
     }
 
 /* Fast keeps freed memory ten times as long. All threads' bins together have no limit. */
@@ -53,7 +51,9 @@
     {                                                                                              \
         .purge_delay_ms = DELAY_MS(10000u), .bin_bytes_max = BIN_BYTES_MAX,                        \
         .cache_bytes = CACHE_BYTES(MIB(32)), .cache_bytes_total = UINT64_MAX,                      \
-        .huge_cache_bytes = UINT64_MAX, .huge_threshold = MIB(4), KNOBS_OF_ALL                     \
+        .huge_cache_bytes = UINT64_MAX, .huge_threshold = MIB(4), .limit = UINT64_MAX,             \
+        .limit_hard = UINT64_MAX, .arenas_max = ARENAS_AUTOMATIC, .abort_on_foreign = HAK_SECURE,  \
+        .abort_on_size = true, .numa = true                                                        \
     }
 
 /* Small has an eighth of the default's bin limit and a sixteenth of its limit for a thread. Refills
@@ -62,7 +62,9 @@
     {                                                                                              \
         .purge_delay_ms = DELAY_MS(100u), .bin_bytes_max = BIN_BYTES(65536u),                      \
         .cache_bytes = CACHE_BYTES(MIB(2)), .cache_bytes_total = CACHE_BYTES(MIB(16)),             \
-        .huge_cache_bytes = HUGE_BYTES(MIB(4)), .huge_threshold = UINT64_MAX, KNOBS_OF_ALL         \
+        .huge_cache_bytes = HUGE_BYTES(MIB(4)), .huge_threshold = UINT64_MAX, .limit = UINT64_MAX, \
+        .limit_hard = UINT64_MAX, .arenas_max = ARENAS_AUTOMATIC, .abort_on_foreign = HAK_SECURE,  \
+        .abort_on_size = true, .numa = true                                                        \
     }
 
 /* Debug ends the process at a free of foreign memory. It purges free pages without delay, so that a

@@ -62,9 +62,19 @@ HAK_INLINE size_t span_room(size_t slice)
            (HAK_SECURE ? atomic_load_relaxed(&metadata->tail) : 0);
 }
 
-HAK_RACY_READER size_t hak__span_bytes(size_t slice)
+HAK_INLINE size_t span_bytes(size_t slice)
 {
     return span_room(slice) - (HAK_SECURE ? atomic_load_relaxed(&span_metadata(slice)->slack) : 0);
+}
+
+size_t hak__span_bytes(size_t slice)
+{
+    return span_bytes(slice);
+}
+
+HAK_RACY_READER size_t hak__span_bytes_seen(size_t slice)
+{
+    return span_bytes(slice);
 }
 
 HAK_RACY_READER uint32_t hak__span_slices(size_t slice)

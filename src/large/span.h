@@ -86,9 +86,11 @@ HAK_HIDDEN void hak__span_free_taken(struct span_cache *cache, struct counters *
 /* Both in one. */
 HAK_HIDDEN void hak__span_free(struct span_cache *cache, struct counters *counters, size_t slice);
 /* Address and usable bytes of the block in the span whose first slice is `slice`. Any thread, while
- * the span is in use; the bytes are a hint if the thread does not own the span. */
+ * the span is in use. */
 HAK_HIDDEN void *hak__span_pointer(size_t slice);
 HAK_HIDDEN size_t hak__span_bytes(size_t slice);
+/* The same bytes, a hint if the thread does not own the span. */
+HAK_HIDDEN size_t hak__span_bytes_seen(size_t slice);
 /* Secure form: false if the canary behind or before a span in use has changed. True, too, if the
  * program has protected pages of it. */
 HAK_HIDDEN bool hak__span_is_whole(size_t slice);

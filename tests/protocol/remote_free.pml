@@ -167,7 +167,7 @@ inline drain()
             /*= slab/slab.c hak__slab_drain: hak__slab_next_notified(slab); */
             /*= slab/slab_remote.c hak__slab_next_notified: atomic_load_relaxed(&slab->shared_link); */
             after = shared_link[at - 1];
-            /*= slab/slab.c hak__slab_drain: hak__slab_next_notified(slab); hak__slab_clear_notified(slab); */
+            /*= slab/slab.c hak__slab_drain: hak__slab_next_notified(slab); hak__slab_clear_notified(slab); slab->look_at = 0; */
             /*= slab/slab_remote.c hak__slab_clear_notified: B2, acquire */
             /*= slab/slab_remote.c hak__slab_clear_notified: atomic_and_acq_rel(&slab->shared_remote, ~REMOTE_NOTIFIED); */
             d_step { shared_remote[at - 1] = shared_remote[at - 1] & ~N; notified[at - 1] = false };
@@ -325,7 +325,6 @@ inline refill()
 /*= slab/slab.h slab_return: bool looks = HAK_UNLIKELY(free_count >= slab->look_at || list.head == slab->free_list); */
 /*= slab/slab.h slab_return: object_link(tail, slab->free_list); slab->free_list = list.head; */
 /*= slab/slab.h slab_return: if (looks) { hak__slab_put_if_idle(slab->owner, slab); } */
-/*= slab/slab.c hak__slab_drain: hak__slab_clear_notified(slab); slab->look_at = 0; */
 /*= slab/slab.c hak__slab_check_return: if (!slab->listed) { slab_list(slab->owner, slab); } */
 /*= slab/slab.c hak__slab_check_return: slab->look_at = always ? 0 : (uint16_t)(slab->carved_count - remote_count); */
 inline return_one()

@@ -31,7 +31,7 @@ static void require_others_abandoned(void)
     for (const struct thread *thread = hak__thread_first(); thread != NULL; thread = thread->next) {
         REQUIRE(hak__thread_is_used(thread) == (thread == hak__thread));
     }
-    REQUIRE(hak__cache_charged.word == hak__thread->cache.charged);
+    REQUIRE(hak__cache_charged.word == hak__thread->cache.charged_told);
     for (const struct arena *arena = hak__arena_first(); arena != NULL; arena = arena->next) {
         bool own = arena == hak__thread->arena;
         REQUIRE_SIZE(arena->threads_count, ==, own ? 1 : 0);
