@@ -13,8 +13,9 @@
  *     the chunks that the default provider allocates with hak_aligned_alloc.
  *   - A heap never has more memory than its limit. Chunks that it gave back do not count, also
  *     where the provider has no unmap.
- *   - A heap in the program's memory writes nothing outside that memory but its own struct and the
- *     caches of its threads, which hakmem allocates. It takes no further memory for objects.
+ *   - A heap in the program's memory writes nothing outside that memory but its own struct, its
+ *     tables and the caches of its threads, which hakmem allocates. It takes no further memory for
+ *     objects.
  *
  * Threads: all functions are thread-safe, with two exceptions. hak_heap_destroy and hak_heap_walk
  * need the heap for themselves: every other use of the heap must have happened before, or happen
@@ -88,9 +89,9 @@ struct hak_heap_options {
     size_t size;      /* sizeof(struct hak_heap_options) of the program */
     const char *name; /* copied; NULL: "" */
     size_t limit;     /* most bytes of memory that the heap has, its tables included; 0: no limit */
-    /* The heap lives in these bytes, of any alignment and of HAK_HEAP_MEMORY_MIN bytes or more, and
-     * gets no others. The first 128th of the memory holds its tables. The memory must stay mapped
-     * until hak_heap_destroy, which does not touch it. NULL: it takes chunks from `pages`. */
+    /* The heap's objects live in these bytes, of any alignment and of HAK_HEAP_MEMORY_MIN bytes or
+     * more. Its tables, 1 % of that, lie elsewhere. The memory must stay mapped until
+     * hak_heap_destroy, which does not touch it. NULL: it takes chunks from `pages`. */
     void *memory;
     size_t memory_size;
     const struct hak_heap_pages *pages; /* copied; NULL: hak_aligned_alloc and hak_free */
@@ -177,7 +178,7 @@ HAK_API void *hak_heap_move(hak_heap *heap, void *pointer) HAK_NOEXCEPT HAK_ATTR
 struct hak_heap_stats {
     uint32_t version;           /* 1 */
     uint32_t size;              /* bytes that the library has filled */
-    size_t bytes_mapped;        /* of all chunks, or of the program's memory */
+    size_t bytes_mapped;        /* of all chunks, or of the program's memory, and of tables */
     size_t bytes_in_use;        /* objects handed out and not freed, at their usable size */
     size_t bytes_cached;        /* free objects in the caches of threads */
     size_t bytes_free_in_slabs; /* free objects in slabs, and unused ends */

@@ -3,16 +3,16 @@
 #include "heap/heap.h"
 
 #include "arena/arena.h"
-#include "base/bits.h"
 #include "core/diagnose.h"
 #include "os/os.h"
 
 #include <errno.h>
 #include <string.h>
 
-static struct hak_heap *heaps_free; /* under HEAPS */
-static uint64_t heap_last_id;       /* under HEAPS */
-static const char heap_dead[] = "use of a destroyed heap";
+struct lock HAK_LOCK_LINE hak__heaps_lock = LOCK_INITIAL(LOCK_RANK_HEAPS);
+static struct heap_spare *spare_heaps;
+static uint64_t heap_last_id;     /* under HEAPS */
+static size_t heap_structs_count; /* under HEAPS */
 
 /* --- the default provider: hakmem's own functions, as any program calls them --- */
 
@@ -43,13 +43,50 @@ static void own_purge(void *argument, void *address, size_t size)
 
 static const struct hak_heap_pages heap_own_pages = {own_map, own_unmap, own_purge, NULL};
 
+/* --- structs and tables that are used again --- */
+
+void *hak__heap_spare_take(struct heap_spare **list, size_t size)
+{
+    void *memory = NULL;
+    if (size > HEAP_SPARE_MAX) {
+        return hak__os_map(size, hak__os_page_size(), &memory) == 0 ? memory : NULL;
+    }
+    lock_acquire(&hak__heaps_lock);
+    struct heap_spare *spare = *list;
+    *list = spare != NULL ? spare->next : NULL;
+    lock_release(&hak__heaps_lock);
+    return spare != NULL ? spare : hak__metadata_allocate(size);
+}
+
+void hak__heap_spare_give(struct heap_spare **list, void *memory, size_t size)
+{
+    if (size > HEAP_SPARE_MAX) {
+        hak__os_discard(memory, size);
+        return;
+    }
+    struct heap_spare *spare = memory;
+    lock_acquire(&hak__heaps_lock);
+    spare->next = *list;
+    *list = spare;
+    lock_release(&hak__heaps_lock);
+}
+
 /* --- operations --- */
 
 void hak__heap_check_alive(const struct hak_heap *heap)
 {
     if (HAK_UNLIKELY(heap->id == HEAP_DEAD)) {
-        hak__diagnose_fatal(heap_dead, heap, 0, 0);
+        hak__diagnose_fatal("use of a destroyed heap", heap, 0, 0);
     }
+}
+
+bool hak__heap_gate(void)
+{
+    if (hak__gate_enter_patiently()) {
+        return true;
+    }
+    (void)hak__gate_was_refused(); /* the callers say so by their results */
+    return false;
 }
 
 /* Takes in the objects that were freed when no lock could be taken. Under the heap's lock. */
@@ -70,8 +107,7 @@ static void heap_settle(struct hak_heap *heap)
 bool hak__heap_enter(struct hak_heap *heap)
 {
     hak__heap_check_alive(heap);
-    if (!hak__gate_enter_patiently()) {
-        (void)hak__gate_was_refused(); /* the callers say so by their results */
+    if (!hak__heap_gate()) {
         return false;
     }
     lock_acquire(&heap->lock);
@@ -79,24 +115,6 @@ bool hak__heap_enter(struct hak_heap *heap)
         heap_settle(heap);
     }
     return true;
-}
-
-/* Gives chunks to their provider. No lock held. */
-static void heap_unmap(const struct hak_heap *heap, struct heap_chunk *chunk)
-{
-    while (chunk != NULL) {
-        heap_check_chunk(heap, chunk);
-        struct heap_chunk *next = chunk->next;
-        size_t size = chunk->size;
-        chunk->cookie = 0;
-        chunk->heap = NULL;
-        bool opened = !heap_closes_pages(heap) ||
-                      hak__os_open_pages((char *)chunk + HEAP_PAGE_SIZE, HEAP_PAGE_SIZE);
-        if (heap->pages.unmap != NULL && opened) { /* else it is lost */
-            heap->pages.unmap(heap->pages.argument, chunk, size);
-        }
-        chunk = next;
-    }
 }
 
 /* Operations from one full check to the next, at assertion level 2. Half: twice the checks. */
@@ -111,9 +129,7 @@ void hak__heap_leave(struct hak_heap *heap)
     heap->released = NULL;
     lock_release(&heap->lock);
     hak__gate_leave();
-    if (HAK_UNLIKELY(released != NULL)) {
-        heap_unmap(heap, released);
-    }
+    hak__heap_chunks_unmap(heap, released);
 }
 
 bool hak__heap_event(struct hak_heap *heap, enum hak_heap_event event, size_t size,
@@ -154,27 +170,21 @@ static bool options_are_good(const struct hak_heap_options *options)
 /* A struct for a heap; its id is that of no other. NULL: no memory. */
 static struct hak_heap *heap_take(void)
 {
-    if (!hak__gate_enter_patiently()) {
-        (void)hak__gate_was_refused();
+    if (!hak__heap_gate()) {
         return NULL;
     }
-    struct hak_heap *heap = NULL;
-    uint64_t id = 0;
-    if (hak__start()) {
-        lock_acquire(&hak__heaps_lock);
-        heap = heaps_free;
-        heaps_free = heap != NULL ? heap->next_free : NULL;
-        id = ++heap_last_id;
-        lock_release(&hak__heaps_lock);
-        heap = heap != NULL ? heap : hak__metadata_allocate(sizeof *heap);
-    }
-    hak__gate_leave();
+    struct hak_heap *heap = hak__start() ? hak__heap_spare_take(&spare_heaps, sizeof *heap) : NULL;
     if (heap != NULL) {
+        lock_acquire(&hak__heaps_lock);
+        size_t slot_offset =
+            heap->id != 0 ? heap->slot_offset : heap_structs_count++ * sizeof(struct heap_slot);
+        uint64_t id = ++heap_last_id;
+        lock_release(&hak__heaps_lock);
         memset(heap, 0, sizeof *heap);
         heap->id = id;
-        heap->slot_offset = id % HEAP_SLOTS * sizeof(struct heap_slot);
-        heap->table_offset = heap_table_offset(id);
+        heap->slot_offset = slot_offset;
     }
+    hak__gate_leave();
     return heap;
 }
 
@@ -189,21 +199,6 @@ static void heap_set_sizes(struct hak_heap *heap, size_t bound)
     heap->slab_bytes = heap->slab_bytes == 0 ? HEAP_PAGE_SIZE : heap->slab_bytes;
 }
 
-/* Makes the program's memory the only chunk: whole pages of it. */
-static void heap_settle_in(struct hak_heap *heap, void *memory, size_t size)
-{
-    uintptr_t start = bits_align_up((uintptr_t)memory, HEAP_PAGE_SIZE);
-    uintptr_t end = bits_align_down((uintptr_t)memory + size, HEAP_PAGE_SIZE);
-    heap->fixed = true;
-    heap->mask = 0;
-    heap->base = start;
-    heap->mapped = heap->mapped_peak = end - start;
-    heap->tables_size = ((heap->mapped >> HEAP_PAGE_SHIFT) + 1) * sizeof(struct heap_page);
-    heap->head_pages = heap_pages_for(heap->tables_size);
-    hak__heap_chunk_init(heap, (void *)start, end - start);
-    hak__heap_chunk_add(heap, (struct heap_chunk *)start, false);
-}
-
 static void heap_set_name(struct hak_heap *heap, const char *name)
 {
     for (size_t i = 0; name != NULL && name[i] != '\0' && i < HAK_HEAP_NAME_MAX; i++) {
@@ -211,9 +206,33 @@ static void heap_set_name(struct hak_heap *heap, const char *name)
     }
 }
 
+static void heap_set_near(struct hak_heap *heap, struct heap_chunk *chunk)
+{
+    for (size_t i = 0; i < HEAP_NEAR; i++) {
+        heap->shared_near[i] = chunk;
+    }
+}
+
+/* Makes the program's memory the only chunk: whole pages of it. False: no memory for its struct. */
+static bool heap_settle_in(struct hak_heap *heap, void *memory, size_t size)
+{
+    uintptr_t start = bits_align_up((uintptr_t)memory, HEAP_PAGE_SIZE);
+    uintptr_t end = bits_align_down((uintptr_t)memory + size, HEAP_PAGE_SIZE);
+    heap->fixed = true;
+    struct heap_chunk *chunk = hak__heap_chunk_make(heap, (void *)start, end - start);
+    if (chunk == NULL) {
+        return false;
+    }
+    heap->mapped = heap->mapped_peak = chunk->size + heap_chunk_bytes(chunk->shared_pages);
+    heap_set_near(heap, chunk);
+    hak__heap_chunk_add(heap, chunk);
+    return true;
+}
+
 hak_heap *hak_heap_create(const struct hak_heap_options *options)
 {
     static const struct hak_heap_options defaults = {.size = sizeof defaults};
+    static const struct hak_heap_pages none = {NULL, NULL, NULL, NULL};
     options = options == NULL ? &defaults : options;
     if (!options_are_good(options)) {
         errno = EINVAL;
@@ -225,19 +244,20 @@ hak_heap *hak_heap_create(const struct hak_heap_options *options)
         return NULL;
     }
     heap->lock.rank = LOCK_RANK_HEAP;
-    heap->mask = ~(HEAP_CHUNK_SIZE - 1);
     heap->own_pages = options->pages == NULL && options->memory == NULL;
-    heap->tables_size = HEAP_PAGE_SIZE;
-    heap->head_pages = heap_closes_pages(heap) ? 2 : 1;
-    heap->pages = options->pages != NULL ? *options->pages : heap_own_pages;
+    heap->pages = heap->own_pages          ? heap_own_pages
+                  : options->pages != NULL ? *options->pages
+                                           : none;
     heap->event = options->event;
     heap->event_argument = options->event_argument;
     heap->limit = options->limit != 0 ? options->limit : SIZE_MAX;
     heap_set_name(heap, options->name);
     heap_set_sizes(heap, options->memory != NULL ? options->memory_size : heap->limit);
-    if (options->memory != NULL) {
-        heap->pages = (struct hak_heap_pages){NULL, NULL, NULL, NULL};
-        heap_settle_in(heap, options->memory, options->memory_size);
+    heap_set_near(heap, &hak__heap_no_chunk);
+    if (options->memory != NULL && !heap_settle_in(heap, options->memory, options->memory_size)) {
+        hak_heap_destroy(heap);
+        errno = ENOMEM;
+        return NULL;
     }
     return heap;
 }
@@ -254,8 +274,7 @@ void hak_heap_destroy(hak_heap *heap)
     if (HAK_SECURE && !heap->fixed) { /* as below */
         (void)hak_heap_walk(heap, NULL, NULL);
     }
-    if (!hak__gate_enter_patiently()) { /* a signal handler that interrupted an operation */
-        (void)hak__gate_was_refused();
+    if (!hak__heap_gate()) { /* a signal handler that interrupted an operation */
         return;
     }
     if (HAK_LEVEL >= 2 && !heap->fixed) { /* the program may have done anything to its memory */
@@ -268,15 +287,12 @@ void hak_heap_destroy(hak_heap *heap)
     heap->id = HEAP_DEAD;
     lock_release(&hak__heaps_lock);
     hak__gate_leave();
-    if (!heap->fixed) {
-        heap_unmap(heap, heap->released);
-        heap_unmap(heap, heap->chunks);
+    hak__heap_chunks_unmap(heap, heap->released);
+    for (uint32_t kind = 0; kind < HEAP_RUN_KINDS; kind++) {
+        hak__heap_chunks_unmap(heap, heap->chunks[kind]);
     }
-    if (hak__gate_enter_patiently()) { /* refused: the struct is lost */
-        lock_acquire(&hak__heaps_lock);
-        heap->next_free = heaps_free;
-        heaps_free = heap;
-        lock_release(&hak__heaps_lock);
+    if (hak__heap_gate()) { /* refused: the struct is lost */
+        hak__heap_spare_give(&spare_heaps, heap, sizeof *heap);
         hak__gate_leave();
     }
     errno = saved;

@@ -1,20 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* heap_blocks.c: the slow paths of allocation and free in a heap.
  *
- *   allocate   refill of a bin, or a block of whole pages, from the heap's free runs
+ *   allocate   refill of a bin, or a block of whole pages, from the heap's free pages
  *                none fits -> a chunk of the provider
  *                  none    -> this thread's bins and empty slabs go back, and one more try
  *                    none  -> the event function, which may say: again
  *   free       object    -> this thread's bin, or its slab if the thread has no cache
- *              block     -> free runs
+ *              block     -> free pages
  *              anything else is reported */
 #include "heap/heap.h"
 
-#include "base/bits.h"
 #include "core/diagnose.h"
-#include "large/huge.h"
-#include "large/span.h"
-#include "os/os.h"
 
 #include <errno.h>
 
@@ -27,91 +23,112 @@ struct request {
     struct heap_cache *cache; /* NULL: this thread has none */
 };
 
-/* Pages from a chunk's start to a huge block in it. */
+/* Pages from the start of a new chunk to the request's. Chunks are aligned to more. */
 static size_t request_ahead(const struct hak_heap *heap, const struct request *request)
 {
-    return request->alignment > heap->head_pages ? request->alignment : heap->head_pages;
+    return heap_first_page(heap) * request->alignment;
 }
 
+/* True: no other chunk than one of its own has room for it. */
 static bool request_is_huge(const struct hak_heap *heap, const struct request *request)
 {
-    return request->pages + request->alignment - 1 + heap->head_pages > HEAP_CHUNK_PAGES;
+    return !heap->fixed && request_ahead(heap, request) + request->pages > HEAP_CHUNK_PAGES;
 }
 
-/* Makes `first` a block. Under the heap's lock. */
-static void *block_begin(struct hak_heap *heap, struct heap_page *first, size_t pages)
+static bool chunk_is_huge(const struct hak_heap *heap, const struct heap_chunk *chunk)
 {
-    struct heap_chunk *chunk = heap_chunk_of(heap, first);
-    if (pages > 1 && !heap_chunk_is_huge(heap, chunk)) { /* a huge one's last page has no entry */
-        first[pages - 1].kind = PAGE_INSIDE;
-        first[pages - 1].class_index = 0;
-    }
-    first->kind = PAGE_BLOCK;
-    first->class_index = 0;
-    first->pages = pages;
+    return !heap->fixed && chunk->size > HEAP_CHUNK_SIZE;
+}
+
+/* Makes the run a block. Under the heap's lock. */
+static void *block_begin(struct hak_heap *heap, struct heap_run *run, size_t pages)
+{
+    run->class_index = 0;
+    run->pages = pages;
+    run->chunk->pages[heap_run_index(run)].kind = PAGE_BLOCK;
     heap->blocks_count++;
     heap->blocks_bytes += pages << HEAP_PAGE_SHIFT;
-    return heap_page_start(chunk, first);
+    return heap_run_start(run);
 }
 
 /* Under the heap's lock. */
-static void block_end(struct hak_heap *heap, struct heap_page *first)
+static void block_end(struct hak_heap *heap, struct heap_run *run)
 {
-    struct heap_chunk *chunk = heap_chunk_of(heap, first);
     heap->blocks_count--;
-    heap->blocks_bytes -= first->pages << HEAP_PAGE_SHIFT;
-    if (heap_chunk_is_huge(heap, chunk)) {
-        first->kind = PAGE_INSIDE;
-        hak__heap_chunk_release(heap, chunk);
+    heap->blocks_bytes -= run->pages << HEAP_PAGE_SHIFT;
+    if (chunk_is_huge(heap, run->chunk)) {
+        hak__heap_chunk_release(heap, run->chunk);
     } else {
-        hak__heap_run_give(heap, first, first->pages);
+        hak__heap_run_give(heap, run, run->pages);
     }
 }
 
-/* One try under the heap's lock, without new chunks. What the bin gets is put into *list. */
-static void *allocate_try(struct hak_heap *heap, const struct request *request,
-                          struct object_list *list)
+/* One try under the heap's lock, without new chunks. */
+static void *allocate_try(struct hak_heap *heap, const struct request *request)
 {
-    *list = (struct object_list){NULL, 0};
-    if (request->class_index == 0) {
-        struct heap_page *first = hak__heap_run_take(heap, request->pages, request->alignment);
-        return first != NULL ? block_begin(heap, first, request->pages) : NULL;
+    uint32_t class_index = request->class_index;
+    if (class_index == 0) {
+        struct heap_run *run = request_is_huge(heap, request)
+                                   ? NULL
+                                   : hak__heap_run_take(heap, request->pages, request->alignment);
+        return run != NULL ? block_begin(heap, run, request->pages) : NULL;
     }
-    const struct heap_cache *cache = request->cache;
-    uint32_t most = cache == NULL ? 1 : hak__heap_cache_wants(cache, request->class_index);
+    struct heap_cache *cache = request->cache;
+    uint32_t most = cache == NULL ? 1 : hak__heap_cache_limit(cache, class_index) / 2 + 1;
     uintptr_t mark = cache == NULL ? hak__window.mark : cache->mark;
-    *list = hak__heap_slab_take(heap, request->class_index, most, mark);
-    struct object *object = list->head;
+    struct object_list list = hak__heap_slab_take(heap, class_index, most, mark);
+    struct object *object = list.head;
+    if (object != NULL && cache != NULL) {
+        struct bin *bin = &cache->bins[class_index];
+        HAK_ASSERT(bin->head == NULL);
+        bin->head = object->next;
+        bin->room -= (int32_t)list.count - 1;
+    }
     if (object != NULL) {
-        list->head = object->next;
-        list->count--;
         (void)heap_object_set_used(object, mark);
     }
     return object;
 }
 
-/* Reserves memory for a chunk of `size` bytes; `least` will do. Returns what is allowed; 0: the
- * limit forbids even that. Under the heap's lock. */
-static size_t chunk_reserve(struct hak_heap *heap, size_t size, size_t least)
+/* Bytes that a chunk of so many pages takes, with what describes it. */
+static size_t chunk_bytes(size_t pages)
 {
-    size_t room = heap->limit > heap->mapped ? heap->limit - heap->mapped : 0;
-    if (room < size) {
-        size = bits_align_down(room, HEAP_PAGE_SIZE);
-        if (size < least) {
-            return 0;
-        }
-    }
-    heap->mapped += size;
-    heap->mapped_peak = heap->mapped_peak > heap->mapped ? heap->mapped_peak : heap->mapped;
-    return size;
+    size_t entries = pages < HEAP_CHUNK_PAGES ? pages : HEAP_CHUNK_PAGES;
+    return (pages << HEAP_PAGE_SHIFT) + heap_chunk_bytes(entries);
 }
 
-static void chunk_unreserve(struct hak_heap *heap, size_t size)
+/* Reserves memory for a chunk of `pages`; `least` will do. Returns how many the limit allows; 0:
+ * not even that. Under the heap's lock. */
+static size_t chunk_reserve(struct hak_heap *heap, size_t pages, size_t least)
 {
-    if (hak__heap_enter(heap)) {
-        heap->mapped -= size;
-        hak__heap_leave(heap);
+    size_t room = heap->limit > heap->mapped ? heap->limit - heap->mapped : 0;
+    while (chunk_bytes(pages) > room) {
+        if (pages == least) {
+            return 0;
+        }
+        pages--;
     }
+    heap->mapped += chunk_bytes(pages);
+    heap->mapped_peak = heap->mapped_peak > heap->mapped ? heap->mapped_peak : heap->mapped;
+    return pages;
+}
+
+/* Asks the provider for a chunk of so many pages. NULL: no memory. No lock. */
+static struct heap_chunk *chunk_map(struct hak_heap *heap, size_t pages)
+{
+    size_t size = pages << HEAP_PAGE_SHIFT;
+    void *memory = heap->pages.map(heap->pages.argument, HEAP_CHUNK_SIZE, size);
+    if (memory == NULL) {
+        return NULL;
+    }
+    if (HAK_UNLIKELY(((uintptr_t)memory & (HEAP_CHUNK_SIZE - 1)) != 0)) {
+        hak__diagnose_foreign("a heap's page provider returned memory that is not aligned", memory);
+    }
+    struct heap_chunk *chunk = hak__heap_chunk_make(heap, memory, size);
+    if (chunk == NULL && heap->pages.unmap != NULL) {
+        heap->pages.unmap(heap->pages.argument, memory, size);
+    }
+    return chunk;
 }
 
 /* Gets one more chunk for the request, and a huge block in it at once. Event 0: done. No lock. */
@@ -119,58 +136,29 @@ static enum hak_heap_event chunk_get(struct hak_heap *heap, const struct request
                                      void **block)
 {
     bool huge = request_is_huge(heap, request);
-    size_t ahead = request_ahead(heap, request);
-    size_t least = (request->pages + request->alignment - 1 + heap->head_pages) << HEAP_PAGE_SHIFT;
-    if (huge) { /* longer than other chunks */
-        least = (request->pages + ahead) << HEAP_PAGE_SHIFT;
-        least = least > HEAP_CHUNK_SIZE ? least : HEAP_CHUNK_SIZE + HEAP_PAGE_SIZE;
-    }
+    size_t ahead = request_ahead(heap, request), least = ahead + request->pages;
     if (heap->fixed || !hak__heap_enter(heap)) {
         return HAK_HEAP_OUT_OF_MEMORY;
     }
-    size_t size = chunk_reserve(heap, huge ? least : HEAP_CHUNK_SIZE, least);
+    size_t pages = chunk_reserve(heap, huge ? least : HEAP_CHUNK_PAGES, least);
     hak__heap_leave(heap);
-    if (size == 0) {
+    if (pages == 0) {
         return HAK_HEAP_OVER_LIMIT;
     }
-    void *memory = heap->pages.map(heap->pages.argument, HEAP_CHUNK_SIZE, size);
-    if (memory == NULL) {
-        chunk_unreserve(heap, size);
-        return HAK_HEAP_OUT_OF_MEMORY;
-    }
-    if (HAK_UNLIKELY(((uintptr_t)memory & (HEAP_CHUNK_SIZE - 1)) != 0)) {
-        hak__diagnose_foreign("a heap's page provider returned memory that is not aligned", memory);
-    }
-    hak__heap_chunk_init(heap, memory, size);
-    if (heap_closes_pages(heap)) {
-        (void)hak__os_close_pages((char *)memory + HEAP_PAGE_SIZE, HEAP_PAGE_SIZE);
-    }
+    struct heap_chunk *chunk = chunk_map(heap, pages);
     if (!hak__heap_enter(heap)) { /* cannot happen: this thread was outside a moment ago */
         return HAK_HEAP_OUT_OF_MEMORY;
     }
-    hak__heap_chunk_add(heap, memory, huge);
-    if (huge) {
-        *block = block_begin(heap, heap_page_at(memory, ahead), request->pages);
+    if (chunk == NULL) {
+        heap->mapped -= chunk_bytes(pages);
+    } else {
+        hak__heap_chunk_add(heap, chunk);
+        if (huge) {
+            *block = block_begin(heap, hak__heap_run_take_all(heap, chunk, ahead), request->pages);
+        }
     }
     hak__heap_leave(heap);
-    return 0;
-}
-
-/* Gives back what this thread and empty slabs keep, for a last try. */
-static void *allocate_again(struct hak_heap *heap, const struct request *request,
-                            struct object_list *list)
-{
-    struct heap_cache *cache = hak__heap_cache(heap);
-    if (!hak__heap_enter(heap)) {
-        return NULL;
-    }
-    if (cache != NULL) {
-        hak__heap_cache_flush(cache);
-    }
-    hak__heap_slab_gather(heap);
-    void *object = allocate_try(heap, request, list);
-    hak__heap_leave(heap);
-    return object;
+    return chunk == NULL ? HAK_HEAP_OUT_OF_MEMORY : 0;
 }
 
 static HAK_COLD void *allocate_failed(struct hak_heap *heap)
@@ -183,28 +171,31 @@ static HAK_COLD void *allocate_failed(struct hak_heap *heap)
     return NULL;
 }
 
-static void *allocate(struct hak_heap *heap, const struct request *request,
-                      struct object_list *list)
+static void *allocate(struct hak_heap *heap, const struct request *request)
 {
     void *object = NULL;
-    bool again = true; /* the bins have not gone back yet */
-    while (object == NULL) {
-        if (request->class_index != 0 || !request_is_huge(heap, request) || heap->fixed) {
-            if (!hak__heap_enter(heap)) {
-                return allocate_failed(heap);
-            }
-            object = allocate_try(heap, request, list);
-            hak__heap_leave(heap);
+    enum hak_heap_event event = 0;
+    bool gathered = false;
+    for (;;) {
+        if (!hak__heap_enter(heap)) {
+            return allocate_failed(heap);
         }
-        enum hak_heap_event event = object == NULL ? chunk_get(heap, request, &object) : 0;
-        if (event != 0 && again) {
-            again = false;
-            object = allocate_again(heap, request, list);
-        } else if (event != 0 && !hak__heap_event(heap, event, request->size, NULL)) {
+        if (event != 0 && !gathered) {
+            gathered = true;
+            hak__heap_gather(heap);
+        }
+        object = allocate_try(heap, request);
+        hak__heap_leave(heap);
+        if (object == NULL) {
+            event = chunk_get(heap, request, &object);
+        }
+        if (object != NULL) {
+            return object;
+        }
+        if (event != 0 && gathered && !hak__heap_event(heap, event, request->size, NULL)) {
             return allocate_failed(heap);
         }
     }
-    return object;
 }
 
 void *hak__heap_allocate(struct hak_heap *heap, uint32_t class_index, size_t size, size_t alignment)
@@ -212,46 +203,44 @@ void *hak__heap_allocate(struct hak_heap *heap, uint32_t class_index, size_t siz
     if (HAK_UNLIKELY(size > REQUEST_SIZE_MAX - HAK_HEAP_ALIGNMENT_MAX)) {
         return allocate_failed(heap);
     }
+    size = size == 0 ? 1 : size;
+    class_index = size == 1 && alignment == 1 ? 1 : class_index;
     size_t pages = heap_pages_for(class_index != 0 ? size_class_bytes(class_index) : size);
     size_t aligned = alignment >> HEAP_PAGE_SHIFT;
     struct heap_cache *cache = class_index != 0 ? hak__heap_cache(heap) : NULL;
-    if (cache != NULL && cache->bins[class_index].head != NULL) {
-        /* It is corrupt, which this reports. */
-        return hak__heap_bin_pop(cache, &cache->bins[class_index]);
+    if (cache != NULL && cache->bins[class_index].head != NULL) { /* of size 0, or it is corrupt */
+        struct object *object = heap_bin_pop(cache, &cache->bins[class_index]);
+        if (object == NULL) {
+            hak__object_is_wrong(cache->bins[class_index].head);
+        }
+        return object;
     }
-    struct request request = {class_index, size, pages == 0 ? 1 : pages, aligned == 0 ? 1 : aligned,
-                              cache};
-    struct object_list list = {NULL, 0};
-    void *object = allocate(heap, &request, &list);
-    if (list.count != 0) {
-        hak__heap_cache_fill(cache, class_index, list);
-    }
-    return object;
+    struct request request = {class_index, size, pages, aligned == 0 ? 1 : aligned, cache};
+    return allocate(heap, &request);
 }
 
 /* --- free --- */
 
-struct heap_place hak__heap_locate(const struct hak_heap *heap, const void *pointer)
+struct heap_place hak__heap_locate(struct hak_heap *heap, const void *pointer)
 {
-    struct heap_place place = {heap_chunk_of(heap, pointer), NULL, 0};
-    struct heap_page *page = heap_page_of(heap, place.chunk, pointer);
-    if (page == NULL || heap_page_index(place.chunk, page) < heap->head_pages) {
+    struct heap_place place = {NULL, 0};
+    const struct heap_chunk *chunk = hak__heap_chunk_of(heap, pointer);
+    if (chunk == NULL) {
         return place;
     }
-    heap_check_chunk(heap, place.chunk);
-    page = heap_page_first(heap, place.chunk, page);
-    size_t offset = (size_t)((const unsigned char *)pointer - heap_page_start(place.chunk, page));
-    if (page->kind == PAGE_BLOCK && offset == 0) {
-        place.page = page;
-        place.bytes = hak__heap_pages(heap, place.chunk, page) << HEAP_PAGE_SHIFT;
-    } else if (page->kind == PAGE_SLAB) { /* who changes the slab looks at the rest of it */
-        if (HAK_UNLIKELY(page->class_index - 1u >= CLASS_COUNT - 1)) {
-            hak__heap_corrupt(heap, page);
+    size_t index = heap_page_index(chunk, pointer);
+    struct heap_page page = chunk->pages[index];
+    if (page.kind == PAGE_BLOCK) {
+        if ((uintptr_t)pointer % HEAP_PAGE_SIZE == 0) {
+            place.run = &chunk->runs[index];
+            place.bytes = place.run->pages << HEAP_PAGE_SHIFT;
         }
-        size_t bytes = size_class_bytes(page->class_index);
-        if (offset < page->capacity * bytes && offset % bytes == 0) {
-            place.page = page;
-            place.bytes = bytes;
+    } else if (page.kind != 0) {
+        struct heap_run *slab = &chunk->runs[index - page.back];
+        size_t offset = (uintptr_t)pointer - (uintptr_t)heap_run_start(slab);
+        if (size_class_starts(offset, hak__size_reciprocals[page.kind], slab->capacity)) {
+            place.run = slab;
+            place.bytes = size_class_bytes(page.kind);
         }
     }
     return place;
@@ -259,30 +248,22 @@ struct heap_place hak__heap_locate(const struct hak_heap *heap, const void *poin
 
 struct hak_heap *hak__heap_of(const void *pointer)
 {
-    uintptr_t start = (uintptr_t)pointer & ~(HEAP_CHUNK_SIZE - 1);
-    struct heap_chunk *chunk = (struct heap_chunk *)start;
-    size_t slice = window_slice_of(chunk);
-    bool is_span = window_contains_slice(slice) &&
-                   (window_owner(slice) & OWNER_CODE_MASK) == OWNER_SPAN &&
-                   hak__span_pointer(slice) == chunk;
-    if (!is_span && (start == 0 || hak__huge_bytes(chunk) == 0)) {
-        return NULL; /* no block of hakmem starts there */
-    }
-    return hak__heap_chunk_has_cookie(chunk) ? chunk->heap : NULL;
+    const struct heap_chunk *chunk = hak__heap_chunk_find(pointer);
+    bool is_own = chunk != NULL && heap_chunk_has(chunk, pointer) && chunk->heap->own_pages;
+    return is_own ? chunk->heap : NULL;
 }
 
 void hak__heap_return(struct hak_heap *heap, void *pointer)
 {
-    struct heap_page *page = hak__heap_locate(heap, pointer).page;
-    if (page == NULL) {
+    struct heap_run *run = hak__heap_locate(heap, pointer).run;
+    if (run == NULL || (run->class_index != 0 && run->used_count == 0)) {
         hak__object_is_wrong(pointer); /* it was one when it was freed */
     }
-    if (page->kind == PAGE_BLOCK) {
-        block_end(heap, page);
+    if (run->class_index == 0) {
+        block_end(heap, run);
     } else {
-        (void)hak__heap_pages(heap, heap_chunk_of(heap, page), page);
         heap_object_set_free(pointer, NULL, hak__window.mark);
-        hak__heap_slab_return(heap, page, (struct object_list){pointer, 1}, pointer);
+        hak__heap_slab_return(heap, run, (struct object_list){pointer, 1}, pointer);
     }
 }
 
@@ -303,16 +284,15 @@ void hak__heap_free(struct hak_heap *heap, void *pointer)
     if (pointer == NULL) {
         return;
     }
-    struct heap_place place = hak__heap_locate(heap, pointer);
-    if (HAK_UNLIKELY(place.page == NULL)) {
+    struct heap_run *run = hak__heap_locate(heap, pointer).run;
+    if (HAK_UNLIKELY(run == NULL)) {
         hak__heap_no_object(heap, pointer);
         return;
     }
     int saved = errno;
-    bool is_object = place.page->kind == PAGE_SLAB;
-    struct heap_cache *cache = is_object ? hak__heap_cache(heap) : NULL;
+    uint32_t class_index = run->class_index;
+    struct heap_cache *cache = class_index != 0 ? hak__heap_cache(heap) : NULL;
     if (cache != NULL) {
-        uint32_t class_index = place.page->class_index;
         if (cache->bins[class_index].head == pointer ||
             (HAK_LEVEL >= 2 && hak__heap_cache_holds(cache, class_index, pointer))) {
             hak__heap_bad_pointer(heap, pointer, "double free");

@@ -9,21 +9,19 @@
 #include <errno.h>
 #include <string.h>
 
-/* Takes an object from the cache's bin at `offset`; NULL: it has none, or the first is corrupt. */
-HAK_INLINE void *call_pop_from(struct heap_cache *cache, size_t offset)
-{
-    struct bin *bin = heap_bin_at(cache, offset);
-    return HAK_LIKELY(bin->head != NULL) ? heap_bin_pop(cache, bin) : NULL;
-}
-
-/* The same of this thread's cache, if that is in its slot. */
+/* Takes an object from the bin at `offset` of this thread's cache. NULL: there is no cache, or the
+ * bin has none, or the first is corrupt. */
 HAK_INLINE void *call_pop(const struct hak_heap *heap, size_t offset)
 {
     const struct heap_slot *slot = heap_slot(heap);
-    return HAK_LIKELY(slot->id == heap->id) ? call_pop_from(slot->cache, offset) : NULL;
+    if (HAK_UNLIKELY(slot->id != heap->id)) {
+        return NULL;
+    }
+    struct bin *bin = heap_bin_at(slot->cache, offset);
+    return HAK_LIKELY(bin->head != NULL) ? heap_bin_pop(slot->cache, bin) : NULL;
 }
 
-/* The offset of the bin for `size`. 0, whose bin is always empty: for size 0, or a block. */
+/* The offset of the bin for `size`. 0, whose bin passes on what it gets: for size 0, or a block. */
 HAK_INLINE size_t call_offset_of(size_t size)
 {
     if (HAK_LIKELY(size <= TINY_SIZE_MAX)) {
@@ -32,18 +30,10 @@ HAK_INLINE size_t call_offset_of(size_t size)
     return HAK_LIKELY(size <= MID_SIZE_MAX) ? bin_offset(size_class_of_mid(size)) : 0;
 }
 
-/* Size 0 gets an object of class 1. */
 static HAK_NOINLINE void *call_malloc_slow(struct hak_heap *heap, size_t size)
 {
-    size_t offset = call_offset_of(size == 0 ? 1 : size);
-    struct heap_cache *cache;
-    if (heap_find_in_table(heap, &cache)) {
-        void *object = call_pop_from(cache, offset);
-        if (HAK_LIKELY(object != NULL)) {
-            return object;
-        }
-    }
-    return hak__heap_allocate(heap, (uint32_t)(offset / sizeof(struct bin)), size, 1);
+    uint32_t class_index = (uint32_t)(call_offset_of(size) / sizeof(struct bin));
+    return hak__heap_allocate(heap, class_index, size, 1);
 }
 
 HAK_INLINE void *call_malloc(struct hak_heap *heap, size_t size)
@@ -102,13 +92,13 @@ void *hak_heap_aligned_alloc(hak_heap *heap, size_t alignment, size_t size)
 }
 
 /* Debug builds: is it an object of the class, and not free? */
-static void call_check(const struct hak_heap *heap, const struct heap_cache *cache,
-                       uint32_t class_index, const void *pointer)
+static void call_check(struct hak_heap *heap, const struct heap_cache *cache, uint32_t class_index,
+                       const void *pointer)
 {
     struct heap_place place = hak__heap_locate(heap, pointer);
-    if (place.page == NULL || place.page->class_index != class_index) {
+    if (place.run == NULL || place.run->class_index != class_index) {
         hak__diagnose_fatal("sized free with a size or pointer that is not the heap's", pointer,
-                            place.page != NULL ? place.bytes : 0, 0);
+                            place.bytes, 0);
     }
     if (HAK_LEVEL >= 2 && hak__heap_cache_holds(cache, class_index, pointer)) {
         hak__diagnose_fatal("double free", pointer, place.bytes, 0);
@@ -125,28 +115,6 @@ HAK_INLINE bool call_push(struct heap_cache *cache, size_t offset, void *pointer
     return true;
 }
 
-/* Frees an object into the cache. False: it is a block, or was freed just before, or no object. */
-HAK_INLINE bool call_free_into(struct hak_heap *heap, struct heap_cache *cache, void *pointer)
-{
-    struct heap_chunk *chunk = heap_chunk_of(heap, pointer);
-    const struct heap_page *page = heap_page_of(heap, chunk, pointer);
-    uint32_t class_index = page != NULL ? page->class_index : 0; /* whatever was written there */
-    size_t offset = bin_offset(class_index);
-    return HAK_LIKELY(offset - bin_offset(1) < bin_offset(CLASS_COUNT - 1)) &&
-           call_push(cache, offset, pointer);
-}
-
-/* The thread's cache is in its table, or it has none: then the heap may be a destroyed one, without
- * memory to look at. */
-static HAK_NOINLINE void call_free_slow(struct hak_heap *heap, void *pointer)
-{
-    struct heap_cache *cache;
-    if (HAK_LEVEL >= 1 || pointer == NULL || !heap_find_in_table(heap, &cache) ||
-        !call_free_into(heap, cache, pointer)) {
-        hak__heap_free(heap, pointer);
-    }
-}
-
 HAK_FAST_PATH void hak_heap_free(hak_heap *heap, void *pointer)
 {
     if (HAK_SECURE && pointer != NULL) {
@@ -158,12 +126,16 @@ HAK_FAST_PATH void hak_heap_free(hak_heap *heap, void *pointer)
         pointer = guarded.object;
     }
     const struct heap_slot *slot = heap_slot(heap);
-    if (HAK_UNLIKELY(pointer == NULL || slot->id != heap->id || HAK_LEVEL >= 1)) {
-        call_free_slow(heap, pointer);
+    if (HAK_UNLIKELY(slot->id != heap->id || HAK_LEVEL >= 1)) {
+        hak__heap_free(heap, pointer);
         return;
     }
-    if (HAK_UNLIKELY(!call_free_into(heap, slot->cache, pointer))) {
-        hak__heap_free(heap, pointer);
+    const struct heap_chunk *chunk = atomic_load_relaxed(heap_near(heap, (uintptr_t)pointer));
+    size_t index = heap_page_index(chunk, pointer);
+    size_t offset = index < heap_chunk_pages(chunk) ? bin_offset(chunk->pages[index].kind) : 0;
+    if (HAK_UNLIKELY(offset - bin_offset(1) >= bin_offset(CLASS_COUNT - 1) ||
+                     !call_push(slot->cache, offset, pointer))) {
+        hak__heap_free(heap, pointer); /* a block, or no object, or freed just before */
     }
 }
 
@@ -189,11 +161,11 @@ HAK_FAST_PATH void hak_heap_free_sized(hak_heap *heap, void *pointer, size_t ali
     size_t offset = HAK_LIKELY(alignment <= OBJECT_ALIGNMENT)
                         ? call_offset_of(size)
                         : bin_offset(call_class_of(size, alignment));
-    if (HAK_UNLIKELY(pointer == NULL || slot->id != heap->id || offset == 0)) {
-        call_free_slow(heap, pointer);
+    if (HAK_UNLIKELY(pointer == NULL || slot->id != heap->id)) {
+        hak__heap_free(heap, pointer);
         return;
     }
-    if (HAK_LEVEL >= 1) {
+    if (HAK_LEVEL >= 1 && offset != 0) {
         call_check(heap, slot->cache, (uint32_t)(offset / sizeof(struct bin)), pointer);
     }
     if (HAK_UNLIKELY(!call_push(slot->cache, offset, pointer))) {
@@ -212,7 +184,7 @@ size_t hak_heap_usable_size(hak_heap *heap, const void *pointer)
     }
     hak__heap_check_alive(heap);
     struct heap_place place = hak__heap_locate(heap, pointer);
-    if (place.page == NULL) {
+    if (place.run == NULL) {
         hak__heap_no_object(heap, pointer);
     }
     return place.bytes;
@@ -264,9 +236,9 @@ bool hak_heap_owns(hak_heap *heap, const void *pointer)
 {
     bool found = false;
     if (hak__heap_enter(heap)) {
-        for (const struct heap_chunk *chunk = heap->chunks; chunk != NULL;
-             chunk = hak__heap_chunk_next(heap, chunk)) {
-            found = found || (uintptr_t)pointer - (uintptr_t)chunk < chunk->size;
+        const struct heap_chunk *chunk = NULL;
+        while ((chunk = hak__heap_chunk_next(heap, chunk)) != NULL) {
+            found = found || (uintptr_t)pointer - chunk->shared_start < chunk->size;
         }
         hak__heap_leave(heap);
     }

@@ -66,18 +66,18 @@ static void guard_look(const char *object, size_t bytes)
     }
 }
 
-void *hak__heap_guard(const struct hak_heap *heap, void *object, size_t alignment, size_t size)
+void *hak__heap_guard(struct hak_heap *heap, void *object, size_t alignment, size_t size)
 {
     char *start = object;
     struct heap_place place = hak__heap_locate(heap, object);
-    if (HAK_UNLIKELY(place.page == NULL)) {
-        hak__heap_corrupt(heap, object);
+    if (HAK_UNLIKELY(place.run == NULL)) {
+        hak__object_is_wrong(object);
     }
     size_t lead = HEAP_LEAD;
     if (alignment > HEAP_LEAD) {
         lead = bits_align_up((uintptr_t)object + HEAP_LEAD, alignment) - (uintptr_t)object;
     }
-    if (place.page->kind == PAGE_SLAB) { /* blocks of whole pages are cleared when they are freed */
+    if (place.run->class_index != 0) { /* blocks of whole pages are cleared when they are freed */
         uint64_t *last = heap_last_word(object, place.bytes);
         if (*last == clear_mark(object)) {
             guard_look(start, place.bytes);
@@ -120,42 +120,39 @@ static bool object_is_listed(const struct object *object)
     return (object->mark ^ heap_link_sum(object->next) ^ hak__window.mark) >> 48 == 0;
 }
 
-/* The object in which `pointer`, of a page of the chunk, lies. page NULL: in none. */
-static struct heap_place place_around(const struct hak_heap *heap, struct heap_chunk *chunk,
-                                      const void *pointer, char **object)
+/* The start of the object in which `pointer` lies, if it does; else NULL, or anything in the heap.
+ * A block may begin some pages before, for its alignment. */
+static char *object_around(struct hak_heap *heap, const char *pointer)
 {
-    struct heap_page *page = heap_page_of(heap, chunk, pointer);
-    size_t left = HAK_HEAP_ALIGNMENT_MAX / HEAP_PAGE_SIZE;
-    for (; page->kind == PAGE_INSIDE && page->class_index == 0 && left != 0; left--) {
-        if (heap_page_index(chunk, page) <= heap->head_pages) {
-            break;
-        }
-        page--;
+    const struct heap_chunk *chunk = hak__heap_chunk_of(heap, pointer);
+    size_t index = chunk != NULL ? heap_page_index(chunk, pointer) : 0;
+    while (chunk != NULL && index != 0 && chunk->pages[index].kind == 0) {
+        index--;
     }
-    page = heap_page_first(heap, chunk, page);
-    char *start = (char *)heap_page_start(chunk, page);
-    size_t bytes = SIZE_MAX;
-    if (page->kind == PAGE_SLAB) {
-        (void)hak__heap_pages(heap, chunk, page);
-        bytes = size_class_bytes(page->class_index);
+    if (chunk == NULL || chunk->pages[index].kind == 0) {
+        return NULL;
     }
-    *object = start + ((size_t)((const char *)pointer - start) / bytes) * bytes;
-    return hak__heap_locate(heap, *object);
+    uint32_t kind = chunk->pages[index].kind;
+    char *start = (char *)heap_run_start(&chunk->runs[index - chunk->pages[index].back]);
+    size_t bytes = kind == PAGE_BLOCK ? SIZE_MAX : size_class_bytes(kind);
+    return start + (size_t)(pointer - start) / bytes * bytes;
 }
 
 /* The head before `pointer` is not whole. Finds out why, and reports it. */
-static HAK_COLD void guarded_report(struct hak_heap *heap, struct heap_chunk *chunk,
-                                    const char *pointer)
+static HAK_COLD void guarded_report(struct hak_heap *heap, const char *pointer)
 {
-    char *object;
-    struct heap_place place = place_around(heap, chunk, pointer, &object);
+    char *object = object_around(heap, pointer);
+    struct heap_place place = hak__heap_locate(heap, object);
+    if (place.run == NULL) {
+        hak__heap_no_object(heap, pointer);
+        return;
+    }
     const char *first = object + HEAP_LEAD;
-    if (place.page != NULL && pointer == first && object_is_listed((struct object *)object)) {
+    if (pointer == first && object_is_listed((struct object *)object)) {
         hak__heap_bad_pointer(heap, pointer, "double free");
         return;
     }
-    if (place.page != NULL &&
-        (pointer == first || (head_is_whole(first) && object + lead_of(first) == pointer))) {
+    if (pointer == first || (head_is_whole(first) && object + lead_of(first) == pointer)) {
         hak__secure_underflow(pointer, place.bytes - (size_t)(pointer - object) - HEAP_CANARY);
     }
     hak__heap_no_object(heap, pointer);
@@ -166,27 +163,24 @@ struct heap_guarded hak__heap_guarded(struct hak_heap *heap, const void *pointer
     static const struct heap_guarded none;
     const char *start = pointer;
     hak__heap_check_alive(heap);
-    struct heap_chunk *chunk = heap_chunk_of(heap, pointer);
-    const struct heap_page *page = heap_page_of(heap, chunk, pointer);
-    if (HAK_UNLIKELY(page == NULL || heap_page_index(chunk, page) < heap->head_pages ||
+    if (HAK_UNLIKELY(hak__heap_chunk_of(heap, start - HEAP_LEAD) == NULL ||
                      (uintptr_t)pointer % OBJECT_ALIGNMENT != 0)) {
         hak__heap_no_object(heap, pointer);
         return none;
     }
     if (HAK_UNLIKELY(!head_is_whole(start))) {
-        guarded_report(heap, chunk, start);
+        guarded_report(heap, start);
         return none;
     }
     size_t lead = lead_of(start);
     char *object = (char *)(uintptr_t)start - lead;
     struct heap_place place = hak__heap_locate(heap, object);
-    if (HAK_UNLIKELY(place.page ==
-                     NULL)) { /* the head of an object that starts behind this one's */
+    if (HAK_UNLIKELY(place.run == NULL)) { /* the head of an object that starts behind this one's */
         hak__heap_no_object(heap, pointer);
         return none;
     }
     struct heap_guarded guarded = guarded_of(start, object, lead, place.bytes);
-    guarded.in_slab = place.page->kind == PAGE_SLAB;
+    guarded.in_slab = place.run->class_index != 0;
     guarded_check(object, place.bytes, &guarded);
     return guarded;
 }

@@ -40,7 +40,7 @@ HAK_INLINE size_t heap_guarded_size(size_t size, size_t alignment)
 }
 
 /* Guards a new object for a request of this size and alignment. Returns the program's pointer. */
-HAK_HIDDEN void *hak__heap_guard(const struct hak_heap *heap, void *object, size_t alignment,
+HAK_HIDDEN void *hak__heap_guard(struct hak_heap *heap, void *object, size_t alignment,
                                  size_t size);
 /* What starts at `pointer`, any value. Reports a changed canary or head, and anything else through
  * the event function. object NULL: that allows it. */

@@ -5,31 +5,25 @@
 #include <errno.h>
 #include <string.h>
 
-#include "large/span.h"
-
 void hak_heap_trim(hak_heap *heap)
 {
     int saved = errno;
-    struct heap_cache *cache = hak__heap_cache(heap);
     if (!hak__heap_enter(heap)) {
         return;
     }
-    if (cache != NULL) {
-        hak__heap_cache_flush(cache);
-    }
-    hak__heap_slab_gather(heap);
-    /* Without the lock nobody may use these pages, so they leave their lists meanwhile. */
-    struct heap_page *runs = heap->pages.purge != NULL ? hak__heap_runs_detach(heap) : NULL;
+    hak__heap_gather(heap);
+    /* Without the lock nobody may use these pages, so they are taken meanwhile. */
+    struct heap_run *runs = heap->pages.purge != NULL ? hak__heap_runs_detach(heap) : NULL;
     hak__heap_leave(heap);
-    for (struct heap_page *run = runs; run != NULL; run = run->next) {
-        const struct heap_chunk *chunk = heap_chunk_of(heap, run);
-        heap_check_chunk(heap, chunk);
-        size_t pages = hak__heap_pages(heap, chunk, run);
-        heap->pages.purge(heap->pages.argument, heap_page_start(chunk, run),
-                          pages << HEAP_PAGE_SHIFT);
+    for (const struct heap_run *run = runs; run != NULL; run = run->next) {
+        heap->pages.purge(heap->pages.argument, heap_run_start(run), run->pages << HEAP_PAGE_SHIFT);
     }
     if (runs != NULL && hak__heap_enter(heap)) {
-        hak__heap_runs_attach(heap, runs);
+        while (runs != NULL) {
+            struct heap_run *run = runs;
+            runs = run->next;
+            hak__heap_run_give(heap, run, run->pages);
+        }
         hak__heap_leave(heap);
     }
     errno = saved;
@@ -56,11 +50,10 @@ static bool walk_visit(const struct walk *walk, void *object, size_t bytes)
     return walk->visitor(object, bytes, walk->argument);
 }
 
-static bool walk_slab(const struct walk *walk, const struct heap_chunk *chunk,
-                      const struct heap_page *slab)
+static bool walk_slab(const struct walk *walk, const struct heap_run *slab)
 {
     uint64_t is_free[HEAP_SLAB_OBJECTS / 64] = {0};
-    unsigned char *start = heap_page_start(chunk, slab);
+    unsigned char *start = heap_run_start(slab);
     size_t bytes = size_class_bytes(slab->class_index);
     uint64_t reciprocal = hak__size_reciprocals[slab->class_index];
     for (const struct object *object = slab->free_list; object != NULL; object = object->next) {
@@ -81,30 +74,16 @@ static bool walk_slab(const struct walk *walk, const struct heap_chunk *chunk,
     return true;
 }
 
-/* Visits what begins at `page`, and stores its length in pages. False: the visitor has ended it. */
-static bool walk_run(const struct walk *walk, const struct hak_heap *heap,
-                     const struct heap_chunk *chunk, const struct heap_page *page, size_t *pages)
+/* False: the visitor has ended the walk. */
+static bool walk_chunk(const struct walk *walk, const struct heap_chunk *chunk)
 {
-    *pages = hak__heap_pages(heap, chunk, page);
-    if (page->kind == PAGE_SLAB) {
-        return walk_slab(walk, chunk, page);
-    }
-    return page->kind != PAGE_BLOCK ||
-           walk_visit(walk, heap_page_start(chunk, page), *pages << HEAP_PAGE_SHIFT);
-}
-
-static bool walk_chunk(const struct walk *walk, const struct hak_heap *heap,
-                       struct heap_chunk *chunk)
-{
-    heap_check_chunk(heap, chunk);
-    size_t index = heap->head_pages;
-    while (heap_chunk_is_huge(heap, chunk) && index < chunk->pages_count &&
-           heap_page_at(chunk, index)->kind != PAGE_BLOCK) {
-        index++; /* pages before the block are of no use to anybody */
-    }
-    size_t pages;
-    for (; index < chunk->pages_count; index += pages) {
-        if (!walk_run(walk, heap, chunk, heap_page_at(chunk, index), &pages)) {
+    size_t index = 0, count = chunk->shared_pages, pages;
+    for (; (index = hak__heap_next_page(chunk, index, count, true)) < count; index += pages) {
+        const struct heap_run *run = &chunk->runs[index];
+        uint32_t kind = chunk->pages[index].kind;
+        pages = kind != 0 ? heap_run_pages(run) : 1; /* 0: of no object */
+        if (kind == PAGE_BLOCK ? !walk_visit(walk, heap_run_start(run), pages << HEAP_PAGE_SHIFT)
+                               : kind != 0 && !walk_slab(walk, run)) {
             return false;
         }
     }
@@ -115,14 +94,12 @@ static bool walk_chunk(const struct walk *walk, const struct hak_heap *heap,
 static bool walk_gather(struct hak_heap *heap, bool *lost)
 {
     hak__heap_check_alive(heap);
-    if (!hak__gate_enter_patiently()) {
-        (void)hak__gate_was_refused();
+    if (!hak__heap_gate()) {
         return false;
     }
     lock_acquire(&hak__heaps_lock);
     lock_acquire(&heap->lock);
-    hak__heap_cache_flush_all(heap);
-    *lost = hak__heap_has_lost_caches(heap);
+    *lost = !hak__heap_cache_flush_all(heap);
     lock_release(&heap->lock);
     lock_release(&hak__heaps_lock);
     hak__gate_leave();
@@ -140,9 +117,9 @@ bool hak_heap_walk(hak_heap *heap, hak_heap_visitor *visitor, void *argument)
     if (!walk_gather(heap, &walk.lost)) {
         return false;
     }
-    for (struct heap_chunk *chunk = heap->chunks; chunk != NULL;
-         chunk = hak__heap_chunk_next(heap, chunk)) {
-        if (!walk_chunk(&walk, heap, chunk)) {
+    struct heap_chunk *chunk = NULL;
+    while ((chunk = hak__heap_chunk_next(heap, chunk)) != NULL) {
+        if (!walk_chunk(&walk, chunk)) {
             return false;
         }
     }
@@ -171,15 +148,20 @@ static void move_end(const struct hak_heap *heap, const struct heap_guarded *gua
     hak__heap_unguard(heap, guarded);
 }
 
+/* The slab that a move of the object would take from. NULL: it stays. Under the heap's lock. */
+static struct heap_run *move_to(struct hak_heap *heap, struct heap_place from)
+{
+    return from.run != NULL && from.run->class_index != 0 ? hak__heap_slab_fuller(heap, from.run)
+                                                          : NULL;
+}
+
 bool hak_heap_move_helps(hak_heap *heap, const void *pointer)
 {
     pointer = move_begin(heap, pointer).object;
     if (pointer == NULL || !hak__heap_enter(heap)) {
         return false;
     }
-    struct heap_page *page = hak__heap_locate(heap, pointer).page;
-    bool helps = page != NULL && page->kind == PAGE_SLAB &&
-                 hak__heap_slab_take_fuller(heap, page, false) != NULL;
+    bool helps = move_to(heap, hak__heap_locate(heap, pointer)) != NULL;
     hak__heap_leave(heap);
     return helps;
 }
@@ -191,24 +173,21 @@ void *hak_heap_move(hak_heap *heap, void *pointer)
         return pointer;
     }
     struct heap_place place = hak__heap_locate(heap, from.object);
-    void *object = NULL;
-    if (place.page != NULL && place.page->kind == PAGE_SLAB) {
-        object = hak__heap_slab_take_fuller(heap, place.page, true);
-    }
-    if (object != NULL) {
-        memcpy(object, from.object, place.bytes);
+    struct heap_run *slab = move_to(heap, place);
+    struct object_list list = {NULL, 0};
+    if (slab != NULL) {
+        hak__heap_slab_pop(heap, slab, 1, &list, hak__window.mark);
+        memcpy(list.head, from.object, place.bytes);
         if (HAK_SECURE) {
-            move_end(heap, &from, object);
+            move_end(heap, &from, list.head);
         }
-        (void)hak__heap_pages(heap, place.chunk, place.page);
-        heap_object_set_free(from.object, NULL, hak__window.mark);
-        hak__heap_slab_return(heap, place.page, (struct object_list){from.object, 1}, from.object);
+        hak__heap_return(heap, from.object);
     }
     hak__heap_leave(heap);
-    if (place.page == NULL) {
+    if (place.run == NULL) {
         hak__heap_no_object(heap, pointer);
     }
-    return object != NULL ? (char *)object + from.lead : pointer;
+    return list.head != NULL ? (char *)list.head + from.lead : pointer;
 }
 
 /* --- statistics --- */
@@ -252,15 +231,13 @@ void hak_heap_stats_read(hak_heap *heap, struct hak_heap_stats *stats, size_t si
 {
     struct hak_heap_stats own = {.version = 1};
     hak__heap_check_alive(heap);
-    if (hak__gate_enter_patiently()) {
+    if (hak__heap_gate()) {
         lock_acquire(&hak__heaps_lock);
         lock_acquire(&heap->lock);
         views_count(heap, &own);
         lock_release(&heap->lock);
         lock_release(&hak__heaps_lock);
         hak__gate_leave();
-    } else {
-        (void)hak__gate_was_refused();
     }
     own.size = (uint32_t)(size < sizeof own ? size : sizeof own);
     memcpy(stats, &own, own.size);

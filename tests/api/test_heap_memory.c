@@ -89,6 +89,58 @@ TEST(memory_of_odd_size)
     munmap(memory, 4 * MIB);
 }
 
+static bool visit(void *object, size_t bytes, void *argument)
+{
+    *(size_t *)argument += object != NULL && bytes != 0;
+    return true;
+}
+
+/* A program may write over all its memory: what the heap knows of it is elsewhere. */
+TEST(writes_reach_no_table)
+{
+    enum { SIZE = 2 << 20, OBJECTS = 200 };
+    void *objects[OBJECTS];
+    char *memory = support_map(SIZE);
+    hak_heap *heap = create_in(memory, SIZE);
+    for (size_t round = 0; round < 2; round++) {
+        size_t count = 0;
+        for (size_t i = 0; i < OBJECTS; i++) { /* one of a class: no other object of it is free */
+            objects[i] = hak_heap_malloc(heap, i % 20 == 0 ? 70000 : 4096 + 128 * i);
+            count += objects[i] != NULL;
+        }
+        REQUIRE(count > OBJECTS / 2);
+        hak_heap_trim(heap);
+        void *first = hak_heap_malloc(heap, 16);
+        for (size_t i = 0; i < OBJECTS; i++) {
+            if (objects[i] != NULL) {
+                memset(objects[i], 0xff, hak_heap_usable_size(heap, objects[i]));
+            }
+        }
+        if (round == 1) {
+            memset(memory, 0xff, SIZE);
+        }
+        for (size_t i = 0; i < OBJECTS; i++) {
+            REQUIRE(objects[i] == NULL || hak_heap_usable_size(heap, objects[i]) >= 4096);
+        }
+        if (round == 0) {
+            size_t seen = 0;
+            REQUIRE(hak_heap_walk(heap, visit, &seen));
+            REQUIRE_SIZE(seen, ==, count + (first != NULL));
+            for (size_t i = 0; i < OBJECTS; i++) {
+                hak_heap_free(heap, objects[i]);
+            }
+            hak_heap_free(heap, first);
+        }
+    }
+    for (size_t i = 0; i < OBJECTS; i += 20) { /* blocks have nothing in the memory */
+        hak_heap_free(heap, objects[i]);
+    }
+    void *block = hak_heap_malloc(heap, 70000);
+    REQUIRE((char *)block >= memory && (char *)block + 70000 <= memory + SIZE);
+    hak_heap_destroy(heap);
+    munmap(memory, SIZE);
+}
+
 /* --- page providers --- */
 
 enum { CHUNKS = 256 };

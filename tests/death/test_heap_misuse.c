@@ -3,7 +3,7 @@
  * message that names them. */
 #include "../child.h"
 
-#include "../heap_attacks.h"
+#include <hakmem/heap.h>
 
 static void destroyed(void *argument)
 {
@@ -185,25 +185,6 @@ TEST(walk_over_a_corrupted_list)
 {
     for (int i = 0; i < PLACES; i++) {
         REQUIRE_DEATH(walk_over, &i, "^hakmem: fatal: (corrupted free list|assertion)");
-    }
-}
-
-static void attack(void *argument)
-{
-    const int *numbers = argument;
-    attack_and_say((enum attack)numbers[0], (enum attack_memory)numbers[1]);
-}
-
-TEST(writes_into_the_tables)
-{
-    for (int i = 0; i < ATTACKS * ATTACK_MEMORIES; i++) {
-        int numbers[] = {i / ATTACK_MEMORIES, i % ATTACK_MEMORIES};
-        if (attack_applies((enum attack)numbers[0], (enum attack_memory)numbers[1])) {
-            fprintf(stderr, "attack %d, memory %d\n", numbers[0], numbers[1]);
-            REQUIRE_DEATH(attack, numbers,
-                          "^hakmem: fatal: (the tables of heap \"attacked\" were overwritten|"
-                          "corrupted free list)");
-        }
     }
 }
 

@@ -5,7 +5,8 @@
  * Each case is a child process. The bytes that it writes differ from those that stand there. */
 
 #include "child.h"
-#include "heap_attacks.h"
+
+#include <hakmem/heap.h>
 
 /* The preloaded library has them. */
 #define HAS(name) extern __typeof__(name) name __attribute__((weak));
@@ -138,32 +139,6 @@ static void check_overruns(void)
     }
 }
 
-static void attack(const void *argument)
-{
-    const int *numbers = argument;
-    attack_and_say((enum attack)numbers[0], (enum attack_memory)numbers[1]);
-}
-
-/* A linear write meets the closed page; there is none but in the default provider's memory. */
-static void check_attacks(void)
-{
-    for (int i = 0; i < ATTACKS * ATTACK_MEMORIES; i++) {
-        int numbers[] = {i / ATTACK_MEMORIES, i % ATTACK_MEMORIES};
-        bool closed = numbers[0] == ATTACK_LINEAR && numbers[1] == ATTACK_DEFAULT;
-        const char *report =
-            closed ? "hakmem: fatal: underflow: access before the first object"
-            : numbers[0] == ATTACK_FREE_LIST
-                ? "hakmem: fatal: corrupted free list"
-                : "hakmem: fatal: the tables of heap \"attacked\" were overwritten";
-        if (attack_applies((enum attack)numbers[0], (enum attack_memory)numbers[1])) {
-            char name[48];
-            snprintf(name, sizeof name, "attack %d, memory %d", numbers[0], numbers[1]);
-            struct child child = run_child(attack, numbers);
-            require_case(name, &child, report, "");
-        }
-    }
-}
-
 static hak_heap *heap;
 static char *object;
 
@@ -264,7 +239,6 @@ int main(void)
         use_heap(kind);
     }
     check_overruns();
-    check_attacks();
     heap = hak_heap_create(NULL);
     object = hak_heap_calloc(heap, 1, 200);
     hide(hak_heap_malloc(heap, 200)); /* keeps the slab */

@@ -48,7 +48,7 @@ TEST(inside_an_operation)
     hak_heap_trim(unused);
     assert_int_equal(objects_in_use(heap), 0);
     assert_int_equal(objects_in_use(unused), 0);
-    assert_null(heap->chunks);
+    assert_null(hak__heap_chunk_next(heap, NULL));
     hak_heap_destroy(heap);
     hak_heap_destroy(unused);
 }
