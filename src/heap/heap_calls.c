@@ -199,15 +199,12 @@ void *hak_heap_realloc(hak_heap *heap, void *pointer, size_t size)
         hak_heap_free(heap, pointer);
         return NULL;
     }
-    size_t bytes, room;
+    struct heap_guarded guarded = {NULL, 0, 0, 0, false};
+    size_t bytes, room; /* what the program asked for, and what it may have at this place */
     if (HAK_SECURE) {
-        struct heap_guarded guarded = hak__heap_guarded(heap, pointer);
+        guarded = hak__heap_guarded(heap, pointer);
         bytes = guarded.size;
         room = guarded.object != NULL ? guarded.room - HEAP_CANARY : 0;
-        if (room != 0 && size <= room && size >= room / 2) {
-            hak__heap_guard_resize(&guarded, size);
-            return pointer;
-        }
     } else {
         bytes = room = hak_heap_usable_size(heap, pointer);
     }
@@ -215,7 +212,10 @@ void *hak_heap_realloc(hak_heap *heap, void *pointer, size_t size)
         errno = EINVAL;
         return NULL;
     }
-    if (!HAK_SECURE && size <= bytes && (size >= bytes / 2 || bytes == OBJECT_ALIGNMENT)) {
+    if (size <= room && (size >= room / 2 || room == OBJECT_ALIGNMENT)) {
+        if (HAK_SECURE) {
+            hak__heap_guard_resize(&guarded, size);
+        }
         return pointer;
     }
     int saved = errno;

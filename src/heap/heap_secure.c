@@ -15,7 +15,6 @@ struct heap_head {
 
 #define CODE_SHIFT 16u
 HAK_STATIC_ASSERT(HAK_HEAP_ALIGNMENT_MAX / HEAP_LEAD < 1u << CODE_SHIFT, "the lead fits");
-#define CLEAR_SALT UINT64_C(0x9e3779b97f4a7c15) /* any: else the mark would be a head's check */
 
 static uint64_t head_check(const char *pointer, uint64_t code)
 {
@@ -39,11 +38,6 @@ static void head_put(char *pointer, size_t lead, size_t size)
     *head_of(pointer) = (struct heap_head){code, head_check(pointer, code)};
 }
 
-static uint64_t clear_mark(const void *object)
-{
-    return bits_mix(secure_mark(object) ^ CLEAR_SALT);
-}
-
 static void guard_put(char *object, size_t bytes, size_t lead, size_t size)
 {
     head_put(object + HEAP_LEAD, lead, size); /* the same place, if the lead is that */
@@ -51,11 +45,10 @@ static void guard_put(char *object, size_t bytes, size_t lead, size_t size)
     hak__secure_put_gap(object + lead, size, bytes - lead);
 }
 
-/* Looks whether an object that was cleared still is, behind its link. */
+/* Looks whether a free object is clear behind its link. */
 static void guard_look(const char *object, size_t bytes)
 {
-    size_t end =
-        bytes - sizeof(uint64_t) < SECURE_LOOK_MAX ? bytes - sizeof(uint64_t) : SECURE_LOOK_MAX;
+    size_t end = bytes < SECURE_LOOK_MAX ? bytes : SECURE_LOOK_MAX;
     uint64_t sum = 0;
     for (size_t at = HEAP_LEAD; at < end; at += sizeof sum) {
         sum |= *(const secure_word *)(const void *)(object + at);
@@ -77,14 +70,8 @@ void *hak__heap_guard(struct hak_heap *heap, void *object, size_t alignment, siz
     if (alignment > HEAP_LEAD) {
         lead = bits_align_up((uintptr_t)object + HEAP_LEAD, alignment) - (uintptr_t)object;
     }
-    if (place.run->class_index != 0) { /* blocks of whole pages are cleared when they are freed */
-        uint64_t *last = heap_last_word(object, place.bytes);
-        if (*last == clear_mark(object)) {
-            guard_look(start, place.bytes);
-        } else {
-            memset(start + lead, 0, size);
-        }
-        *last = 0;
+    if (place.run->class_index != 0) {
+        guard_look(start, place.bytes);
     }
     guard_put(start, place.bytes, lead, size);
     return start + lead;
@@ -211,10 +198,7 @@ void hak__heap_guard_resize(const struct heap_guarded *guarded, size_t size)
 void hak__heap_unguard(const struct hak_heap *heap, const struct heap_guarded *guarded)
 {
     size_t bytes = guarded->lead + guarded->room;
-    if (guarded->in_slab) {
-        memset(guarded->object, 0, bytes);
-        *heap_last_word(guarded->object, bytes) = clear_mark(guarded->object);
-    } else if (heap->own_pages) {
+    if (!guarded->in_slab && heap->own_pages) {
         hak__os_clear(guarded->object, bytes);
     } else {
         memset(guarded->object, 0, bytes);

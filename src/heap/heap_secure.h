@@ -10,8 +10,8 @@
  *
  *   head    size and lead, and a check of both that depends on the process and the address. With a
  *           lead above 16 there is one at the object's start, too.
- *   free    looks at head and canary, and clears the object. Its last word then says that it is
- *           clear (a mark), until malloc has looked whether it still is.
+ *   free    looks at head and canary, and clears the object, as carving does. malloc looks whether
+ *           it still is clear, behind its link.
  *
  * The program's pointers are called pointers here, those of the lists objects. */
 #ifndef HAK_HEAP_HEAP_SECURE_H
@@ -53,11 +53,5 @@ HAK_HIDDEN void hak__heap_unguard(const struct hak_heap *heap, const struct heap
  * above, unless `lost`: threads of fork's parent may have been changing objects. object NULL: it is
  * such an object, or waits in such a thread's cache. */
 HAK_HIDDEN struct heap_guarded hak__heap_guarded_object(void *object, size_t bytes, bool lost);
-
-/* The word that says of a freed object that it is clear. */
-HAK_INLINE uint64_t *heap_last_word(void *object, size_t bytes)
-{
-    return (uint64_t *)(void *)((char *)object + bytes - sizeof(uint64_t));
-}
 
 #endif

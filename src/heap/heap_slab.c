@@ -3,9 +3,11 @@
  *
  * A slab with room is in its class's list. An empty one goes back, unless it is the last of its
  * list: then the next refill of the class would have to make it again. */
-#include "heap/heap_secure.h"
+#include "heap/heap.h"
 
 #include "base/list.h"
+
+#include <string.h>
 
 /* Objects that a new slab should hold. */
 static size_t heap_slab_objects(const struct hak_heap *heap, size_t bytes)
@@ -92,7 +94,7 @@ static struct object_list heap_slab_carve(struct heap_run *slab, uint32_t most, 
     for (uint32_t i = 0; i < count; i++) {
         char *object = first + i * bytes, *next = i + 1 < count ? object + bytes : NULL;
         if (HAK_SECURE) {
-            *heap_last_word(object, bytes) = 0; /* not one that was freed and is clear */
+            memset(object, 0, bytes);
         }
         heap_object_set_free((struct object *)(void *)object, (struct object *)(void *)next, mark);
     }

@@ -154,6 +154,13 @@ CASE(realloc_freed, "hakmem: fatal: double free")
     object = hak_heap_realloc(heap, object, 400);
 }
 
+CASE(write_after_free, "hakmem: fatal: use after free")
+{
+    hak_heap_free(heap, object);
+    object[40] = 1;
+    hide(hak_heap_malloc(heap, 200));
+}
+
 BUG_CASE(free_wrong_size, "hakmem: fatal: free with another size",
          hak_heap_free_sized(heap, object, 1, 199))
 
