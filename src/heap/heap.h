@@ -9,7 +9,7 @@
  * A heap is a small allocator of its own, on top of hakmem's functions: its chunks are ordinary
  * blocks of hak_aligned_alloc. So limits, purging, reports and fork need to know nothing of heaps.
  * A heap in the program's memory has one chunk, and one whose pages the program provides gets its
- * chunks by calls. Everything else is the same code (docs/decisions/0112).
+ * chunks by calls. Everything else is the same code (docs/decisions/0113).
  *
  *   chunk     | pages of 4 KiB ...                                       the program's reach
  *             | slab of class 7   | free | block of 3 pages |
