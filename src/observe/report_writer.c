@@ -14,6 +14,9 @@ static void report_flush(struct report_writer *writer)
 
 static void report_put_char(struct report_writer *writer, char c)
 {
+    if (writer->visit != NULL) {
+        return;
+    }
     if (writer->text.length == writer->text.size) {
         report_flush(writer);
     }
@@ -79,31 +82,31 @@ static void report_json_next(struct report_writer *writer, const char *key)
 void hak__report_visit(struct report_writer *writer, report_visit *visit, void *argument)
 {
     hak__report_begin(writer, HAK_REPORT_JSON, NULL, argument);
+    writer->text.length = 0;
     writer->visit = visit;
 }
 
 static void visit_enter(struct report_writer *writer, const char *name)
 {
-    hak__text_format(&writer->group, "%s%s", writer->group.length != 0 ? "." : "", name);
-    writer->group_name[writer->group.length] = '\0';
+    hak__text_format(&writer->text, "%s%s", writer->text.length != 0 ? "." : "", name);
 }
 
 static void visit_leave(struct report_writer *writer)
 {
-    char *dot = strrchr(writer->group_name, '.'), *end = dot != NULL ? dot : writer->group_name;
-    *end = '\0';
-    writer->group.length = (size_t)(end - writer->group_name);
+    size_t *length = &writer->text.length;
+    while (*length != 0 && writer->buffer[--*length] != '.') {
+    }
 }
 
 static void visit_number(struct report_writer *writer, const char *key, const char *digits,
                          uint64_t value, const char *help)
 {
-    char name[2 * REPORT_NAME_SIZE];
+    char name[160];
     if (writer->names) {
         visit_enter(writer, digits);
         writer->names = false;
     }
-    hak__text_make(name, sizeof name, "%s.%s", writer->group_name, key);
+    hak__text_make(name, sizeof name, "%.*s.%s", (int)writer->text.length, writer->buffer, key);
     writer->visit(writer->argument, name, value, help);
 }
 
@@ -134,7 +137,6 @@ void hak__report_begin(struct report_writer *writer, enum hak_report_format form
 {
     *writer =
         (struct report_writer){.sink = sink, .argument = argument, .format = format, .first = true};
-    writer->group = (struct text){writer->group_name, REPORT_NAME_SIZE, 0};
     writer->text = (struct text){writer->buffer, sizeof writer->buffer, 0};
     if (report_is_json(writer)) {
         report_put_char(writer, '{');

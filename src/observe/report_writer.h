@@ -18,9 +18,6 @@
  * fits on any thread's stack. Doubled: half as many calls of the sink, and 1 KiB more stack. */
 #define REPORT_BUFFER_SIZE 1024
 
-/* The longest name of a group with those that it is in. */
-#define REPORT_NAME_SIZE 96
-
 /* Is told each number: the keys of its groups and its own key, with dots between them, such as
  * "counters.malloc_slow". In a record the first number stands for the key: "classes.64.in_use". */
 typedef void report_visit(void *argument, const char *name, uint64_t value, const char *help);
@@ -33,9 +30,7 @@ struct report_writer {
     bool first;          /* the next field or record is the first of its group */
     report_visit *visit; /* told the numbers, and nothing is written; NULL: write */
     bool names;          /* the next number is the name of its record */
-    struct text group;
-    char group_name[REPORT_NAME_SIZE + 1]; /* of the groups that are open, zero-terminated */
-    struct text text;
+    struct text text;    /* while `visit` is told: the names of the groups that are open */
     char buffer[REPORT_BUFFER_SIZE];
 };
 
