@@ -47,12 +47,12 @@ static struct exit_file last_files[LAST_FILES] = {
 static bool last_is_wanted(enum last_file file)
 {
     uint64_t process = hak__settings.stats_process;
-    bool own = process == 0 || process == hak__os_process_id();
     const char *name = *last_files[file].name;
-    if (file == LAST_REPORT) {
-        return hak__settings.stats != STATS_NONE && own;
+    if (file == LAST_REPORT ? hak__settings.stats == STATS_NONE : name == NULL) {
+        return false;
     }
-    return name != NULL && (file == LAST_PROFILE || own || hak__exit_file_varies(name));
+    return file == LAST_PROFILE || process == 0 || process == hak__os_process_id() ||
+           (file == LAST_MAP && hak__exit_file_varies(name));
 }
 
 /* --- signals --- */
