@@ -63,6 +63,14 @@ for process in "$observed" "$pid"; do
     [[ $status == 0 && $output == *"hakmem_rss_bytes{pid=\"$process\",name=\"sleep\"} "*"hakmem_resident_bytes{pid=\"$process\",name=\"sleep\",part=\"in_use\"} "* ]] || fail "metrics: $output"
     expect 0 "process $process is observed already: ./hakmem top $process" '^$' "$launcher" observe "$process"
 done
+# The metrics with their helps and types are those of tests/golden/metrics.txt, and one for each counter. Some figures are
+# not known everywhere, and the process has no sites.
+try "$launcher" metrics --once "$process"
+counters=$(grep -oE '"[a-z_]+",' "$TEST_ROOT/src/core/counters.h" | tr -d '",' | paste -sd '|')
+other=$(LC_ALL=C comm -3 "$TEST_ROOT/tests/golden/metrics.txt" <(grep '^#' <<<"$output" | LC_ALL=C sort) |
+    grep -vE "hakmem_(huge_page_|site_|($counters)_total )")
+[[ -z $other && $(grep -cE "^# (HELP|TYPE) hakmem_($counters)_total " <<<"$output") == $((2 * $(tr '|' '\n' <<<"$counters" | wc -l))) ]] ||
+    fail "other metrics than before: $other"
 # Under a filter of system calls, as in containers, what is resident and in huge pages is not known of the heap.
 HAKMEM_OBSERVE=1 python3 -c '
 import ctypes, os, struct, sys
