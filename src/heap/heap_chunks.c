@@ -86,9 +86,9 @@ struct heap_chunk *hak__heap_chunk_of(struct hak_heap *heap, const void *pointer
     if (chunk == NULL || chunk->heap != heap || !heap_chunk_has(chunk, pointer)) {
         return NULL;
     }
-    /* relaxed: who reads it here has an object of the chunk, or asks about a pointer that is none.
-     * It stays until the chunk has no object. */
-    atomic_store_relaxed(near, chunk);
+    /* release: pairs with the relaxed load of a free, which then reads the struct by this address.
+     * It stays here until the chunk has no object. */
+    atomic_store_release(near, chunk);
     return chunk;
 }
 
@@ -190,8 +190,10 @@ void hak__heap_chunk_add(struct hak_heap *heap, struct heap_chunk *chunk)
         chunk_flip(heap, chunk, 0, 1, true);
     }
     if (chunk->place != NULL) {
-        /* release: pairs with the acquire in hak__heap_chunk_find */
+        /* release: pairs with the acquire in hak__heap_chunk_find; the second one as in
+         * hak__heap_chunk_of */
         atomic_store_release(chunk->place, (void *)chunk);
+        atomic_store_release(heap_near(heap, chunk->shared_start), chunk);
     }
 }
 
