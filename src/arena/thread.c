@@ -171,7 +171,7 @@ static struct thread *thread_adopt_from(struct arena *arena)
         return NULL;
     }
     struct thread *thread = thread_pop_parked();
-    if (thread == NULL && thread_settle_one()) {
+    while (thread == NULL && thread_settle_one()) { /* another thread may take what this one parks */
         thread = thread_pop_parked();
     }
     if (thread == NULL) {

@@ -6,6 +6,8 @@
  * in the child. */
 #include "forks.h"
 
+#include "control/census.h"
+
 enum { BLOCKS_MAX = 20000 };
 
 static void *blocks[BLOCKS_MAX];
@@ -41,14 +43,12 @@ static void free_all(void)
     }
 }
 
-/* Slabs of the class that all arenas have. */
+/* Slabs of the class. */
 static size_t slabs_left(void)
 {
-    size_t count = 0;
-    for (const struct arena *arena = hak__arena_first(); arena != NULL; arena = arena->next) {
-        count += arena->slabs.totals[size_class_of(block_size)].slabs_count;
-    }
-    return count;
+    struct census census;
+    hak__census_take(&census);
+    return census.classes[size_class_of(block_size)].slabs_count;
 }
 
 static void require_nothing_left(void)
