@@ -171,7 +171,8 @@ static struct thread *thread_adopt_from(struct arena *arena)
         return NULL;
     }
     struct thread *thread = thread_pop_parked();
-    while (thread == NULL && thread_settle_one()) { /* another thread may take what this one parks */
+    while (thread == NULL &&
+           thread_settle_one()) { /* another thread may take what this one parks */
         thread = thread_pop_parked();
     }
     if (thread == NULL) {

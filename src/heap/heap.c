@@ -177,7 +177,7 @@ static struct hak_heap *heap_take(void)
     if (heap != NULL) {
         lock_acquire(&hak__heaps_lock);
         size_t slot_offset =
-            heap->id != 0 ? heap->slot_offset : ++heap_structs_count * sizeof(struct heap_slot);
+            heap->id != 0 ? heap->slot_offset : heap_structs_count++ * sizeof(struct heap_slot);
         uint64_t id = ++heap_last_id;
         lock_release(&hak__heaps_lock);
         memset(heap, 0, sizeof *heap);

@@ -186,24 +186,25 @@ struct heap_cache {
     struct heap_cache *previous;
 };
 
-/* Where a thread finds its caches. Only the thread touches it. */
 struct heap_slot {
-    uint64_t id; /* of slot 0: 0, which matches no heap */
-    union {
-        struct heap_cache *cache;
-        size_t mask; /* of slot 0: bytes of all slots - those of one */
-    };
+    uint64_t id;
+    struct heap_cache *cache;
+};
+/* Where a thread finds its caches. Only the thread touches it. */
+struct heap_slots {
+    struct heap_slot *first; /* hak__heap_no_slot: there are none */
+    size_t mask;             /* bytes of all slots - those of one */
 };
 
-HAK_HIDDEN extern struct heap_slot hak__heap_no_slot; /* the only one of a thread without caches */
-HAK_HIDDEN extern HAK_TLS struct heap_slot *hak__heap_slots;
+HAK_HIDDEN extern struct heap_slot hak__heap_no_slot; /* its id, 0, matches no heap */
+HAK_HIDDEN extern HAK_TLS struct heap_slots hak__heap_slots;
 #define HEAP_DEAD UINT64_MAX
 
 /* This thread's slot for the heap; it may have the id of another one. */
 HAK_INLINE struct heap_slot *heap_slot(const struct hak_heap *heap)
 {
-    size_t offset = heap->slot_offset & hak__heap_slots->mask;
-    return (struct heap_slot *)(void *)((char *)hak__heap_slots + offset);
+    size_t offset = heap->slot_offset & hak__heap_slots.mask;
+    return (struct heap_slot *)(void *)((char *)hak__heap_slots.first + offset);
 }
 
 /* Where the heap last looked for a chunk at this address. */

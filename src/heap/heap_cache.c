@@ -16,7 +16,7 @@
 #include <string.h>
 
 struct heap_slot hak__heap_no_slot; /* never written */
-HAK_TLS struct heap_slot *hak__heap_slots = &hak__heap_no_slot;
+HAK_TLS struct heap_slots hak__heap_slots = {&hak__heap_no_slot, 0};
 
 static struct heap_spare *spare_caches;
 static struct heap_spare *spare_slots[64]; /* by the logarithm of their count */
@@ -182,16 +182,17 @@ void hak__heap_cache_drop_all(struct hak_heap *heap)
 
 /* --- slots --- */
 
-static size_t slots_count(const struct heap_slot *slots)
+static size_t slots_count(void)
 {
-    return slots->mask / sizeof(struct heap_slot) + 1;
+    return hak__heap_slots.mask / sizeof(struct heap_slot) + 1;
 }
 
-static void slots_give(struct heap_slot *slots)
+static void slots_give(struct heap_slots slots)
 {
-    if (slots != &hak__heap_no_slot) {
-        size_t count = slots_count(slots);
-        hak__heap_spare_give(&spare_slots[bits_log2(count)], slots, count * sizeof *slots);
+    size_t count = slots.mask / sizeof(struct heap_slot) + 1;
+    if (slots.first != &hak__heap_no_slot) {
+        hak__heap_spare_give(&spare_slots[bits_log2(count)], slots.first,
+                             count * sizeof(struct heap_slot));
     }
 }
 
@@ -199,7 +200,7 @@ static void slots_give(struct heap_slot *slots)
  * or in fork's child: a cache has another id from the moment when it is another heap's. */
 static struct heap_cache *slot_cache(size_t index)
 {
-    const struct heap_slot *slot = &hak__heap_slots[index];
+    const struct heap_slot *slot = &hak__heap_slots.first[index];
     return slot->id != 0 && slot->cache->id == slot->id ? slot->cache : NULL;
 }
 
@@ -208,12 +209,11 @@ static struct heap_cache *slot_cache(size_t index)
  * has destroyed the heap and its provider. */
 static void slots_thread_ended(void)
 {
-    struct heap_slot *slots = hak__heap_slots;
-    if (slots == &hak__heap_no_slot || !hak__gate_enter_patiently()) {
+    if (hak__heap_slots.mask == 0 || !hak__gate_enter_patiently()) {
         return;
     }
     lock_acquire(&hak__heaps_lock); /* nobody destroys a heap meanwhile */
-    for (size_t i = 0; i < slots_count(hak__heap_slots); i++) {
+    for (size_t i = 0; i < slots_count(); i++) {
         struct heap_cache *cache = slot_cache(i);
         if (cache != NULL && !cache->inherited) {
             lock_acquire(&cache->heap->lock);
@@ -225,7 +225,8 @@ static void slots_thread_ended(void)
         }
     }
     lock_release(&hak__heaps_lock);
-    hak__heap_slots = &hak__heap_no_slot;
+    struct heap_slots slots = hak__heap_slots;
+    hak__heap_slots = (struct heap_slots){&hak__heap_no_slot, 0};
     slots_give(slots);
     hak__gate_leave();
 }
@@ -235,7 +236,7 @@ static void slots_thread_ended(void)
  * it unless the program does. */
 static void slots_thread_forked(void)
 {
-    for (size_t i = 0; i < slots_count(hak__heap_slots); i++) {
+    for (size_t i = 0; i < slots_count(); i++) {
         struct heap_cache *cache = slot_cache(i);
         if (cache != NULL) {
             cache->epoch = hak__thread_epoch();
@@ -249,23 +250,22 @@ static const struct thread_listener slots_listener = {slots_thread_ended, slots_
 /* Gives this thread a slot for the heap. False: no memory. Inside the gate, no lock. */
 static bool slots_reach(const struct hak_heap *heap)
 {
-    struct heap_slot *old = hak__heap_slots;
-    if (old != &hak__heap_no_slot && heap->slot_offset <= old->mask) {
+    struct heap_slots old = hak__heap_slots;
+    if (old.mask != 0 && heap->slot_offset <= old.mask) {
         return true;
     }
     size_t count = HEAP_SLOTS;
     while (heap->slot_offset >= count * sizeof(struct heap_slot)) {
         count *= 2;
     }
-    struct heap_slot *slots =
-        hak__heap_spare_take(&spare_slots[bits_log2(count)], count * sizeof *slots);
+    size_t bytes = count * sizeof(struct heap_slot);
+    struct heap_slot *slots = hak__heap_spare_take(&spare_slots[bits_log2(count)], bytes);
     if (slots == NULL) {
         return false;
     }
-    memset(slots, 0, count * sizeof *slots);
-    memcpy(slots, old, slots_count(old) * sizeof *old);
-    slots->mask = (count - 1) * sizeof(struct heap_slot);
-    hak__heap_slots = slots;
+    memset(slots, 0, bytes);
+    memcpy(slots, old.first, old.mask + sizeof *slots);
+    hak__heap_slots = (struct heap_slots){slots, bytes - sizeof *slots};
     slots_give(old);
     /* relaxed: each thread that reads it in hak__thread_end has stored it here itself */
     atomic_store_relaxed(&hak__thread_listener, &slots_listener);
@@ -289,7 +289,7 @@ static struct heap_cache *cache_make(struct hak_heap *heap)
     cache->id = heap->id;
     LIST_PUSH(heap->caches, cache);
     lock_release(&hak__heaps_lock);
-    *heap_slot(heap) = (struct heap_slot){.id = heap->id, .cache = cache};
+    *heap_slot(heap) = (struct heap_slot){heap->id, cache};
     return cache;
 }
 

@@ -86,7 +86,7 @@ static struct object_list heap_slab_carve(struct heap_run *slab, uint32_t most, 
 {
     size_t bytes = size_class_bytes(slab->class_index);
     uint32_t left = (uint32_t)slab->capacity - slab->carved_count;
-    uint32_t count = bytes < HEAP_PAGE_SIZE ? HEAP_PAGE_SIZE / (uint32_t)bytes : 1;
+    uint32_t count = bytes < HEAP_PAGE_SIZE ? (uint32_t)(HEAP_PAGE_SIZE / bytes) : 1;
     count = count > slab->carved_count ? count : slab->carved_count;
     count = count < most ? count : most;
     count = count < left ? count : left;

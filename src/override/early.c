@@ -24,7 +24,7 @@ __attribute__((used)) static void (*early_resolve(void))(void)
 {
     hak__direct_bind();
     hak__thread = (struct thread *)(uintptr_t)&hak__thread_none;
-    hak__heap_slots = &hak__heap_no_slot;
+    hak__heap_slots.first = &hak__heap_no_slot;
     return early_function;
 }
 

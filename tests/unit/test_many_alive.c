@@ -185,7 +185,7 @@ static void heaps_prepare(size_t alive)
 
 static size_t heap_tables(void)
 {
-    return hak__heap_slots->mask + sizeof(struct heap_slot);
+    return hak__heap_slots.mask + sizeof(struct heap_slot);
 }
 
 TEST(heaps)
