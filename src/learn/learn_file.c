@@ -73,7 +73,8 @@ static bool learn_read(struct learn_memory *memory, const char *program, const c
     if (*is_first) {
         return false;
     }
-    if (size < 0 || !hak__learn_state_parse(memory->text, (size_t)size, state)) {
+    if (size < 0 || !hak__learn_state_parse(memory->text, (size_t)size, state) ||
+        !hak__learn_point_is_reached(&state->options, &state->champion)) {
         *complaint = "HAKMEM_LEARN begins anew: its file is damaged, or not of this version";
         return false;
     }
@@ -211,105 +212,127 @@ void hak__learn_state_write(const struct learn_state *state, struct text *text)
 
 /* --- read --- */
 
-/* The last line, which has the checksum of those before it. NULL: it is not there, or not right. */
-static const char *learn_find_checksum(const char *text, size_t size)
-{
-    const char *end = text + size, *line = end;
-    if (size == 0 || end[-1] != '\n') {
-        return NULL;
-    }
-    do {
-        line--;
-    } while (line != text && line[-1] != '\n');
-    const char *number = hak__text_after(line, "checksum ");
-    bool right =
-        number != NULL && hak__text_number(&number) == bits_fnv(text, (size_t)(line - text));
-    return right && number == end - 1 ? line : NULL;
-}
-
 struct learn_reader {
-    const char *at; /* a line; the last one begins with none of the words below */
-    char rest[LEARN_DECISION_SIZE];
+    const char *at;
+    const char *end;
 };
 
-/* Moves over a line that begins with the word, and copies its rest. False: another one is there, or
- * one that is too long, or has other characters than the library writes. */
+/* Each of these moves over what it has read. False: something else is there. */
+
 static bool learn_get(struct learn_reader *reader, const char *word)
 {
-    size_t length = 0;
-    const char *rest = hak__text_after(reader->at, word);
-    while (rest != NULL && length < sizeof reader->rest && (unsigned char)rest[length] >= ' ') {
-        length++;
+    const char *at = reader->at;
+    while (*word != '\0') {
+        if (at == reader->end || *at++ != *word++) {
+            return false;
+        }
     }
-    if (rest == NULL || length == sizeof reader->rest || rest[length] != '\n') {
-        return false;
-    }
-    memcpy(reader->rest, rest, length);
-    reader->rest[length] = '\0';
-    reader->at = rest + length + 1;
+    reader->at = at;
     return true;
 }
 
-static bool learn_get_number(struct learn_reader *reader, const char *word, uint32_t *number)
+static bool learn_get_unsigned(struct learn_reader *reader, uint64_t most, uint64_t *value)
 {
-    bool there = learn_get(reader, word);
-    const char *digits = reader->rest;
-    *number = (uint32_t)hak__text_number(&digits);
-    return there;
+    const char *begin = reader->at;
+    *value = 0;
+    while (reader->at < reader->end && *reader->at >= '0' && *reader->at <= '9') {
+        uint64_t digit = (uint64_t)(*reader->at++ - '0');
+        if (*value > (most - digit) / 10) {
+            return false;
+        }
+        *value = *value * 10 + digit;
+    }
+    return reader->at != begin;
 }
 
-static bool learn_get_point(struct learn_reader *reader, const char *word,
-                            struct learn_point *point)
+static bool learn_get_knob(struct learn_reader *reader, const char *name, uint64_t never,
+                           uint64_t *value)
 {
-    const char *value;
-    if (!learn_get(reader, word)) {
-        return false;
-    }
+    *value = never;
+    return learn_get(reader, name) &&
+           (learn_get(reader, "never") || learn_get_unsigned(reader, never - 1, value));
+}
+
+static bool learn_get_point(struct learn_reader *reader, struct learn_point *point)
+{
+    uint64_t value;
 #define X(type, knob, name)                                                                        \
-    value = strstr(reader->rest, " " name "=");                                                    \
-    if (value == NULL) {                                                                           \
+    if (!learn_get_knob(reader, " " name "=", (type)UINT64_MAX, &value)) {                         \
         return false;                                                                              \
     }                                                                                              \
-    value += sizeof " " name "=" - 1;                                                              \
-    point->knob = (type)(*value == 'n' ? UINT64_MAX : hak__text_number(&value));
+    point->knob = (type)value;
     LEARN_KNOBS(X)
 #undef X
     return true;
 }
 
-static void learn_get_sites(struct learn_reader *reader, struct learn_state *state)
+/* The rest of a line. False: it is longer than `size` less its zero. */
+static bool learn_get_rest(struct learn_reader *reader, char *text, size_t size)
 {
-    memset(state->sites, 0, sizeof state->sites);
-    for (uint32_t i = 0; i < LEARN_SITES_MAX && learn_get(reader, "apart "); i++) {
-        hak__text_make(state->sites[i], LEARN_SITE_SIZE, "%s", reader->rest);
+    size_t length = 0;
+    while (reader->at < reader->end && *reader->at != '\n' && length < size - 1) {
+        text[length++] = *reader->at++;
     }
+    text[length] = '\0';
+    return learn_get(reader, "\n");
 }
 
-static void learn_get_decisions(struct learn_reader *reader, struct learn_state *state)
+/* A line of printable characters, which is not empty: the name of a site, or a decision. */
+static bool learn_get_printable(struct learn_reader *reader, char *text, size_t size)
 {
-    uint32_t count = 0;
-    for (; count < LEARN_DECISIONS_MAX && learn_get(reader, "decision "); count++) {
-        memcpy(state->decisions[count], reader->rest, LEARN_DECISION_SIZE);
+    if (!learn_get_rest(reader, text, size) || text[0] == '\0') {
+        return false;
     }
-    state->decisions_count = count;
+    while (*text >= ' ' && *text <= '~') {
+        text++;
+    }
+    return *text == '\0';
+}
+
+static bool learn_get_lines(struct learn_reader *reader, struct learn_state *state)
+{
+    uint32_t sites = 0;
+    memset(state->sites, 0, sizeof state->sites);
+    state->decisions_count = 0;
+    while (learn_get(reader, "apart ")) {
+        if (sites == LEARN_SITES_MAX ||
+            !learn_get_printable(reader, state->sites[sites++], LEARN_SITE_SIZE)) {
+            return false;
+        }
+    }
+    while (learn_get(reader, "decision ")) {
+        if (state->decisions_count == LEARN_DECISIONS_MAX ||
+            !learn_get_printable(reader, state->decisions[state->decisions_count++],
+                                 LEARN_DECISION_SIZE)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool learn_get_all(struct learn_reader *reader, struct learn_state *state)
+{
+    uint64_t runs, checksum, memory_percent;
+    const char *begin = reader->at;
+    if (!learn_get(reader, LEARN_HEADER "\n") || !learn_get(reader, "program ") ||
+        !learn_get_rest(reader, state->program, LEARN_PROGRAM_SIZE) ||
+        !learn_get(reader, "runs ") || !learn_get_unsigned(reader, UINT32_MAX - 1, &runs) ||
+        !learn_get(reader, "\nmemory_percent ") ||
+        !learn_get_unsigned(reader, UINT32_MAX, &memory_percent) ||
+        !learn_get(reader, "\noptions") || !learn_get_point(reader, &state->options) ||
+        !learn_get(reader, "\nchampion") || !learn_get_point(reader, &state->champion) ||
+        !learn_get(reader, "\n") || !learn_get_lines(reader, state)) {
+        return false;
+    }
+    uint64_t hash = bits_fnv(begin, (size_t)(reader->at - begin));
+    state->runs = (uint32_t)runs;
+    state->memory_percent = (uint32_t)memory_percent;
+    return learn_get(reader, "checksum ") && learn_get_unsigned(reader, UINT64_MAX, &checksum) &&
+           checksum == hash && learn_get(reader, "\n") && reader->at == reader->end;
 }
 
 bool hak__learn_state_parse(const char *text, size_t size, struct learn_state *state)
 {
-    struct learn_reader reader = {text, ""};
-    const char *last = learn_find_checksum(text, size);
-    if (last == NULL || !learn_get(&reader, LEARN_HEADER) || reader.rest[0] != '\0' ||
-        !learn_get(&reader, "program ")) {
-        return false;
-    }
-    hak__text_make(state->program, LEARN_PROGRAM_SIZE, "%s", reader.rest);
-    if (!learn_get_number(&reader, "runs ", &state->runs) ||
-        !learn_get_number(&reader, "memory_percent ", &state->memory_percent) ||
-        !learn_get_point(&reader, "options", &state->options) ||
-        !learn_get_point(&reader, "champion", &state->champion)) {
-        return false;
-    }
-    learn_get_sites(&reader, state);
-    learn_get_decisions(&reader, state);
-    return reader.at == last;
+    struct learn_reader reader = {text, text + size};
+    return learn_get_all(&reader, state);
 }

@@ -111,6 +111,40 @@ bool hak__learn_point_move(enum learn_move move, const struct learn_point *from,
     return !hak__learn_point_equal(from, to);
 }
 
+/* The limits of bins that moves lead to; the division loses some bytes on the way. */
+static bool point_bins_are_reached(const struct learn_point *options,
+                                   const struct learn_point *point)
+{
+    struct learn_point at = *options;
+    bool larger = point->bin_bytes_max > options->bin_bytes_max;
+    uint32_t before;
+    do {
+        before = at.bin_bytes_max;
+        if (before == point->bin_bytes_max) {
+            uint64_t difference = at.cache_bytes > point->cache_bytes
+                                      ? at.cache_bytes - point->cache_bytes
+                                      : point->cache_bytes - at.cache_bytes;
+            return difference <= LEARN_BINS_LEAST;
+        }
+        point_scale_bins(&at, larger);
+    } while (at.bin_bytes_max != before);
+    return false;
+}
+
+bool hak__learn_point_is_reached(const struct learn_point *options, const struct learn_point *point)
+{
+    uint32_t delay_ms = point->purge_delay_ms;
+    return point_bins_are_reached(options, point) &&
+           (delay_ms == options->purge_delay_ms ||
+            (delay_ms >= LEARN_DELAY_LEAST_MS / LEARN_STEP &&
+             delay_ms <= LEARN_DELAY_MOST_MS * LEARN_STEP)) &&
+           (point->huge_cache_bytes == options->huge_cache_bytes || point->huge_cache_bytes == 0 ||
+            point->huge_cache_bytes == UINT64_MAX) &&
+           (point->huge_threshold == options->huge_threshold ||
+            point->huge_threshold == LEARN_HUGE_PAGES_THRESHOLD ||
+            point->huge_threshold == UINT64_MAX);
+}
+
 const char *hak__learn_move_name(enum learn_move move)
 {
     return learn_move_names[move];

@@ -64,6 +64,10 @@ HAK_HIDDEN bool hak__learn_point_equal(const struct learn_point *a, const struct
 /* Stores the neighbour of `from` in *to. False: the knob stands at its end already. */
 HAK_HIDDEN bool hak__learn_point_move(enum learn_move move, const struct learn_point *from,
                                       struct learn_point *to);
+/* True if moves lead from `options` to the point, or might: each knob has the options' value or one
+ * that a move may give it. */
+HAK_HIDDEN bool hak__learn_point_is_reached(const struct learn_point *options,
+                                            const struct learn_point *point);
 /* The name of the move, such as "smaller_bins". */
 HAK_HIDDEN const char *hak__learn_move_name(enum learn_move move);
 

@@ -101,8 +101,12 @@ TEST(every_change_is_noticed)
 TEST(values_out_of_bounds)
 {
     static const char *const lines[] = {
+        "decision \n",
         "decision adopted\tback\n",
+        "decision caf\303\251\n",
+        "apart \n",
         "apart one\tmore\n",
+        "apart a name of more than the 63 bytes that hak_site_register leaves of it ever\n",
         "apart1 a\n",
     };
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
@@ -123,6 +127,31 @@ TEST(values_out_of_bounds)
         length += snprintf(text + length, sizeof text - (size_t)length, "checksum %llu\n",
                            (unsigned long long)hash);
         assert_false(hak__learn_state_parse(text, (size_t)length, &parsed));
+    }
+}
+
+/* What a file may ask for: what moves lead to from the options. */
+TEST(points_out_of_reach)
+{
+    struct learn_point point = usual, next;
+    for (uint32_t round = 0; round < 20; round++) {
+        for (uint32_t move = 0; move < LEARN_MOVES; move++) {
+            if (hak__learn_point_move((move + round) % LEARN_MOVES, &point, &next)) {
+                assert_true(hak__learn_point_is_reached(&usual, &next));
+                point = next;
+            }
+        }
+    }
+    const struct learn_point bad[] = {
+        {1000, 1, 32 << 20, UINT64_MAX, 8 << 20},
+        {1000, 524288, UINT64_MAX - 1, UINT64_MAX, 8 << 20},
+        {1000, 524288 * 16, 512 << 20, UINT64_MAX, 8 << 20},
+        {0, 524288, 32 << 20, UINT64_MAX, 8 << 20},
+        {1000, 524288, 32 << 20, 1, 8 << 20},
+        {1000, 524288, 32 << 20, UINT64_MAX, 1},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_false(hak__learn_point_is_reached(&usual, &bad[i]));
     }
 }
 
