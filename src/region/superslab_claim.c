@@ -248,6 +248,10 @@ bool hak__superslab_advance(struct superslab_part *part, const struct superslab_
         const size_t sizes[2][3] = {{ahead != 0 ? left + ahead : claim, claim, needed},
                                     {most, most, most}};
         int error = part_claim(part, sizes[run != 0], &claim);
+        if (error != 0 && error != -EEXIST && !hak__mappings_are_short() &&
+            hak__window_give_spare(first + claim)) {
+            error = superslab_claim(first, claim);
+        }
         if (error == -EEXIST) { /* another mapping is there: skip the superslab */
             size_t behind = superslab_behind(first / SUPERSLAB_SLICES) * SUPERSLAB_SLICES;
             if (behind * SLICE_SIZE == hak__window.size) { /* the rest of the window is taken */

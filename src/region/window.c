@@ -147,6 +147,24 @@ int hak__window_grow_tables(size_t slice_count)
     return error == 0 ? 0 : window_cover(slice_count); /* near a limit: only what is needed */
 }
 
+bool hak__window_give_spare(size_t slice_count)
+{
+    bool given = false;
+    size_t limit = hak__window.shared_limit; /* of the part that has claimed farthest */
+    slice_count = slice_count > limit ? slice_count : limit;
+    for (int i = 0; i < PAIR_COUNT; i++) {
+        struct table_pair *pair = &window_pairs[i];
+        size_t below = table_sides(i, slice_count).below;
+        uintptr_t low = bits_align_down(pair->meet - below, hak__os_page_size());
+        /* the end of a mapping: no further one is needed */
+        if (pair->low < low && hak__os_unmap((void *)pair->low, low - pair->low) == 0) {
+            atomic_store_relaxed(&pair->low, low);
+            given = true;
+        }
+    }
+    return given;
+}
+
 void hak__window_skip(size_t slice)
 {
     struct table_pair *pair = &window_pairs[PAIR_SLABS];

@@ -76,6 +76,10 @@ HAK_HIDDEN int hak__window_start(void);
  * Under GROWTH. */
 HAK_HIDDEN int hak__window_grow_tables(size_t slice_count);
 
+/* Unmaps what the lower tables have to spare beyond slices [0, slice_count) and all that were
+ * claimed: near a limit it is worth more as slices. False: nothing. Under GROWTH. */
+HAK_HIDDEN bool hak__window_give_spare(size_t slice_count);
+
 /* Called when the frontier skips ahead to `slice`. No slab will ever lie in the skipped slices, so
  * their slab metadata is not needed: the part of it that is not claimed yet stays unclaimed. Under
  * GROWTH. */

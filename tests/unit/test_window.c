@@ -69,19 +69,25 @@ static uintptr_t last_group(size_t superslabs)
     return (uintptr_t)superslab_group((superslabs + SUPERSLAB_GROUP - 1) / SUPERSLAB_GROUP - 1);
 }
 
-/* A lower table grows by what is needed where it cannot have more to spare. */
-TEST(a_stranger_below)
+/* Near a limit a lower table gives back what it has to spare, and grows by what is needed. */
+TEST(spare_is_given_back)
 {
     size_t page = hak__os_page_size(), more = tables_cover;
-    uintptr_t before, low, high;
-    assert_true(hak__window_pair(0, &before, &high));
-    void *stranger = unit_occupy(before - 2 * page, page); /* a page below can be had, no more */
-    while (last_group(more) >= before) {
+    uintptr_t used = bits_align_down(last_group(tables_cover), page), low, high;
+    lock_acquire(&hak__growth_lock);
+    bool given = hak__window_give_spare(tables_cover * SUPERSLAB_SLICES);
+    assert_false(hak__window_give_spare(tables_cover * SUPERSLAB_SLICES));
+    lock_release(&hak__growth_lock);
+    assert_true(hak__window_pair(0, &low, &high));
+    assert_int_equal(low, used);
+    assert_true(unit_is_mapped(low) && (!given || !unit_is_mapped(low - 1)));
+    void *stranger = unit_occupy(used - 2 * page, page); /* a page below can be had, no more */
+    while (last_group(more) >= used) {
         more += SUPERSLAB_GROUP;
     }
     assert_int_equal(grow_tables(more * SUPERSLAB_SLICES), 0);
     assert_true(hak__window_pair(0, &low, &high));
-    assert_int_equal(low, before - page);
+    assert_int_equal(low, used - page);
     munmap(stranger, page);
     more += (size_t)32 * SUPERSLAB_GROUP;
     assert_int_equal(grow_tables(more * SUPERSLAB_SLICES), 0);
