@@ -31,8 +31,8 @@ static HAK_TLS struct {
     bool pinned : 1;
     bool refused : 1;
 } gate_own;
-/* What the thread's signals were when it came in. While it is inside the gate. With an alignment
- * of 8 the library would need more than 64 bytes of static TLS, of which the loader keeps little. */
+/* What the thread's signals were when it came in. While it is inside the gate. Aligned to 4, or the
+ * library may need more than 64 bytes of static TLS, of which the loader keeps little. */
 static HAK_TLS uint64_t gate_signals __attribute__((aligned(4)));
 HAK_STATIC_ASSERT(GATE_HURRY_WAITS <= UINT8_MAX, "the waits fit");
 static uint32_t shared_gate;

@@ -119,7 +119,7 @@ static void chunk_init(struct hak_heap *heap, struct heap_chunk *chunk, void *me
     atomic_store_relaxed(&chunk->shared_pages, pages);
     chunk->size = size;
     chunk->used_count = 0;
-    chunk->used_map = (uint64_t *)(void *)((char *)chunk->pages + kinds);
+    chunk->used_map = (uint64_t *)(void *)((char *)(chunk + 1) + kinds);
     chunk->runs = (struct heap_run *)(void *)(chunk->used_map + (pages + 63) / 64);
     chunk->hint = 0;
     if (pages <= HEAP_CHUNK_PAGES) {

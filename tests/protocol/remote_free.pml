@@ -219,7 +219,7 @@ inline take_part(from)
 
 /*= slab/slab.c hak__slab_refill: hak__slab_drain(set); */
 /*= slab/slab.c slab_more: if (slab_list_kept(set, class_index)) { return set->partial[class_index]; } */
-/*= slab/slab.c slab_more: slab = slab_new(set, class_index); */
+/*= slab/slab.c slab_more: return slab_new(set, class_index); */
 /*= slab/slab.c hak__slab_refill: slab = slab_more(set, class_index); */
 /*= slab/slab.c hak__slab_refill: slab_take_objects(set, slab, most); */
 /* Lending is a refill by another arena's thread that holds this arena's lock, without the carving:
@@ -370,7 +370,7 @@ proctype Owner(byte me)
 {
     byte at, after, word, slab, list, count, most, o, i, last;
 
-    /*= arena/arena.c arena_add_thread: arena_set_threads(arena, arena->threads_count + 1); */
+    /*= arena/arena.c hak__arena_add_thread: arena_set_threads(arena, arena->threads_count + 1); */
     /*= arena/arena.c arena_set_threads: count == 0 ? NOTIFIED_PENDING_MAX_PARKED : NOTIFIED_PENDING_MAX; */
     d_step { COUNT_THREADS(threads_count + 1) }
     do
