@@ -31,9 +31,8 @@ static HAK_TLS struct {
     bool pinned : 1;
     bool refused : 1;
 } gate_own;
-/* What the thread's signals were when it came in. While it is inside the gate. Aligned to 4, or the
- * library may need more than 64 bytes of static TLS, of which the loader keeps little. */
-static HAK_TLS uint64_t gate_signals __attribute__((aligned(4)));
+/* What the thread's signals were when it came in. While it is inside the gate. */
+static HAK_TLS uint64_t gate_signals;
 HAK_STATIC_ASSERT(GATE_HURRY_WAITS <= UINT8_MAX, "the waits fit");
 static uint32_t shared_gate;
 /* 1: a thread has waited GATE_WAIT_MS for this fork in vain, so others are refused at once.

@@ -114,18 +114,7 @@ HAK_HIDDEN void hak__lock_wake(struct lock *lock);
 /* How often a thread found a lock taken, since start. Relaxed: a counter. */
 HAK_HIDDEN extern struct arch_own_line hak__lock_waits;
 
-/* Few bytes each: a library that is loaded late has little room for such variables. */
-struct lock_own {
-    uint16_t held; /* bit r: this thread holds a lock of rank r. At assertion level 1 and above */
-    /* The low bits of the clock when this thread last gave up outside of the gate. They wrap, so
-     * once a minute, and at first, a thread may take another time for a late one: it gives up too
-     * early. */
-    uint16_t gave_up_ms;
-    uint8_t node;   /* not of locks: region/numa.h */
-    bool in_family; /* nor this: override/family.c */
-};
-HAK_STATIC_ASSERT(LOCK_RANK_SEAL < 16, "held has a bit for each rank");
-HAK_HIDDEN extern HAK_TLS struct lock_own hak__lock_own;
+HAK_STATIC_ASSERT(LOCK_RANK_SEAL < 16, "hak__lock_own.held has a bit for each rank");
 
 HAK_INLINE void lock_note_held(const struct lock *lock)
 {

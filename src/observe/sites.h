@@ -66,7 +66,7 @@ struct site {
 };
 
 /* The calling thread's site, an id; 0: none. */
-HAK_HIDDEN extern HAK_TLS uintptr_t hak__site_current __attribute__((aligned(4)));
+HAK_HIDDEN extern HAK_TLS uintptr_t hak__site_current;
 
 /* The site of an id, or of an address. Makes it if there is none, or returns "other"; of 0, too.
  * NULL: no memory at all. */

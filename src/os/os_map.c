@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/alone.h"
 #include "base/arch.h"
 #include "base/bits.h"
 #include "base/probe.h"
@@ -25,7 +26,6 @@
 #endif
 
 uint8_t hak__os_shared_bound = BOUND_FOLLOWED;
-static HAK_TLS bool os_is_direct; /* this thread's calls are the system's */
 void *(*hak__os_hide_bins)(void *hidden);
 uint64_t hak__os_calls[OS_CALL_COUNT];
 const char *const hak__os_call_names[OS_CALL_COUNT] = {"mmap",
@@ -199,8 +199,8 @@ int hak__os_map_behind(size_t front, size_t size, size_t alignment, void **addre
 
 bool hak__os_go_direct(bool direct)
 {
-    bool was = os_is_direct;
-    os_is_direct = direct;
+    bool was = hak__lock_own.is_direct;
+    hak__lock_own.is_direct = direct;
     return was;
 }
 
@@ -222,16 +222,16 @@ static long os_bound_call(long number, void *address, size_t size, long third, l
 long hak__os_bound_call(long number, void *address, size_t size, long third, long fourth,
                         void *fifth)
 {
-    if (bound_state() == BOUND_DIRECT || os_is_direct) {
+    if (bound_state() == BOUND_DIRECT || hak__lock_own.is_direct) {
         return syscall(number, address, size, third, fourth, fifth, 0L);
     }
-    os_is_direct = true;
+    hak__lock_own.is_direct = true;
     void *hidden = hak__os_hide_bins != NULL ? hak__os_hide_bins(NULL) : NULL;
     long result = os_bound_call(number, address, size, third, fourth, fifth);
     if (hidden != NULL) {
         (void)hak__os_hide_bins(hidden);
     }
-    os_is_direct = false;
+    hak__lock_own.is_direct = false;
     return result;
 }
 

@@ -3,7 +3,10 @@
  * and its children with theirs.
  *
  * Each test fills slabs of a class that the other tests do not use, forks, and looks at the slabs
- * in the child. */
+ * in the child.
+ *
+ * ctest: no-qemu
+ */
 #include "forks.h"
 
 #include "control/census.h"
