@@ -26,9 +26,15 @@ struct lock_own {
      * once a minute, and at first, a thread may take another time for a late one: it gives up too
      * early. */
     uint16_t gave_up_ms;
-    uint8_t node;   /* not of locks: region/numa.h */
-    bool in_family; /* nor this: override/family.c */
-    bool is_direct; /* nor this: its calls are the system's (os/os_map.c) */
+    uint8_t node;         /* not of locks: region/numa.h */
+    bool in_family;       /* nor this: override/family.c */
+    bool is_direct;       /* nor this: its calls are the system's (os/os_map.c) */
+    uint8_t waits_left;   /* this and the bits below: core/gate.c. If it hurries */
+    uint32_t number;      /* of the thread's samples (observe/samples.c); 0: none yet */
+    uint16_t inner_forks; /* this thread's forks that began inside */
+    bool hurries : 1;
+    bool pinned : 1;
+    bool refused : 1;
 };
 HAK_HIDDEN extern HAK_TLS struct lock_own hak__lock_own;
 

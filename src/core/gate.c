@@ -24,13 +24,6 @@
 #define GATE_THREAD 2u
 
 HAK_TLS uint32_t hak__inside;
-static HAK_TLS struct {
-    uint16_t inner_forks; /* this thread's forks that began inside */
-    uint8_t waits_left;   /* if it hurries */
-    bool hurries : 1;
-    bool pinned : 1;
-    bool refused : 1;
-} gate_own;
 /* What the thread's signals were when it came in. While it is inside the gate. */
 static HAK_TLS uint64_t gate_signals;
 HAK_STATIC_ASSERT(GATE_HURRY_WAITS <= UINT8_MAX, "the waits fit");
@@ -46,35 +39,35 @@ static uint32_t shared_gate_inner;
 bool hak__gate_refuse(void)
 {
     probe_hakmem_gate_refused(hak__inside);
-    gate_own.refused = true;
+    hak__lock_own.refused = true;
     return false;
 }
 
 bool hak__gate_is_refusal_noted(void)
 {
-    return gate_own.refused;
+    return hak__lock_own.refused;
 }
 
 bool hak__gate_was_refused(void)
 {
-    bool refused = gate_own.refused;
-    gate_own.refused = false;
+    bool refused = hak__lock_own.refused;
+    hak__lock_own.refused = false;
     return refused;
 }
 
 void hak__gate_note_refusal(bool refused)
 {
-    gate_own.refused = refused;
+    hak__lock_own.refused = refused;
 }
 
 void hak__gate_pin(bool pinned)
 {
-    gate_own.pinned = pinned;
+    hak__lock_own.pinned = pinned;
 }
 
 bool hak__gate_is_pinned(void)
 {
-    return gate_own.pinned;
+    return hak__lock_own.pinned;
 }
 
 static bool gate_lets_in(uint32_t gate)
@@ -130,9 +123,9 @@ bool hak__gate_wait_for(struct lock *lock)
 /* Takes one of the waits that a patient thread has left. False: there is none. */
 static bool gate_may_wait(void)
 {
-    bool may = !gate_own.hurries || gate_own.waits_left != 0;
-    if (may && gate_own.hurries) {
-        gate_own.waits_left--;
+    bool may = !hak__lock_own.hurries || hak__lock_own.waits_left != 0;
+    if (may && hak__lock_own.hurries) {
+        hak__lock_own.waits_left--;
     }
     return may;
 }
@@ -189,8 +182,8 @@ bool hak__gate_enter_patiently(void)
 
 void hak__gate_hurry(bool hurries)
 {
-    gate_own.hurries = hurries;
-    gate_own.waits_left = GATE_HURRY_WAITS;
+    hak__lock_own.hurries = hurries;
+    hak__lock_own.waits_left = GATE_HURRY_WAITS;
 }
 
 void hak__gate_leave(void)
@@ -255,7 +248,7 @@ void hak__gate_open(void)
 
 void hak__gate_begin_inner(bool interrupts)
 {
-    gate_own.inner_forks++;
+    hak__lock_own.inner_forks++;
     if (interrupts) {
         atomic_store_relaxed(&shared_gate_slow, 0u);
         atomic_add_relaxed(&shared_gate_inner, 1u); /* pairs with nothing: see its declaration */
@@ -264,10 +257,10 @@ void hak__gate_begin_inner(bool interrupts)
 
 bool hak__gate_end_inner(bool interrupts)
 {
-    if (gate_own.inner_forks == 0) {
+    if (hak__lock_own.inner_forks == 0) {
         return false;
     }
-    gate_own.inner_forks--;
+    hak__lock_own.inner_forks--;
     if (interrupts) {
         atomic_sub_relaxed(&shared_gate_inner, 1u); /* pairs with nothing: see its declaration */
     }
@@ -276,7 +269,7 @@ bool hak__gate_end_inner(bool interrupts)
 
 void hak__gate_forget_inner(void)
 {
-    gate_own.inner_forks = 0;
+    hak__lock_own.inner_forks = 0;
     atomic_store_relaxed(&shared_gate_inner, 0u);
 }
 

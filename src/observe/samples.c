@@ -51,15 +51,13 @@ uint64_t hak__sample_blocks; /* read relaxed */
 
 static uint32_t shared_samples_threads;
 
-/* From 1, as threads first allocate or free a sample; 0: none yet. */
-static HAK_TLS uint32_t samples_own_number;
-
+/* From 1, as threads first allocate or free a sample. */
 static uint32_t samples_thread(void)
 {
-    if (samples_own_number == 0) {
-        samples_own_number = 1 + atomic_add_relaxed(&shared_samples_threads, 1u);
+    if (hak__lock_own.number == 0) {
+        hak__lock_own.number = 1 + atomic_add_relaxed(&shared_samples_threads, 1u);
     }
-    return samples_own_number;
+    return hak__lock_own.number;
 }
 
 /* Milliseconds that do not wrap: a profile may run for months. */
