@@ -22,7 +22,7 @@ from pathlib import Path
 
 SKIPPED = 77
 TOLERANCE, OTHER_COMPILER = 1.05, 1.25
-RUNS = 3  # the least counts
+RUNS = 5  # the least counts
 
 
 def instructions_of(profile: str, library: str) -> int:
