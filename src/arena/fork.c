@@ -116,7 +116,7 @@ static bool fork_begin(void)
         atomic_store_relaxed(&shared_fork_count, shared_fork_count + 1);
     }
     lock_release(&fork_lock);
-    hak__lock_own.held = 0; /* all threads that fork hold the arenas together */
+    hak__own.held = 0; /* all threads that fork hold the arenas together */
     hak__inside = begun ? INSIDE_FORK : 0;
     hak__os_restore_signals(signals);
     return begun;

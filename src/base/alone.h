@@ -18,24 +18,24 @@ HAK_INLINE bool alone(void)
     return &__libc_single_threaded != NULL && __libc_single_threaded != 0;
 }
 
-/* What only the thread itself knows, few bytes each: a library that is loaded late has little room
- * for such variables, and each one alone would need some for its alignment, too. */
-struct lock_own {
-    uint16_t held; /* bit r: this thread holds a lock of rank r. At assertion level 1 and above */
-    /* The low bits of the clock when this thread last gave up outside of the gate. They wrap, so
-     * once a minute, and at first, a thread may take another time for a late one: it gives up too
-     * early. */
+/* Notes that a thread makes for itself. They share a variable, because the loader keeps little room
+ * for thread-local ones, and each alone would also take some for its alignment. */
+struct own {
+    /* core/lock.c. Bit r of `held`: the thread holds a lock of rank r; at assertion level 1 and
+     * above. `gave_up_ms`: the low bits of the clock when it last gave up outside of the gate. They
+     * wrap, so once a minute, and at first, it may give up too early. */
+    uint16_t held;
     uint16_t gave_up_ms;
-    uint8_t node;         /* not of locks: region/numa.h */
-    bool in_family;       /* nor this: override/family.c */
-    bool is_direct;       /* nor this: its calls are the system's (os/os_map.c) */
-    uint8_t waits_left;   /* this and the bits below: core/gate.c. If it hurries */
-    uint32_t number;      /* of the thread's samples (observe/samples.c); 0: none yet */
-    uint16_t inner_forks; /* this thread's forks that began inside */
+    uint8_t node;         /* region/numa.h */
+    bool in_family;       /* override/family.c */
+    bool is_direct;       /* os/os_map.c: its calls are the system's */
+    uint8_t waits_left;   /* core/gate.c: if it hurries */
+    uint32_t number;      /* observe/samples.c: of its samples; 0: none yet */
+    uint16_t inner_forks; /* core/gate.c: its forks that began inside; and the rest */
     bool hurries : 1;
     bool pinned : 1;
     bool refused : 1;
 };
-HAK_HIDDEN extern HAK_TLS struct lock_own hak__lock_own;
+HAK_HIDDEN extern HAK_TLS struct own hak__own;
 
 #endif

@@ -39,35 +39,35 @@ static uint32_t shared_gate_inner;
 bool hak__gate_refuse(void)
 {
     probe_hakmem_gate_refused(hak__inside);
-    hak__lock_own.refused = true;
+    hak__own.refused = true;
     return false;
 }
 
 bool hak__gate_is_refusal_noted(void)
 {
-    return hak__lock_own.refused;
+    return hak__own.refused;
 }
 
 bool hak__gate_was_refused(void)
 {
-    bool refused = hak__lock_own.refused;
-    hak__lock_own.refused = false;
+    bool refused = hak__own.refused;
+    hak__own.refused = false;
     return refused;
 }
 
 void hak__gate_note_refusal(bool refused)
 {
-    hak__lock_own.refused = refused;
+    hak__own.refused = refused;
 }
 
 void hak__gate_pin(bool pinned)
 {
-    hak__lock_own.pinned = pinned;
+    hak__own.pinned = pinned;
 }
 
 bool hak__gate_is_pinned(void)
 {
-    return hak__lock_own.pinned;
+    return hak__own.pinned;
 }
 
 static bool gate_lets_in(uint32_t gate)
@@ -123,9 +123,9 @@ bool hak__gate_wait_for(struct lock *lock)
 /* Takes one of the waits that a patient thread has left. False: there is none. */
 static bool gate_may_wait(void)
 {
-    bool may = !hak__lock_own.hurries || hak__lock_own.waits_left != 0;
-    if (may && hak__lock_own.hurries) {
-        hak__lock_own.waits_left--;
+    bool may = !hak__own.hurries || hak__own.waits_left != 0;
+    if (may && hak__own.hurries) {
+        hak__own.waits_left--;
     }
     return may;
 }
@@ -182,8 +182,8 @@ bool hak__gate_enter_patiently(void)
 
 void hak__gate_hurry(bool hurries)
 {
-    hak__lock_own.hurries = hurries;
-    hak__lock_own.waits_left = GATE_HURRY_WAITS;
+    hak__own.hurries = hurries;
+    hak__own.waits_left = GATE_HURRY_WAITS;
 }
 
 void hak__gate_leave(void)
@@ -248,7 +248,7 @@ void hak__gate_open(void)
 
 void hak__gate_begin_inner(bool interrupts)
 {
-    hak__lock_own.inner_forks++;
+    hak__own.inner_forks++;
     if (interrupts) {
         atomic_store_relaxed(&shared_gate_slow, 0u);
         atomic_add_relaxed(&shared_gate_inner, 1u); /* pairs with nothing: see its declaration */
@@ -257,10 +257,10 @@ void hak__gate_begin_inner(bool interrupts)
 
 bool hak__gate_end_inner(bool interrupts)
 {
-    if (hak__lock_own.inner_forks == 0) {
+    if (hak__own.inner_forks == 0) {
         return false;
     }
-    hak__lock_own.inner_forks--;
+    hak__own.inner_forks--;
     if (interrupts) {
         atomic_sub_relaxed(&shared_gate_inner, 1u); /* pairs with nothing: see its declaration */
     }
@@ -269,7 +269,7 @@ bool hak__gate_end_inner(bool interrupts)
 
 void hak__gate_forget_inner(void)
 {
-    hak__lock_own.inner_forks = 0;
+    hak__own.inner_forks = 0;
     atomic_store_relaxed(&shared_gate_inner, 0u);
 }
 

@@ -116,7 +116,7 @@ HAK_INLINE void gate_end(void)
 /* Takes a lock. The calling thread is inside. False: refused. */
 HAK_INLINE bool gate_acquire(struct lock *lock)
 {
-    HAK_ASSERT((hak__lock_own.held >> lock->rank) == 0); /* ranks rise */
+    HAK_ASSERT((hak__own.held >> lock->rank) == 0); /* ranks rise */
     return HAK_LIKELY(lock_try(lock)) || hak__gate_wait_for(lock);
 }
 

@@ -19,7 +19,7 @@
  * gives up others like it for longer. Half: a slow collector waits again. */
 #define LOCK_GAVE_UP_MS 1000u
 struct arch_own_line hak__lock_waits;
-HAK_TLS struct lock_own hak__lock_own;
+HAK_TLS struct own hak__own;
 
 bool hak__lock_spin(struct lock *lock)
 {
@@ -82,11 +82,11 @@ bool hak__lock_give_up(struct lock *lock)
         return true;
     }
     uint32_t last = atomic_load_relaxed(&shared_gave_up_ms);
-    if ((uint16_t)(now - hak__lock_own.gave_up_ms) >= LOCK_GAVE_UP_MS &&
+    if ((uint16_t)(now - hak__own.gave_up_ms) >= LOCK_GAVE_UP_MS &&
         (now - last < LOCK_GIVE_UP_MS || !atomic_cas_acquire(&shared_gave_up_ms, &last, now))) {
         return false;
     }
-    hak__lock_own.gave_up_ms = (uint16_t)now;
+    hak__own.gave_up_ms = (uint16_t)now;
     return true;
 }
 

@@ -114,12 +114,12 @@ HAK_HIDDEN void hak__lock_wake(struct lock *lock);
 /* How often a thread found a lock taken, since start. Relaxed: a counter. */
 HAK_HIDDEN extern struct arch_own_line hak__lock_waits;
 
-HAK_STATIC_ASSERT(LOCK_RANK_SEAL < 16, "hak__lock_own.held has a bit for each rank");
+HAK_STATIC_ASSERT(LOCK_RANK_SEAL < 16, "hak__own.held has a bit for each rank");
 
 HAK_INLINE void lock_note_held(const struct lock *lock)
 {
     if (HAK_LEVEL >= 1) {
-        hak__lock_own.held = (uint16_t)(hak__lock_own.held | 1u << lock->rank);
+        hak__own.held = (uint16_t)(hak__own.held | 1u << lock->rank);
         hak__lock_check_signals(lock);
     }
 }
@@ -150,7 +150,7 @@ HAK_INLINE bool lock_try(struct lock *lock)
 /* Takes the lock, and waits for it if necessary. True: the thread had to wait. */
 HAK_INLINE bool lock_acquire(struct lock *lock)
 {
-    HAK_ASSERT((hak__lock_own.held >> lock->rank) == 0); /* ranks rise */
+    HAK_ASSERT((hak__own.held >> lock->rank) == 0); /* ranks rise */
     if (HAK_UNLIKELY(!lock_try(lock))) {
         hak__lock_wait(lock);
         return true;
@@ -161,7 +161,7 @@ HAK_INLINE bool lock_acquire(struct lock *lock)
 /* For ARENA and REGION: takes the lock, unless its holder seems to be stopped (false). */
 HAK_INLINE bool lock_acquire_soon(struct lock *lock)
 {
-    HAK_ASSERT((hak__lock_own.held >> lock->rank) == 0); /* ranks rise */
+    HAK_ASSERT((hak__own.held >> lock->rank) == 0); /* ranks rise */
     return HAK_LIKELY(lock_try(lock)) || hak__lock_wait_soon(lock);
 }
 
@@ -175,7 +175,7 @@ HAK_INLINE void lock_release(struct lock *lock)
 {
     HAK_ASSERT(atomic_load_relaxed(&lock->shared_state) != 0);
     if (HAK_LEVEL >= 1) {
-        hak__lock_own.held = (uint16_t)(hak__lock_own.held & ~(1u << lock->rank));
+        hak__own.held = (uint16_t)(hak__own.held & ~(1u << lock->rank));
     }
     if (alone()) {
         atomic_store_release(&lock->shared_state, 0u);

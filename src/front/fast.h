@@ -39,8 +39,8 @@ HAK_INLINE void *malloc_pop_of(size_t offset, size_t bytes, size_t size, enum se
     struct thread *thread = hak__thread;
     struct bin *bin = thread_bin_at(thread, offset);
     struct object *object = bin->head;
-    if (HAK_UNLIKELY(object == NULL)) {
-        return NULL;
+    if (HAK_UNLIKELY(object == NULL || (HAK_SECURE && size == 0))) {
+        return NULL; /* in the secure form a block of size 0 is closed (large/empty.h) */
     }
     thread->cache.countdown -= (int32_t)size;
     if (HAK_UNLIKELY(thread->cache.countdown < 0)) {
@@ -69,8 +69,8 @@ HAK_INLINE void *malloc_try(size_t size, enum secure_state state)
     if (HAK_LIKELY(size <= TINY_REQUEST_MAX)) {
         /* Offset 0 for size 0: that bin is always empty. The offset is also the class's size. */
         offset = size_class_round_tiny(size + OBJECT_TAIL);
-        if (HAK_SECURE) { /* a block of size 0 is none of class 1 */
-            return HAK_LIKELY(size != 0) ? malloc_pop_of(offset, offset, size, state, true) : NULL;
+        if (HAK_SECURE) {
+            return malloc_pop_of(offset, offset, size, state, true);
         }
     } else if (HAK_LIKELY(size <= MID_REQUEST_MAX)) {
         offset = bin_offset(size_class_of_mid(size + OBJECT_TAIL));

@@ -54,10 +54,10 @@ static uint32_t shared_samples_threads;
 /* From 1, as threads first allocate or free a sample. */
 static uint32_t samples_thread(void)
 {
-    if (hak__lock_own.number == 0) {
-        hak__lock_own.number = 1 + atomic_add_relaxed(&shared_samples_threads, 1u);
+    if (hak__own.number == 0) {
+        hak__own.number = 1 + atomic_add_relaxed(&shared_samples_threads, 1u);
     }
-    return hak__lock_own.number;
+    return hak__own.number;
 }
 
 /* Milliseconds that do not wrap: a profile may run for months. */

@@ -199,8 +199,8 @@ int hak__os_map_behind(size_t front, size_t size, size_t alignment, void **addre
 
 bool hak__os_go_direct(bool direct)
 {
-    bool was = hak__lock_own.is_direct;
-    hak__lock_own.is_direct = direct;
+    bool was = hak__own.is_direct;
+    hak__own.is_direct = direct;
     return was;
 }
 
@@ -222,16 +222,16 @@ static long os_bound_call(long number, void *address, size_t size, long third, l
 long hak__os_bound_call(long number, void *address, size_t size, long third, long fourth,
                         void *fifth)
 {
-    if (bound_state() == BOUND_DIRECT || hak__lock_own.is_direct) {
+    if (bound_state() == BOUND_DIRECT || hak__own.is_direct) {
         return syscall(number, address, size, third, fourth, fifth, 0L);
     }
-    hak__lock_own.is_direct = true;
+    hak__own.is_direct = true;
     void *hidden = hak__os_hide_bins != NULL ? hak__os_hide_bins(NULL) : NULL;
     long result = os_bound_call(number, address, size, third, fourth, fifth);
     if (hidden != NULL) {
         (void)hak__os_hide_bins(hidden);
     }
-    hak__lock_own.is_direct = false;
+    hak__own.is_direct = false;
     return result;
 }
 

@@ -95,17 +95,17 @@ static bool family_call(size_t alignment, size_t size, void **result)
 
 bool hak__family_allocate(size_t alignment, size_t size, void **result)
 {
-    if (!hak__family_is_other() || hak__lock_own.in_family) {
+    if (!hak__family_is_other() || hak__own.in_family) {
         return false;
     }
     void *block = NULL;
-    hak__lock_own.in_family = true; /* a function of the process may call hakmem's */
+    hak__own.in_family = true; /* a function of the process may call hakmem's */
     bool called = !family_wraps() && family_call(alignment, size, &block);
     if (called && block != NULL && hak_owns(block)) { /* a wrapper for some sizes */
         family_free(block);
         called = false;
     }
-    hak__lock_own.in_family = false;
+    hak__own.in_family = false;
     if (called) {
         *result = block;
     }
@@ -114,15 +114,15 @@ bool hak__family_allocate(size_t alignment, size_t size, void **result)
 
 bool hak__family_free(void *pointer)
 {
-    if (family_free == hak__own_free || hak__lock_own.in_family) {
+    if (family_free == hak__own_free || hak__own.in_family) {
         return false;
     }
-    hak__lock_own.in_family = true;
+    hak__own.in_family = true;
     bool called = !family_wraps();
     if (called) {
         family_free(pointer);
     }
-    hak__lock_own.in_family = false;
+    hak__own.in_family = false;
     return called;
 }
 

@@ -27,6 +27,6 @@ uint32_t hak__numa_look(void)
     if (HAK_UNLIKELY(own != 0) && !atomic_load_relaxed(&hak__numa_several)) {
         atomic_store_relaxed(&hak__numa_several, true);
     }
-    hak__lock_own.node = (uint8_t)own;
+    hak__own.node = (uint8_t)own;
     return own;
 }

@@ -31,7 +31,7 @@
 /* The number of the calling thread's node when it last looked. */
 HAK_INLINE uint8_t numa_node(void)
 {
-    return hak__lock_own.node;
+    return hak__own.node;
 }
 
 /* A thread was seen on another node than the first. Relaxed: only then do places of memory matter,

@@ -227,7 +227,7 @@ static inline struct rest rest_now(void)
         hak__arena_reclaim(true); /* at level 2 walks every slab */
         hak__arena_reclaim(true); /* what the first one's own work left */
     }
-    REQUIRE(hak__lock_own.held == 0);
+    REQUIRE(hak__own.held == 0);
     rest_check_mapped(0);
     struct hak_stats stats = stats_now();
     return (struct rest){stats.objects_in_use_count, stats.bytes_in_use,

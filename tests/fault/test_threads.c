@@ -138,7 +138,7 @@ static void play_fork(void)
         recover();
         drop_all();
         hak__arena_reclaim(true);
-        REQUIRE(hak__lock_own.held == 0);
+        REQUIRE(hak__own.held == 0);
         /* At the fork the busy thread may have been mapping, or unmapping, a block beside the
          * arenas. */
         rest_check_mapped(BUSY_LARGE + hak__os_page_size());

@@ -43,6 +43,7 @@ BUG_CASE(free_resized, "sized free with another size",
 
 static void *make_empty(void)
 {
+    hide(malloc(1)); /* now this thread has free objects of the size that would serve */
     void *block = hide(malloc(0));
     if (block == NULL || (uintptr_t)block % 16 != 0 || malloc_usable_size(block) != 0) {
         fputs("malloc(0) is no block of 0 bytes\n", stderr);
@@ -56,6 +57,12 @@ BUG_CASE(read_empty, "access to a block of size 0",
 BUG_CASE(write_empty, "access to a block of size 0", *(volatile unsigned char *)make_empty() = 1)
 BUG_CASE(write_empty_of_calloc, "access to a block of size 0",
          *(volatile unsigned char *)hide(calloc(0, 10)) = 1)
+
+CASE(write_empty_of_memalign, "access to a block of size 0")
+{
+    hide(malloc(1));
+    *(volatile unsigned char *)hide(memalign(16, 0)) = 1;
+}
 
 CASE(free_empty_twice, "double free")
 {

@@ -26,7 +26,7 @@ static inline bool others_are_free(void)
 {
     return !is_held(&hak__arenas_lock) && !is_held(&hak__purge_lock) && !is_held(&hak__huge_lock) &&
            !is_held(&hak__growth_lock) && !is_held(&hak__superslab_first.lock) &&
-           hak__lock_own.held == 0;
+           hak__own.held == 0;
 }
 
 static inline bool none_is_held(void)

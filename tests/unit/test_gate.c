@@ -11,7 +11,7 @@ TEST(who_comes_to_a_closed_gate_is_refused)
 {
     hak__gate_close();
     lock_acquire(&arena_lock);
-    hak__lock_own.held = 0; /* fork's */
+    hak__own.held = 0; /* fork's */
     for (int round = 0; round < 3; round++) {
         assert_false(hak__gate_enter());
         assert_true(hak__gate_was_refused());

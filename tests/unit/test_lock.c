@@ -159,7 +159,7 @@ TEST(a_wake_that_is_lost)
         usleep(1000);
     }
     usleep(20000); /* so that it is in the kernel */
-    hak__lock_own.held = 0;
+    hak__own.held = 0;
     __atomic_store_n(&lock.shared_state, 0, __ATOMIC_RELEASE);
     thread_join(thread);
     assert_int_equal(shared_done, 1);
@@ -196,8 +196,8 @@ TEST(ranks_are_checked)
 {
     REQUIRE_LIFE(acquire_rising, NULL, NULL);
     if (HAK_LEVEL >= 1) {
-        REQUIRE_DEATH(acquire_falling, NULL, "assertion failed: .*hak__lock_own.held");
-        REQUIRE_DEATH(acquire_equal, NULL, "assertion failed: .*hak__lock_own.held");
+        REQUIRE_DEATH(acquire_falling, NULL, "assertion failed: .*hak__own.held");
+        REQUIRE_DEATH(acquire_equal, NULL, "assertion failed: .*hak__own.held");
         REQUIRE_DEATH(release_free, NULL, "assertion failed: .*shared_state");
     } else {
         REQUIRE_LIFE(acquire_falling, NULL, NULL);
