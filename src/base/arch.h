@@ -21,7 +21,8 @@ struct arch_own_line {
 #error "hakmem supports x86-64 and aarch64"
 #endif
 
-/* Bytes: the largest page that a kernel for this processor may have. */
+/* Bytes: the smallest and the largest page that a kernel for this processor may have. */
+#define ARCH_PAGE_SIZE_MIN 4096u
 #if defined(__x86_64__)
 #define ARCH_PAGE_SIZE_MAX 4096u
 #else

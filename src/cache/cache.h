@@ -39,8 +39,11 @@
 #ifndef HAK_CACHE_CACHE_H
 #define HAK_CACHE_CACHE_H
 
-#include "region/numa.h"
-#include "slab/slab.h"
+#include "core/counters.h"
+#include "region/object.h"
+
+struct slab_set;
+struct refill;
 
 struct bin {
     struct object *head;
@@ -289,20 +292,7 @@ HAK_INLINE bool cache_may_hold(const struct cache *cache, uint32_t class_index,
 /* Puts an object of another arena into this thread's bin, for its next malloc. False: nothing was
  * done, because the class has no own lines, the bin has no room, or the object lies on another
  * memory node. Owner thread, no lock. */
-HAK_INLINE bool remote_keep(struct cache *cache, uint32_t class_index, void *pointer)
-{
-    struct bin *bin = &cache->bins[class_index];
-    if (!size_class_has_own_lines(class_index) || bin->room <= 0 ||
-        numa_is_far(window_slice_of(pointer))) {
-        return false;
-    }
-    struct object *object = (struct object *)pointer;
-    object_set_free(object, bin->head, cache->mark);
-    bin->head = object;
-    bin->room--;
-    return true;
-}
-
+HAK_HIDDEN bool hak__remote_keep(struct cache *cache, uint32_t class_index, void *pointer);
 /* Frees an object of another arena, which lies in `slice`, through the remote buffer. True: a batch
  * was sent. Owner thread; needs no lock. */
 HAK_HIDDEN bool hak__remote_free(struct cache *cache, size_t slice, void *pointer);

@@ -5,6 +5,7 @@
 #include "base/probe.h"
 #include "core/diagnose.h"
 #include "core/knobs.h"
+#include "slab/slab.h"
 
 #include <string.h>
 
@@ -141,7 +142,7 @@ static void cache_check_mark(const struct cache *cache, const struct object *obj
 }
 
 /* Frees an object of a bin through the remote buffer, because it lies in no slab of this arena and
- * class: it was kept (remote_keep) or borrowed. Aborts if it can be neither, or if the list is
+ * class: it was kept (hak__remote_keep) or borrowed. Aborts if it can be neither, or if the list is
  * shorter than its count (NULL). Returns the next object of the list. */
 static HAK_NOINLINE struct object *cache_return_kept(struct cache *cache, uint32_t class_index,
                                                      struct object *object)

@@ -4,6 +4,7 @@
 
 #include "base/probe.h"
 #include "core/diagnose.h"
+#include "slab/slab.h"
 
 struct refill hak__cache_refill(struct cache *cache, uint32_t class_index)
 {

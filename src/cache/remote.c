@@ -15,6 +15,8 @@
 
 #include "base/probe.h"
 #include "core/diagnose.h"
+#include "region/numa.h"
+#include "slab/slab.h"
 
 /* Sends the entry, which is not empty, to its slab and empties it. */
 static void remote_send(struct cache *cache, struct remote_entry *entry)
@@ -121,4 +123,18 @@ size_t hak__remote_bytes(const struct cache *cache)
         }
     }
     return bytes;
+}
+
+bool hak__remote_keep(struct cache *cache, uint32_t class_index, void *pointer)
+{
+    struct bin *bin = &cache->bins[class_index];
+    if (!size_class_has_own_lines(class_index) || bin->room <= 0 ||
+        numa_is_far(window_slice_of(pointer))) {
+        return false;
+    }
+    struct object *object = (struct object *)pointer;
+    object_set_free(object, bin->head, cache->mark);
+    bin->head = object;
+    bin->room--;
+    return true;
 }

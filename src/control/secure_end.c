@@ -44,8 +44,8 @@ static HAK_COLD void end_flush(void)
 static bool end_can_read(const void *start, size_t bytes)
 {
     static uintptr_t end_page; /* there is one thread */
-    uintptr_t at = bits_align_down((uintptr_t)start, OS_PAGE_SIZE_MIN);
-    for (; at < (uintptr_t)start + bytes; at += OS_PAGE_SIZE_MIN) {
+    uintptr_t at = bits_align_down((uintptr_t)start, ARCH_PAGE_SIZE_MIN);
+    for (; at < (uintptr_t)start + bytes; at += ARCH_PAGE_SIZE_MIN) {
         if (at != end_page && !hak__os_is_readable(at)) {
             return false;
         }
@@ -66,7 +66,7 @@ static void end_look_object(void *object, uint32_t class_index, unsigned char by
 {
     size_t bytes = size_class_bytes(class_index);
     enum secure_state state = (enum secure_state)(byte & SECURE_STATE_MASK);
-    bool asks = hak__secure_forked || bytes > OS_PAGE_SIZE_MIN;
+    bool asks = hak__secure_forked || bytes > ARCH_PAGE_SIZE_MIN;
     if (secure_state_is_used(state)) {
         size_t slack = secure_slack(object, byte, bytes);
         if (asks && (!end_can_read((uint64_t *)object - 1, sizeof(uint64_t)) ||

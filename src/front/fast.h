@@ -16,7 +16,7 @@
 #ifndef HAK_FRONT_FAST_H
 #define HAK_FRONT_FAST_H
 
-#include "arena/arena.h"
+#include "arena/thread.h"
 
 typedef void *malloc_door(size_t size);
 
@@ -178,7 +178,7 @@ HAK_INLINE bool free_short(void *pointer, enum secure_state state, size_t size)
     unsigned char byte = atomic_load_relaxed(secure_state_at(pointer));
     size_t slack = (size_t)(byte >> SECURE_STATE_BITS) + OBJECT_TAIL;
     if (HAK_UNLIKELY((uintptr_t)pointer % OBJECT_ALIGNMENT != 0 ||
-                     (uintptr_t)pointer % OS_PAGE_SIZE_MIN == 0 ||
+                     (uintptr_t)pointer % ARCH_PAGE_SIZE_MIN == 0 ||
                      (byte & SECURE_STATE_MASK) != state || slack > SECURE_NEAR_MAX ||
                      (size != FREE_ANY && bytes - slack != size))) {
         return false;

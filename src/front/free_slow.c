@@ -21,6 +21,7 @@
  *   free_overflow  full bin              -> the limit grows, or the objects freed last go to their
  *                                           slabs (cache/cache.h)
  *   if refused     span or huge block    -> a table of blocks to free later (large/emergency.h) */
+#include "arena/arena.h"
 #include "core/diagnose.h"
 #include "core/knobs.h"
 #include "core/watched.h"
@@ -278,7 +279,7 @@ static void free_object(void *pointer, struct location location)
     if (HAK_LEVEL >= 2 && bin_contains(thread, pointer, class_index)) {
         hak__diagnose_fatal("double free", pointer, location.bytes, slab_arena_id(slab));
     }
-    if (!remote_keep(&thread->cache, class_index, pointer)) {
+    if (!hak__remote_keep(&thread->cache, class_index, pointer)) {
         free_remotely(thread, location.slice, pointer);
     }
 }
@@ -434,7 +435,7 @@ void hak__free_other(void *pointer, size_t slice, struct thread *thread, uint32_
     }
     /* hak__thread_none and hak__thread_ended have room in no bin and no buffer, so both calls fail.
      */
-    if (!remote_keep(&thread->cache, owner_class(code), pointer) &&
+    if (!hak__remote_keep(&thread->cache, owner_class(code), pointer) &&
         HAK_UNLIKELY(!remote_push(&thread->cache, slice, pointer))) {
         free_remotely(thread, slice, pointer);
     }

@@ -12,6 +12,7 @@
  *   guarded (arena/sampling.c)   -> observe/guard.h
  *   refused (core/gate.h)        -> the block gets a mapping of its own (large/emergency.h)
  *   no memory                    -> reclaims free memory, tries once more, then NULL with ENOMEM */
+#include "arena/arena.h"
 #include "base/probe.h"
 #include "control/life.h"
 #include "front/fast.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* query.c: hak_version, questions about blocks, hak_limit_set and hak_trim. */
+#include "arena/arena.h"
 #include "base/bits.h"
 #include "front/short.h"
 #include "front/slow.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* realloc.c: hak_realloc, hak_aligned_realloc and hak_resize: resize in place if the size class,
  * the neighbouring slices or the page tables allow it. The first two else copy. */
+#include "arena/arena.h"
 #include "core/diagnose.h"
 #include "front/short.h"
 #include "front/slow.h"

@@ -10,6 +10,7 @@
 
 #include "front/fast.h"
 #include "large/huge.h"
+#include "large/span.h"
 
 /* The code (region/window.h) of the slice that `pointer` points into; 0 if it points outside
  * the window. If the code is 0, only hak__locate_allocation can tell what the pointer is. */

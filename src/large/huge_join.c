@@ -62,7 +62,7 @@ static void join_part(struct join *join, struct huge part, size_t at)
 /* Not inlined: the stack that it needs would come on top of what a move needs. */
 static HAK_NOINLINE bool join_pays(struct huge part)
 {
-    unsigned char pages[JOIN_LOOK_SIZE / OS_PAGE_SIZE_MIN];
+    unsigned char pages[JOIN_LOOK_SIZE / ARCH_PAGE_SIZE_MIN];
     size_t count = JOIN_LOOK_SIZE / hak__os_page_size();
     uintptr_t middle = part.address + bits_align_down(part.size / 2, HUGE_PAGE_SIZE);
     return part.size < HUGE_PAGE_SIZE ||

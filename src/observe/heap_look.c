@@ -156,7 +156,7 @@ static struct superslab look_copy_maps(struct heap_look *look)
 
 static void look_residency(struct heap_look *look)
 {
-    unsigned char pages[SUPERSLAB_SIZE / OS_PAGE_SIZE_MIN] = {0};
+    unsigned char pages[SUPERSLAB_SIZE / ARCH_PAGE_SIZE_MIN] = {0};
     const void *start = window_slice_address(look->index * SUPERSLAB_SLICES);
     size_t page = hak__os_page_size(), in_slice = SLICE_SIZE / page; /* 0: a page is two slices */
     size_t size = bits_align_up(look->claimed * SLICE_SIZE, page);

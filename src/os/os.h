@@ -58,8 +58,7 @@ HAK_HIDDEN void hak__os_note_filter(void);
 /* From now on no filter counts, because the user says so. */
 HAK_HIDDEN void hak__os_ignore_filters(void);
 
-#define OS_PAGE_SIZE_MIN 4096u
-/* Bytes of an OS page: OS_PAGE_SIZE_MIN on most machines, up to OS_PAGE_SIZE_MAX. */
+/* Bytes of an OS page: ARCH_PAGE_SIZE_MIN on most machines, up to ARCH_PAGE_SIZE_MAX. */
 HAK_HIDDEN size_t hak__os_page_size(void);
 /* Bytes of RAM of the machine; 16 GiB if the kernel does not say. */
 HAK_HIDDEN uint64_t hak__os_ram_size(void);

@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/arch.h"
 #include "base/bits.h"
 #include "base/check.h"
 #include "base/probe.h"
@@ -145,7 +146,7 @@ size_t hak__os_resident_pages(const unsigned char *pages, size_t count)
 
 /* One byte for each OS page; its lowest bit says that the page is resident. */
 struct residency {
-    unsigned char pages[OS_RESIDENT_SIZE_MAX / OS_PAGE_SIZE_MIN];
+    unsigned char pages[OS_RESIDENT_SIZE_MAX / ARCH_PAGE_SIZE_MIN];
 };
 
 static int os_look(const void *address, size_t size, struct residency *residency)

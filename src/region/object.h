@@ -36,6 +36,13 @@ struct object {
 
 HAK_STATIC_ASSERT(sizeof(struct object) <= OBJECT_ALIGNMENT, "it fits into the smallest object");
 
+/* A list of `count` objects of one class. The last link is NULL, except in lists that are passed
+ * together with their tail. */
+struct object_list {
+    struct object *head;
+    uint32_t count;
+};
+
 /* Reports an object of a list that has no mark, and aborts. */
 HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void
 hak__object_is_wrong(const struct object *object);

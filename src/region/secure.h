@@ -51,8 +51,8 @@
 #ifndef HAK_REGION_SECURE_H
 #define HAK_REGION_SECURE_H
 
+#include "base/arch.h"
 #include "core/size_class.h"
-#include "os/os.h"
 #include "region/window.h"
 
 enum secure_state {
@@ -238,7 +238,7 @@ HAK_INLINE uint64_t secure_changed_before(const void *object, size_t bytes)
     if (HAK_TAGS && hak__secure.tags) {
         return 0;
     }
-    if (HAK_UNLIKELY((uintptr_t)object % OS_PAGE_SIZE_MIN == 0)) {
+    if (HAK_UNLIKELY((uintptr_t)object % ARCH_PAGE_SIZE_MIN == 0)) {
         return hak__secure_changed_page(word, secure_mark(front));
     }
     return atomic_load_relaxed(word) ^ secure_mark(front);

@@ -118,13 +118,6 @@ struct slab_set {
     struct slab_quarantine quarantine[HAK_SECURE];
 };
 
-/* A list of `count` objects of one class. The last link is NULL, except in lists that are passed
- * together with their tail. */
-struct object_list {
-    struct object *head;
-    uint32_t count;
-};
-
 /* The objects that a refill brings. `stride` 0: a linked list. Otherwise they are carved objects,
  * `stride` bytes apart, not linked yet, in memory that may be untouched. */
 struct refill {

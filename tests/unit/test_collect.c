@@ -98,7 +98,7 @@ static struct owner owner_create_kept(struct thread *thread)
     thread_free(thread, class_index, thread_allocate(thread, class_index)); /* sets a limit */
     struct object *object = thread_allocate(thread, class_index);           /* makes room */
     unit_return_list((struct object_list){object, 1});
-    REQUIRE(remote_keep(&thread->cache, class_index, owner.object));
+    REQUIRE(hak__remote_keep(&thread->cache, class_index, owner.object));
     return owner;
 }
 

@@ -40,7 +40,7 @@ static void put(struct cache *cache, uint32_t class_index, struct object *object
 {
     cache->bins[class_index] = (struct bin){NULL, 1, 1};
     if (cache == stranger) {
-        REQUIRE(remote_keep(cache, class_index, object));
+        REQUIRE(hak__remote_keep(cache, class_index, object));
     } else {
         unit_cache_free(cache, class_index, object);
     }
@@ -142,9 +142,9 @@ MARK_TEST(whole_lines_are_kept)
                                      unit_slab_refill(first->slabs, class_index, 1).head};
         bool kept = size_class_bytes(class_index) > TINY_SIZE_MAX;
         stranger->bins[class_index] = (struct bin){NULL, 1, 1};
-        assert_int_equal(remote_keep(stranger, class_index, objects[0]), kept);
+        assert_int_equal(hak__remote_keep(stranger, class_index, objects[0]), kept);
         if (kept) {
-            assert_false(remote_keep(stranger, class_index, objects[1])); /* no room */
+            assert_false(hak__remote_keep(stranger, class_index, objects[1])); /* no room */
             assert_ptr_equal(pop(stranger, class_index), objects[0]);
             put(stranger, class_index, objects[0]);
             stranger->bins[class_index].limit--; /* was not charged */

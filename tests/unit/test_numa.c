@@ -182,7 +182,7 @@ TEST(arenas_by_node)
     void *kept = thread_allocate(other, class_index);
     go(FIRST);
     first->cache.bins[class_index].room = 1;
-    assert_false(remote_keep(&first->cache, class_index, object));
+    assert_false(hak__remote_keep(&first->cache, class_index, object));
     first->cache.bins[class_index].room = 0;
     thread_free(other, class_index, object);
     hak__thread_flush(other);
