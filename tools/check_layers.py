@@ -9,6 +9,7 @@ unity      src/hakmem.c includes every .c of src/ but the shared library's own, 
 calls      no printf, malloc, getenv, assert.h in src/
 size       lines to 100 columns, files to 500 lines, functions to 70
 names      file names are unique in src/
+reach      front/fast.h needs few headers: who reads the fast paths need not read arenas, gate or locks
 markers    no unfinished business, no paths of one machine
 """
 import re
@@ -20,6 +21,7 @@ LAYERS = [["base"], ["os"], ["core"], ["region"], ["slab", "large"], ["cache"], 
           ["front"], ["override"]]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 IF_ALLOWED = re.compile(r"src/(base/(compiler|arch|tags)\.h|core/limits\.h|os/.*|override/.*)$")
+FAST_HEADERS_MAX = 14
 SHARED_ONLY = {"override/direct.c", "override/dlopen.c", "override/early.c"}
 LINE_MAX, FILE_MAX, FUNCTION_MAX = 100, 500, 70
 FAMILY = r"malloc|calloc|realloc|reallocarray|free|strdup|strndup|aligned_alloc|posix_memalign"
@@ -148,6 +150,16 @@ def check_unity(report, root, sources):
             report.fail("src/hakmem.c", 0, "does not include lower layers first")
 
 
+def check_reach(report, root):
+    needed = todo = {"front/fast.h"}
+    while todo:
+        texts = [(root / "src" / name).read_text() for name in todo]
+        todo = {name for text in texts for name in re.findall(r'#\s*include\s+"([^"]+)"', text)} - needed
+        needed = needed | todo
+    if len(needed) > FAST_HEADERS_MAX:
+        report.fail("src/front/fast.h", 0, f"needs {len(needed)} headers: {', '.join(sorted(needed))}")
+
+
 def strip_comments_only(text):
     return re.sub(r"/\*.*?\*/|//[^\n]*", lambda m: "\n" * m.group(0).count("\n"), text, flags=re.S)
 
@@ -191,6 +203,7 @@ def main():
         check_includes(report, path, layer, strip_comments_only(text))
         check_calls(report, path, layer, code)
     check_unity(report, root, sources)
+    check_reach(report, root)
     check_markers(report, root)
     print(f"check_layers: {len(sources)} sources, {len(headers)} headers, {report.count} problems")
     return 1 if report.count or not sources else 0

@@ -43,7 +43,6 @@
 #include "region/object.h"
 
 struct slab_set;
-struct refill;
 
 struct bin {
     struct object *head;

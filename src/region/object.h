@@ -43,6 +43,14 @@ struct object_list {
     uint32_t count;
 };
 
+/* The objects that a refill brings. `stride` 0: a linked list. Otherwise they are carved objects,
+ * `stride` bytes apart, not linked yet, in memory that may be untouched. */
+struct refill {
+    struct object_list list;
+    uint32_t stride;
+    bool used; /* the carved memory may hold anything; else it is zero */
+};
+
 /* Reports an object of a list that has no mark, and aborts. */
 HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void
 hak__object_is_wrong(const struct object *object);

@@ -118,14 +118,6 @@ struct slab_set {
     struct slab_quarantine quarantine[HAK_SECURE];
 };
 
-/* The objects that a refill brings. `stride` 0: a linked list. Otherwise they are carved objects,
- * `stride` bytes apart, not linked yet, in memory that may be untouched. */
-struct refill {
-    struct object_list list;
-    uint32_t stride;
-    bool used; /* the carved memory may hold anything; else it is zero */
-};
-
 /* Takes the first object; list.count is not 0. Those of a linked list have `mark`. A carved object
  * is not touched. So memory that the program never writes costs nothing, and the program's first
  * write causes the page fault, not malloc. The refill belongs to one thread; no lock. */
