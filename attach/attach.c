@@ -24,8 +24,10 @@
 /* Threads stopped in one round, before the mappings are read anew. */
 #define ROUND_MAX 64u
 #define LOCK_WAIT_US 5000000u
-/* How long the process may take to let itself be read. A program can let that take forever. */
+/* How long the process may take to let itself be read, and how long that of another user. A program
+ * can let that take forever. */
 #define READ_SECONDS 60u
+#define READ_SECONDS_OTHER 3u
 /* How long the process that attaches may take in all (its waits end in 35 s at the latest), and how
  * long after a signal. Then it is killed. */
 #define CHILD_SECONDS 60
@@ -268,7 +270,7 @@ static void block_signals(void)
 static void attach(pid_t pid)
 {
     struct target target = {.pid = pid};
-    alarm(READ_SECONDS);
+    alarm(target_is_own(pid) ? READ_SECONDS : READ_SECONDS_OTHER);
     prctl(PR_SET_PDEATHSIG, SIGTERM); /* who asked for this has ended */
     lock_target(pid);                 /* first: another tool's work looks like a debugger's */
     target_check(pid);

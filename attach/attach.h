@@ -49,6 +49,8 @@ struct target {
 
 /* A thread of the process that lives, the main one if it does; 0: there is none. */
 pid_t target_living(pid_t pid);
+/* True: its user is ours. */
+bool target_is_own(pid_t pid);
 /* Ends with a sentence if the process cannot be attached to. */
 void target_check(pid_t pid);
 /* Reads the mappings anew. False: the process has ended. */

@@ -78,6 +78,9 @@ void moment_prepare(const struct target *target)
             size_t got = target_memory(target->living, at, code, size);
             total += got;
             note_ends(code, got, at);
+            if (got < size) { /* the rest is not there: the program may claim terabytes */
+                break;
+            }
         }
     }
     free(code);

@@ -166,6 +166,13 @@ enum filtered target_filtered(pid_t pid, pid_t tid)
     return is_strict ? FILTERED_ENDS : count > own ? FILTERED_UNKNOWN : FILTERED_HARMLESS;
 }
 
+bool target_is_own(pid_t pid)
+{
+    char status[STATUS_SIZE];
+    return target_file(pid, "status", status, sizeof status) &&
+           status_number(status, "\nUid:") == (long)geteuid();
+}
+
 /* A child of vfork, which runs on its parent's memory until it execs. */
 static bool shares_memory(pid_t pid, long parent)
 {
