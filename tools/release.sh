@@ -62,7 +62,8 @@ tar -xzf "$work/output/hakmem-$version.tar.gz" -C "$work"
     cmake --build build/package --target package >/dev/null
     cp build/package/*.*deb "$work/output/"
     python3 -m venv "$work/python"
-    "$work/python/bin/pip" wheel --quiet --no-deps --wheel-dir "$work/output" .
+    "$work/python/bin/pip" install --require-hashes --quiet -r tools/requirements.txt
+    PATH=$work/python/bin:$PATH "$work/python/bin/pip" wheel --no-build-isolation --quiet --no-deps --wheel-dir "$work/output" .
     python3 tools/amalgamate.py "$work/single"
     tar -czf "$work/output/hakmem-$version-single.tar.gz" -C "$work/single" .
     python3 tools/amalgamate.py bindings/rust/hakmem-sys/vendor

@@ -16,7 +16,7 @@ if [[ ! -e $python/complete ]]; then
     rm -rf -- "$python"
     mkdir -p -- "$cache"
     python3 -m venv -- "$python"
-    "$python/bin/python" -m pip install --quiet --disable-pip-version-check -r "$root/tools/site/requirements.txt"
+    "$python/bin/python" -m pip install --require-hashes --quiet --disable-pip-version-check -r "$root/tools/site/requirements.txt"
     : >"$python/complete"
 fi
 

@@ -11,7 +11,7 @@ from .lab.options import parser_of
 from .look.processes import STATUS_FAILED, Refusal
 from .packages import may_install, need
 
-REQUIREMENTS = ROOT / "lab/requirements.txt"
+REQUIREMENTS = ROOT / "lab/requirements.txt"  # each package with its hashes: tools/pin_packages.sh
 SIZE = "some 410 MB on disk, from PyPI"
 
 
@@ -51,7 +51,8 @@ def make(directory):
     say(f"preparing Python packages for the laboratory in {directory} (once; {SIZE})")
     shutil.rmtree(directory, ignore_errors=True)
     steps = (["python3", "-I", "-m", "venv", "--", directory],
-             [directory / "bin/python", "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", REQUIREMENTS])
+             [directory / "bin/python", "-I", "-m", "pip", "install", "--require-hashes", "--quiet", "--disable-pip-version-check",
+              "-r", REQUIREMENTS])
     with clock("preparing"):
         for words in steps:
             done = subprocess.run(words, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

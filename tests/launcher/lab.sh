@@ -23,7 +23,7 @@ case \$* in
 -c*'(3, 11)'*) [[ ! -e "$scratch/is-old" ]] ;;
 -c*) ;;
 '-m venv -- '*) mkdir -p "\$4/bin" && cp "\$0" "\$4/bin/python" && echo venv >>"$scratch/calls" ;;
-'-m pip install '*)
+'-m pip install --require-hashes '*) # nothing else is installed, whatever PyPI serves
     echo pip >>"$scratch/calls"
     [[ ! -e "$scratch/kill-us" ]] || kill -9 \$PPID
     [[ ! -e "$scratch/no-network" ]] || { echo 'no route to anywhere' >&2; exit 1; } ;;
