@@ -2,12 +2,14 @@
 """Starts the observer of a process that was started without one. The program beside the library (attach/) does it."""
 import functools
 import glob
+import math
 import os
 import subprocess
 import time
 
 from .observer import NotObserved, Observer, remove_stale_files
-from .processes import Refusal, STATUS_FAILED, look, read_text, require_rights, require_running
+from .processes import (
+    OTHERS_SECONDS, Refusal, STATUS_FAILED, is_of_another_user, look, read_text, require_rights, require_running)
 
 WAIT_SECONDS = 30.0  # for the file of an observer's thread that runs, on a busy machine
 START_SECONDS = 5.0  # for such a thread
@@ -25,12 +27,12 @@ def tool():
     return path
 
 
-def attach(process):
+def attach(process, seconds=TOOL_SECONDS):
     """Runs the tool. What it says, a sentence, becomes the Refusal."""
     with subprocess.Popen([tool(), str(process.pid)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                           text=True, errors="replace") as child:
         try:
-            said = child.communicate(timeout=TOOL_SECONDS)[1].strip().splitlines()
+            said = child.communicate(timeout=max(seconds, 0))[1].strip().splitlines()
         except BaseException as error:  # Ctrl-C, too
             end(child)
             if not isinstance(error, subprocess.TimeoutExpired):
@@ -67,17 +69,21 @@ def connect(pid):
     process = look(pid)
     require_rights(process)
     require_running(process)
+    began = time.monotonic()
+    until = began + (OTHERS_SECONDS if is_of_another_user(process) else math.inf)
     try:
         return Observer(process), False
     except NotObserved:
-        attach(process)
+        attach(process, min(until - began, TOOL_SECONDS))
     began = time.monotonic()
     while True:
         try:
-            return Observer(look(pid)), True
+            observer = Observer(look(pid))
+            observer.until = min(observer.until, until)
+            return observer, True
         except NotObserved:
             waited = time.monotonic() - began
-            if waited > WAIT_SECONDS or (waited > START_SECONDS and not has_observer_thread(pid)):
+            if waited > WAIT_SECONDS or began + waited > until or (waited > START_SECONDS and not has_observer_thread(pid)):
                 raise Refusal(f"process {pid} was attached to, but it could not make its file in /dev/shm",
                               STATUS_FAILED) from None
             time.sleep(0.005)

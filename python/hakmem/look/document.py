@@ -11,6 +11,7 @@ DEPTH_MAX = 16  # hakmem writes 5
 DIGITS_MAX = 20  # of 64 bits
 NUMBER_MAX = 1 << 63
 TEXT_MAX = 1 << 16
+VALUES_MAX = 4 << 20  # in lists and objects; a map of 1 TiB has 3 million
 
 
 def decode(text):
@@ -55,7 +56,7 @@ def is_deep(value):
 
 def parse(text):
     """ValueError if it is no such document."""
-    if len(text) > BYTES_MAX:
+    if len(text) > BYTES_MAX or text.count(",") > VALUES_MAX:
         raise ValueError("it is too large")
     try:
         value = json.loads(text, object_hook=decode_values, parse_int=parse_whole, parse_float=parse_part,

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
 """./hakmem heap: makes one HTML page of a heap map, or of two maps that it compares."""
-import json
 import os
 import time
 from pathlib import Path
@@ -14,6 +13,7 @@ from .mapped import parts as parts_beside
 from . import page
 from .page import cell, escape, fill, number_change_cell, script_json
 from .processes import Refusal, STATUS_USAGE, is_number, parse_pid, source
+from .report import read_figures
 from .sites import add_naming, use_naming
 from .text import short_name
 
@@ -374,7 +374,6 @@ def add_arguments(parser):
                      "program (hakmem/stats.h).")
 
 
-ASK_SECONDS = 60  # the map of a very large heap takes a few
 
 
 def is_process(word):
@@ -387,14 +386,14 @@ def read_source(word, is_alone):
         return load(word)
     observer, _ = connect(parse_pid(word))
     try:
-        text = observer.ask("map", seconds=ASK_SECONDS)
+        text = observer.ask("map")
     except KeyError:
         raise MapError(f"process {word} runs on a hakmem that writes no heap maps") from None
     found = from_text(text.decode("utf-8", "replace"), f"the map of process {word}", observer.process,
                       Callers(observer) if is_alone else None)
     try:
-        whole = json.loads(observer.ask("json", seconds=ASK_SECONDS))["summary"]["not_hakmem_bytes"]
-        found.beside = whole is not None and parts_beside(word, whole) or []
+        whole = read_figures(observer.ask("json"), observer.process.pid).get("summary", {}).get("not_hakmem_bytes")
+        found.beside = type(whole) is int and parts_beside(word, whole) or []
     except Refusal:  # it has ended, and the map is there
         pass
     return found

@@ -12,6 +12,7 @@ SHARED = ("/dev/shm/", "/memfd:", "/SYSV", "/dev/zero")  # files of memory
 NOT_HAKMEM = re.compile(r"  not hakmem's +(\d+\.\d\d) MiB +(\d+\.\d) %.*(?:\n    anonymous .*)?")
 RSS = re.compile(r"resident memory \(RSS\) +(\d+\.\d\d) MiB")
 FILES_NAMED = 3
+SMAPS_SECONDS = 2.0  # for the kernel, which walks all page tables
 
 
 def mappings(text):
@@ -48,7 +49,7 @@ def groups(text):
 def parts(pid, whole):
     """[(title, how much, notes)] of memory that is not hakmem's, which adds up to `whole` bytes. None: the kernel does not say."""
     try:
-        found = groups(read_text(f"{process_folder(pid)}/smaps"))
+        found = groups(read_text(f"{process_folder(pid)}/smaps", SMAPS_SECONDS))
     except OSError:
         return None
     rows, left = [], whole

@@ -3,10 +3,12 @@
 import ctypes
 import errno
 import fcntl
-import glob
+import itertools
+import math
 import mmap
 import os
 import platform
+import re
 import signal
 import stat
 import struct
@@ -14,14 +16,19 @@ import sys
 import time
 
 from .processes import (
-    Ended, Refusal, STATUS_FAILED, inner_uids, inside, is_number, look, maps_file, pid_space, process_folder, require_running)
+    OTHERS_SECONDS, Ended, Refusal, STATUS_FAILED, inner_uids, inside, is_number, is_of_another_user, look, maps_file, pid_space,
+    process_folder, require_running)
 
 MAGIC, VERSION = b"hakmem\0O", 1
 PAGE_SIZE, REPLY_OFFSET, REQUEST_OFFSET, REQUEST_SIZE = 4096, 4096, 56, 960
 REQUEST_WORD, REPLY_WORD = 24, 28
 HEAD = struct.Struct("=8sIIQIIQI")  # magic, version, process, start time, request, reply, reply size, status
 WORD = struct.Struct("=I")
-REPLY_MAX = 256 << 20
+# Bytes of an answer: far more than hakmem writes. Text and figures have a line for each thread, by the kernel's count.
+THREAD_BYTES = 2 << 10
+ANSWER_BYTES = {"summary": 64 << 10, "names": 256 << 10, "json": 1 << 20, "full": 1 << 20, "profile": 64 << 20, "map": 128 << 20}
+WORD_BYTES = 4 << 10  # of the answer to any other request
+FILES_MAX = 1 << 20  # of /dev/shm that are looked at, where everybody can make files
 ASK_SECONDS = 30.0  # a busy machine lets a thread wait for seconds; what has ended or stopped is noticed much sooner
 NOTE_SECONDS = 5.0  # then the user is told what is waited for
 TRACED_SECONDS = 1.0  # a process that a debugger has held for as long does not answer; strace holds it for moments
@@ -43,6 +50,7 @@ class Timespec(ctypes.Structure):
 
 class Observer:
     """An open connection. Raises NotObserved if there is nobody to talk to."""
+    work = None  # the last question of watched.ask_all
 
     def __init__(self, process):
         self.process = process
@@ -51,6 +59,7 @@ class Observer:
         self.is_interrupted = lambda: False  # whether to give up a question
         self.may_note = sys.stderr is not None and sys.stderr.isatty()
         self.note_at = 0.0
+        self.allow()
         for path in candidates(process):
             if self._open(path):
                 return
@@ -99,11 +108,17 @@ class Observer:
             os.close(self.descriptor)
             self.descriptor = None
 
-    def ask(self, request, seconds=ASK_SECONDS):
+    def allow(self):
+        """From now on the process may take as long as at first: that much for all questions of one command or picture."""
+        self.is_of_another_user = is_of_another_user(self.process)
+        self.until = time.monotonic() + (OTHERS_SECONDS if self.is_of_another_user else math.inf)
+
+    def ask(self, request, seconds=None):
         """The reply to a request, as bytes. Raises Ended, Refusal, or KeyError if the process does not know the
-        request."""
-        until = time.monotonic() + seconds
-        self.note_at = until - seconds + NOTE_SECONDS
+        request. `seconds`: for this question, instead of what is left."""
+        now = time.monotonic()
+        until = min(now + ASK_SECONDS, self.until) if seconds is None else now + seconds
+        self.note_at = now + NOTE_SECONDS
         self.traced_since = None
         self._check(until, "")
         self._lock(until)
@@ -158,6 +173,7 @@ class Observer:
         if self.traced_since and now - self.traced_since > TRACED_SECONDS:
             raise Refusal(f"process {pid} is stopped by a debugger; let it go on first")
         if now > until or self.is_interrupted():
+            why += f" in {OTHERS_SECONDS} s; ask as its user to wait longer" if now > self.until else ""
             raise Refusal(f"process {pid} gives no report: {why}", STATUS_FAILED)
         if now > self.note_at and self.may_note:
             self.may_note = False
@@ -167,8 +183,9 @@ class Observer:
         size, status = HEAD.unpack(os.pread(self.descriptor, HEAD.size, 0))[6:8]
         if status == errno.ENOENT:
             raise KeyError(request)
-        if status != 0 or size > REPLY_MAX:
-            why = os.strerror(status) if status else "the reply is too large"
+        most = bytes_of(request.partition(" ")[0], self.process.pid)
+        if status != 0 or size > most:
+            why = os.strerror(status) if status else f"its answer has {size} bytes, and hakmem writes at most {most}"
             raise Refusal(f"process {self.process.pid} gives no report: {why}", STATUS_FAILED)
         pieces, offset = [], 0
         while offset < size:
@@ -178,6 +195,22 @@ class Observer:
             pieces.append(piece)
             offset += len(piece)
         return b"".join(pieces)
+
+
+def bytes_of(request, pid):
+    """The most that an answer to this request of this process may have."""
+    more = THREAD_BYTES * look(pid).threads if request in ("json", "full") else 0
+    return ANSWER_BYTES.get(request, WORD_BYTES) + more
+
+
+def files_in(folder, start):
+    """The paths of files in the folder whose names start so; none if there are too many to look at."""
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in itertools.islice(entries, FILES_MAX) if entry.name.startswith(start)]
+    except OSError:
+        names = []
+    return [os.path.join(folder, name) for name in sorted(names)]
 
 
 def file_name(uid, pid, space):
@@ -193,7 +226,7 @@ def candidates(process):
             for uid in dict.fromkeys([*inner_uids(process), 0]):
                 path = os.path.join(directory, file_name(uid, process.inner_pid, space))
                 yield path
-                yield from glob.glob(f"{glob.escape(path)}-*")
+                yield from files_in(directory, f"{os.path.basename(path)}-")
 
 
 def directories(pid):
@@ -230,8 +263,10 @@ def remove_stale(path, descriptor):
 
 def remove_stale_files():
     """Removes the files that this user's killed processes have left; for root, those of all users."""
-    user = "[0-9]*" if os.geteuid() == 0 else os.geteuid()
-    for path in glob.glob(f"/dev/shm/hakmem.{user}.[0-9]*"):
+    user = "[0-9]+" if os.geteuid() == 0 else os.geteuid()
+    for path in files_in("/dev/shm", "hakmem."):
+        if not re.match(rf"/dev/shm/hakmem\.{user}\.[0-9]", path, re.ASCII):
+            continue
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
@@ -244,13 +279,12 @@ def observed():
     """The observed processes that this user may ask, in the order of their numbers. Removes stale files. Files of other
     containers in the same /dev/shm are left alone: their numbers mean nothing here."""
     remove_stale_files()
-    user = "*" if os.geteuid() == 0 else str(os.geteuid())
     space = pid_space(os.getpid())
     found = {}
-    for path in glob.glob(f"/dev/shm/{file_name(user, '*', space)}*"):
+    for path in files_in("/dev/shm", "hakmem."):
         name = os.path.basename(path).partition("-")[0]
-        number = name.split(".")[2]
-        if name != file_name(name.split(".")[1], number, space) or not is_number(number):
+        user, number = (name.split(".") + ["", ""])[1:3]
+        if name != file_name(user, number, space) or not is_number(number) or os.geteuid() not in (0, int(user) if is_number(user) else -1):
             continue
         try:
             process = look(int(number))

@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: MIT
 """What /proc says of a process. A process that a tool cannot look into is a Refusal: one sentence and a status."""
 import errno
+import math
 import os
+import signal
+import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+TEXT_MAX = 64 << 20  # bytes of a file in /proc: 65,530 mappings, the most that Linux allows by itself, with usual names
+OTHERS_SECONDS = 3.0  # a process of another user may be slow on purpose: this is all the time that a command waits for it
 LINKS_MAX = 40  # as the kernel follows
 FIRST_SPACE = 0xEFFFFFFC  # the kernel's number for the machine's own name space of process ids
 # Exit statuses of all these tools: docs/observability/README.md.
@@ -60,9 +66,16 @@ def printable(text):
     return "".join(c if " " <= c <= "~" else "?" for c in text)[:60]
 
 
-def read_text(path):
-    with open(path, "rb") as file:
-        return file.read().decode("utf-8", "replace")
+def read_text(path, seconds=math.inf):
+    """OSError, too, if the file is longer than TEXT_MAX, or takes longer than so many seconds."""
+    pieces, left, until = [], TEXT_MAX, time.monotonic() + seconds
+    with open(path, "rb", buffering=0) as file:
+        while piece := file.read(1 << 16):
+            pieces.append(piece)
+            left -= len(piece)
+            if left < 0 or time.monotonic() > until:
+                raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
+    return b"".join(pieces).decode("utf-8", "replace")
 
 
 def process_folder(pid):
@@ -172,8 +185,8 @@ def inside(root, path):
 def maps_file(pid, inode):
     """Whether the process maps a file of this inode number; None: the kernel does not tell us."""
     try:
-        with open(f"{process_folder(pid)}/maps", "rb") as file:
-            return any(int(line.split()[4]) == inode for line in file)
+        lines = read_text(f"{process_folder(pid)}/maps").split("\n")
+        return any(line.split(None, 5)[4:5] == [str(inode)] for line in lines)
     except (FileNotFoundError, ProcessLookupError):
         return False
     except OSError:
@@ -185,6 +198,32 @@ def require_running(process):
     caller judges that one."""
     if process.state == "T":
         raise Refusal(f"process {process.pid} is stopped; let it go on first (kill -CONT {process.pid})")
+
+
+class Late(Exception):
+    """The time is over."""
+
+
+@contextmanager
+def at_most(seconds):
+    """Ends what takes longer by raising Late in the middle of it; for the main thread."""
+    def ring(*_):
+        raise Late
+
+    if seconds <= 0:
+        raise Late
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def is_of_another_user(process):
+    """Only root can look into such a process."""
+    return any(uid != os.geteuid() for uid in process.uids)
 
 
 def require_rights(process):

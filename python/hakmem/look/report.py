@@ -46,7 +46,7 @@ class Report:
 def read_figures(text, pid):
     """The document of a report, checked."""
     try:
-        figures = parse(text.decode("utf-8", "replace"))
+        figures = parse(text.decode("latin-1"))  # decode does the rest
         check(figures, SHAPE)
         if not all(map(check_texts, figures.get("sites", []))):
             raise ValueError("a site is no place of a program")

@@ -18,6 +18,8 @@ from .watched import ask_all
 # What pprof shows first, by address.
 PATHS = {"/debug/pprof/heap": "inuse_space", "/debug/pprof/allocs": "alloc_space"}
 SECONDS_MAX = 600  # between the two profiles of a request
+BEGIN_SECONDS = 30.0  # for those that are named when the server starts
+CLOSE_SECONDS = 2.0  # for the last answers
 
 
 class Unanswered(Exception):
@@ -60,73 +62,90 @@ def key_of(stack):
     return stack["frames"], stack["site"], stack.get("cut"), stack.get("thread")
 
 
+class Sampling(threading.Thread):
+    """Samples a process that does not sample itself until close(). In a thread of its own: one that does not answer costs
+    nobody else's samples."""
+
+    def __init__(self, observer):
+        super().__init__(daemon=True)
+        self.observer = observer  # whom others ask
+        self.closed, self.begun = threading.Event(), threading.Event()
+        self.why_not = None
+        self.start()
+
+    def run(self):
+        try:
+            own = Observer(self.observer.process)
+            try:
+                head = read_profile(own.ask("profile"), own.process.pid)[0]
+                if head.get("own_period", 0) == 0:
+                    self.keep(Claim(own))
+            finally:
+                own.close()
+        except (Refusal, KeyError, OSError) as why:  # it has ended, or does not answer now
+            self.why_not = why
+        self.begun.set()
+
+    def keep(self, claim):
+        self.begun.set()
+        while not self.closed.wait(RENEW_SECONDS):
+            try:
+                claim.renew(RENEW_SECONDS)
+            except (Ended, Replaced):
+                return
+            except (Refusal, OSError):  # it does not answer now
+                pass
+        claim.end()
+
+    def wait(self, until):
+        self.begun.wait(max(until - time.monotonic(), 0))
+
+
+def read_profile(data, pid):
+    return parse_document(data.decode("latin-1"), f"process {pid}")
+
+
 class ServedProfiles:
-    """The profiles of processes, each sampled from when it is first seen. Those that do not sample themselves are sampled until
-    close(). For one thread at a time, as an Observer."""
+    """The profiles of processes, each sampled from when it is first seen. For one thread at a time, as an Observer."""
 
     def __init__(self, watched):
         self.watched = watched
-        self.seen = {}  # observers, by process id
-        self.claims = []  # of those that do not sample themselves; each has an observer of its own
-        self.closed = threading.Event()
-        self.keeper = threading.Thread(target=self._keep, daemon=True)
-        self.keeper.start()
-        try:
-            for pid, observer in watched.given.items():
-                self._begin(pid, observer)
-        except BaseException:
+        self.samplings = {}  # by process id
+        self.begin(watched.given, time.monotonic() + BEGIN_SECONDS)
+        refused = [one.why_not for one in self.samplings.values() if one.why_not]
+        if refused:
             self.close()
-            raise
+            raise refused[0]
 
-    def _begin(self, pid, observer):
-        text = observer.ask("profile").decode("utf-8", "replace")
-        head = parse_document(text, f"process {pid}")[0]
-        if head.get("own_period", 0) == 0:
-            self.claims.append(Claim(Observer(observer.process)))
-        self.seen[pid] = observer
-
-    def _keep(self):
-        """Renews the claims, in a thread: whoever is asked for profiles is asked rarely."""
-        while not self.closed.wait(RENEW_SECONDS):
-            for claim in list(self.claims):
-                try:
-                    claim.renew(RENEW_SECONDS)
-                except (Ended, Replaced):
-                    self.claims.remove(claim)
-                    claim.observer.close()
-                except (Refusal, OSError):  # it does not answer now
-                    pass
-
-    def begin(self, observers):
+    def begin(self, observers, until):
         """Samples processes that have come."""
+        for pid, one in list(self.samplings.items()):
+            if observers.get(pid) is not one.observer or one.why_not:
+                self.samplings.pop(pid).closed.set()
         for pid, observer in observers.items():
-            if self.seen.get(pid) is not observer:
-                try:
-                    self._begin(pid, observer)
-                except (Refusal, OSError):  # it has ended, or does not answer now
-                    pass
-        self.seen = {pid: observer for pid, observer in self.seen.items() if pid in observers}
+            if pid not in self.samplings:
+                self.samplings[pid] = Sampling(observer)
+        for one in self.samplings.values():
+            one.wait(until)
 
     def close(self):
-        self.closed.set()
-        self.keeper.join()
-        for claim in self.claims:
-            claim.end()
+        until = time.monotonic() + CLOSE_SECONDS
+        for one in self.samplings.values():
+            one.closed.set()
+        for one in self.samplings.values():
+            one.join(max(until - time.monotonic(), 0))
 
     def take(self, pids, seconds):
         """The moment, and {process id: (process, document)} of those that answer. `pids`: as texts; None: all."""
+        until = time.monotonic() + seconds
         observers = self.watched.now(seconds / 2)
-        self.begin(observers)
+        self.begin(observers, until - seconds / 4)
         known = {str(pid): pid for pid in observers}
         if any(pid not in known for pid in pids or ()):
             raise Unanswered(404, "there is no such process here")
         chosen = {known[pid]: observers[known[pid]] for pid in pids or known}
-        documents = {}
-        for process, text in ask_all(chosen, "profile", seconds / 2):
-            try:
-                documents.update({process.pid: (process, parse_document(text.decode("utf-8", "replace"), "profile"))} if text else {})
-            except Refusal:  # what it says is no profile
-                pass
+        asked = ask_all(chosen, "profile", until - time.monotonic(), read_profile)
+        documents = {process.pid: (process, document) for process, document in asked if document}
         return time.monotonic(), documents
 
 

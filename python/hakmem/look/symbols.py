@@ -12,6 +12,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
+import time
 from dataclasses import dataclass, replace
 
 from .binaries import BUILD_ID, Module, find, open_binary
@@ -20,13 +21,14 @@ from .elf import Elf
 from .generated import ALWAYS, HEXADECIMAL, GeneratedCode, generated_by, may_be_generated
 from .inlined import ask_again, missing_in
 from .owners import CLONE
-from .processes import is_number, process_folder
+from .processes import Late, at_most, is_number, is_of_another_user, process_folder, read_text
 from .text import cut, plain
 
 MAPPING = re.compile(r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) (\S{4}) ([0-9a-f]{1,16}) ([0-9a-f]{1,8}):([0-9a-f]{1,8}) (\d{1,20}) *(.*)")
 OPEN_FILE = re.compile(r"/proc/self/fd/(\d+)")
 TOOL_SECONDS, TOOL_OUTPUT_MAX = 60, 256 << 20  # of a run of binutils, for the largest programs there are
 NOBODY = 65534
+NAMES_SECONDS = 1.0  # for the names of a process of another user
 
 
 @dataclass(frozen=True)
@@ -150,16 +152,31 @@ class Files:
         self.recorded = recorded  # when the addresses were written, seconds since 1970; 0 if that is not known
         self.found, self.missing, self.remarks = {}, {}, set()  # of binaries.find
         self.tables = {}  # FunctionTable by the paths of its files: a program may be mapped as several modules
+        self.left = NAMES_SECONDS if process is not None and is_of_another_user(process) else math.inf
         self.is_trusted = is_own or os.geteuid() == 0
         self.users = {0, os.geteuid(), *(process.uids if process is not None else ())}
         self.mapped = self.mappings = None
         if process is not None:
             try:
-                with open(f"{process_folder(process.pid)}/maps", encoding="utf-8", errors="replace") as file:
-                    self.mappings = parse_mappings(file)
+                self.mappings = parse_mappings(read_text(f"{process_folder(process.pid)}/maps").split("\n"))
             except OSError:
                 self.mappings = []
             self.mapped = {mapping.path for mapping in self.mappings}
+
+    def in_time(self, find, path, otherwise):
+        """What find() returns. Another user's process may have files that take long: those that are not root's get
+        NAMES_SECONDS in all, and then the result is what otherwise() returns."""
+        if math.isinf(self.left) or os.path.exists(path) and is_roots(path):
+            return find()
+        began = time.monotonic()
+        try:
+            with at_most(self.left):
+                return find()
+        except Late:
+            self.remarks.add(f"Some names are missing: another user's process gets {NAMES_SECONDS} s for its names; ask as that user.")
+            return otherwise()
+        finally:
+            self.left -= time.monotonic() - began
 
     def may_open(self, path):
         if self.mapped is not None:
@@ -174,7 +191,7 @@ class Files:
 
     def generated(self):
         if self.process is not None:
-            return generated_by(self.process)
+            return self.in_time(lambda: generated_by(self.process), "", lambda: GeneratedCode(self.pid, (), ()))
         return GeneratedCode(self.pid, {*self.users, self.owner}, alive=self.alive)
 
     def functions(self, paths, addresses):
@@ -304,6 +321,12 @@ def ask_symbolizer(command, path, addresses):
 
 def frames_in_module(module, spots, files):
     """{key: [Frame, ...], innermost first} of {key: (offset in the file or None, address in the process)}."""
+    return files.in_time(
+        lambda: found_in_module(module, spots, files), module.path,
+        lambda: {key: [Frame("", "", 0, module.path, address if offset is None else offset)] for key, (offset, address) in spots.items()})
+
+
+def found_in_module(module, spots, files):
     binary = find(module, files)
     where = {key: module.address(binary, spot) for key, spot in spots.items()}
     if binary is None:

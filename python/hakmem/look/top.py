@@ -66,6 +66,7 @@ def print_reports(reporter, times, delay):
     for turn in range(times):
         if turn:
             time.sleep(delay)
+            reporter.observer.allow()
         report = reporter.take()
         history.append(report)
         lines = report_lines(reporter, report, before, [] if times == 1 else history)
@@ -208,6 +209,7 @@ def show_screen(reporter, delay):
                 if key in ("p", " "):
                     paused = not paused
                 if not paused and time.monotonic() >= due:
+                    reporter.observer.allow()
                     before, report = report, reporter.take()
                     history.append(report)
                     due = time.monotonic() + delay

@@ -39,6 +39,7 @@ class Checks(PlaceTest):
         self.observer.descriptor, self.observer.process = 0, look(STATUS, STACK)
         self.observer.traced_since, self.observer.is_interrupted = None, lambda: False
         self.observer.may_note, self.observer.note_at = False, 0.0
+        self.observer.allow()
 
     def check(self, status=STATUS, stack=STACK, seconds=1000):
         with mock.patch("hakmem.look.observer.look", return_value=look(status, stack)):

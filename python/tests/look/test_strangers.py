@@ -17,7 +17,7 @@ from pathlib import Path
 from unittest import mock
 
 from hakmem.look import (
-    binaries, document, files, metrics, observer, output, processes, profile_data, prometheus, report, symbols, text, watched)
+    binaries, document, files, metrics, observer, output, processes, profile_data, prometheus, report, serving, symbols, text, watched)
 from hakmem.look.elf import Elf
 from hakmem.look.processes import Refusal
 from place import PlaceTest
@@ -58,6 +58,8 @@ class Documents(unittest.TestCase):
                 document.parse(lie)
         with mock.patch.object(document, "BYTES_MAX", 10), self.assertRaises(ValueError):
             document.parse('"12345678901"')
+        with mock.patch.object(document, "VALUES_MAX", 10), self.assertRaises(ValueError):
+            document.parse("[" + "1," * 11 + "1]")
         self.assertEqual(document.parse('{"a\\u001b": "\\u001b\\n"}'), {"a\ufffd": "\ufffd\ufffd"})
 
     def test_reports(self):
@@ -106,11 +108,12 @@ class Metrics(Place):
             "# TYPE hakmem_resident_bytes gauge", f'hakmem_resident_bytes{{{name},part="in_use"}} 7'])
 
     def serve(self, token=None):
-        server = metrics.Server(("127.0.0.1", 0), metrics.make_handler(watched.Watched([]), token))
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        self.addCleanup(server.server_close)
-        self.addCleanup(server.shutdown)
-        return server.server_address[1]
+        server = serving.Server("127.0.0.1", 0, metrics.Answers(watched.Watched([]), token))
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(server.close)
+        return server.port
 
     def status(self, port, **headers):
         asked = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
@@ -133,24 +136,47 @@ class Metrics(Place):
         self.assertEqual(self.status(port, Host="localhost", Authorization="Bearer 0123456789abcdeg"), 401)
         self.assertEqual(self.status(port, Host="localhost", Authorization="Bearer 0123456789abcdef"), 200)
 
-    def test_slow_requests(self):
-        self.replace(metrics, "REQUEST_SECONDS", 0.3)
+    def test_idle_connections(self):
+        """Those that say nothing, or a byte now and then, or read nothing, take nobody's place, and end."""
+        self.replace(serving, "HEAD_SECONDS", 1000.0)  # not their ends make room
+        self.replace(serving, "ANSWER_SECONDS", 1000.0)
         port = self.serve()
-        slow = [socket.create_connection(("127.0.0.1", port)) for _ in range(metrics.REQUESTS_MAX + 4)]
-        for one in slow:
-            one.settimeout(60)
-            try:
-                self.assertEqual(one.recv(1), b"")
-            except ConnectionResetError:
-                pass
-            one.close()
-        until = time.monotonic() + 60
-        while True:  # the last ends are on their way
-            try:
+        idle = []
+        for number in range(serving.CONNECTIONS_MAX + 64):
+            idle.append(socket.create_connection(("127.0.0.1", port)))
+            with contextlib.suppress(OSError):
+                idle[-1].sendall((b"", b"GET /metrics HT", b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")[number % 3])
+            if number % 64 == 0:
                 self.assertEqual(self.status(port, Host="localhost"), 200)
-                break
-            except (OSError, http.client.HTTPException):
-                self.assertLess(time.monotonic(), until)
+        self.assertEqual(self.status(port, Host="localhost"), 200)
+        idle[0].settimeout(60)
+        self.assertEqual(self.rest(idle[0]), b"")  # of the first ones no place is left
+        for one in idle:
+            one.close()
+
+    def rest(self, connection):
+        try:
+            return connection.recv(1)
+        except ConnectionResetError:
+            return b""
+
+    def test_slow_requests(self):
+        self.replace(serving, "HEAD_SECONDS", 0.3)
+        slow = socket.create_connection(("127.0.0.1", self.serve()), timeout=60)
+        with contextlib.suppress(OSError):
+            while True:  # until it is cut, however often a byte comes
+                slow.sendall(b"G")
+                time.sleep(0.1)
+        self.assertEqual(self.rest(slow), b"")
+        slow.close()
+
+    def test_requests_that_are_none(self):
+        port = self.serve()
+        for text, status in ((b"\n\n", 400), (b"GET / HTTP/9\r\n\r\n", 400), (b"POST / HTTP/1.0\n\n", 501), (b"GET  HTTP/1.0\n\n", 400),
+                             (b"GET / HTTP/1.0\nHost: localhost\n\n", 200), (b"GET / HTTP/1.0\n" + b"a: b\n" * 200 + b"\n", 400)):
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as asked:
+                asked.sendall(text)
+                self.assertEqual(asked.makefile("rb").read().split()[1], b"%d" % status, text)
 
     def test_cgroups(self):
         own = processes.read_text("/proc/self/cgroup").splitlines()[0].split(":", 2)[2]
@@ -166,6 +192,14 @@ class Metrics(Place):
         finally:
             Path("/proc/self/comm").write_bytes(before)
 
+    def watch(self, find):
+        """A Watched whose only process is this one."""
+        pid = os.getpid()
+        self.replace(watched, "find_observer", find)
+        those = watched.Watched([], [processes.read_text("/proc/self/comm").strip()])
+        self.replace(those, "_is_wanted", lambda other: other == pid)
+        return those
+
     def test_processes_that_come_and_go(self):
         pid, tried, observers = os.getpid(), [], [mock.Mock(), mock.Mock()]
         for observer in observers:
@@ -177,13 +211,9 @@ class Metrics(Place):
                 raise Refusal("not now")
             return observers[len(tried) - 2]
 
-        self.replace(watched, "find_observer", find)
-        those = watched.Watched([], [processes.read_text("/proc/self/comm").strip()])
-        self.replace(those, "_is_wanted", lambda other: other == pid)
-        self.assertEqual((those.now(0), tried), ({}, []))  # no time: nothing is refused
+        those = self.watch(find)
         self.assertEqual(those.now(), {})
         self.assertEqual((those.now(), tried), ({}, [pid]))  # one that refuses is left alone
-        self.replace(watched, "RETRY_SECONDS", 0)
         those.refused.clear()
         self.assertEqual((those.now(), those.now()), ({pid: observers[0]},) * 2)
         observers[0].process.stack -= 1  # as after an exec
@@ -193,17 +223,62 @@ class Metrics(Place):
         self.assertEqual(those.now(), {})
         observers[1].close.assert_called_once_with()
 
+    def test_users(self):
+        found = mock.Mock(process=processes.look(os.getpid()))
+        those = self.watch(lambda process: found)
+        those.users = {STRANGER}
+        self.assertEqual(those.now(), {})
+        those.users = {STRANGER, *found.process.uids}
+        self.assertEqual(those.now(), {os.getpid(): found})
+        self.assertEqual((metrics.read_user("root"), metrics.read_user("64126")), (0, STRANGER))
+        for word in ("", "no-such-user", "-1", "\x1b"):
+            with self.assertRaises(Refusal):
+                metrics.read_user(word)
+
+    def test_one_that_does_not_let_itself_be_looked_into(self):
+        """It costs the others nothing, is there when it can be, and is not looked for twice meanwhile."""
+        gate, tried, observer = threading.Event(), [], mock.Mock(process=processes.look(os.getpid()))
+
+        def find(process):
+            tried.append(process)
+            gate.wait()
+            return observer
+
+        those = self.watch(find)
+        self.assertEqual([those.now(0), those.now(0.1), len(tried)], [{}, {}, 1])
+        gate.set()
+        self.assertEqual(those.now(), {os.getpid(): observer})
+        self.assertEqual(len(tried), 1)
+
     def test_silent_processes(self):
-        class Silent:
-            process = mock.Mock()
+        """All are asked at once, and those that answer are served, however long the others take."""
+        gate = threading.Event()
+        self.addCleanup(gate.set)
+
+        class Asked:
+            process, work = mock.Mock(pid=1), None
+
+            def __init__(self, is_silent):
+                self.is_silent, self.asked = is_silent, 0
 
             def ask(self, _, seconds):
-                asked.append(seconds)
-                raise Refusal("it does not answer")
+                self.asked += 1
+                if self.is_silent:
+                    gate.wait()
+                    raise Refusal("it does not answer")
+                return b"said"
 
-        asked = []
-        self.assertEqual(list(watched.ask_all(dict.fromkeys("abcd", Silent()), "json", 8)), [(Silent.process, None)] * 4)
-        self.assertLessEqual(asked[0], 2)
+        ones = {number: Asked(number != 20) for number in range(21)}
+        for _ in range(2):
+            said = [answer for _, answer in watched.ask_all(ones, "json", 2, lambda text, _: text)]
+            self.assertEqual(said, [None] * 20 + [b"said"])
+        self.assertEqual([one.asked for one in ones.values()], [1] * 20 + [2])  # nobody is asked twice at once
+
+    def test_answers_that_are_none(self):
+        liar = mock.Mock(work=None, process=mock.Mock(pid=1))
+        for lie in (b"{", b"[" * 100_000, b"\xff" * 1000, b"1e999"):
+            liar.ask.return_value = lie
+            self.assertEqual([answer for _, answer in watched.ask_all({1: liar}, "json", 60, report.read_figures)], [None])
 
 
 class Files(Place):
