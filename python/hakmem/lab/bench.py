@@ -52,7 +52,7 @@ def run(
                         ("--seconds", f"{seconds:g}" if seconds != SERVER_S else "")):
         words += [name, value] if value else []
     words += [] if rest else ["--no-rest"]
-    parts: list[runner.Part] = [secure.Trying(bugs, runs or secure.TRIES)] if is_secure else []
+    parts: list[runner.Part] = [secure.Trying(bugs, runs or secure.tries_of(suite))] if is_secure else []
     with only_session(force), contextlib.ExitStack() as stack:
         findings = doctor.warn() if chosen else []
         ready = prepared(chosen) if chosen else []

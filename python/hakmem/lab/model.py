@@ -48,7 +48,7 @@ class Case(_Record):
     command: list[str]  # absolute program path and arguments
     kind: str = "bench"
     """"bench": prints the harness's JSON line; "program": wall time counts; "bug": see secure.py;
-    "server": see servers.py."""
+    "attack": see attacks.py; "server": see servers.py."""
     suite: str = "full"  # the smallest suite it belongs to: quick, core, full
     threads: int = 1
     load: list[str] = field(default_factory=list)  # command that loads a server, and ends

@@ -95,14 +95,15 @@ def bench(parser: Parser) -> None:
     parser.description = "Measures workloads under several allocators and shows who is best at what."
     add = parser.add_argument
     add("--suite", metavar="NAME", default="",
-        help="quick, core, full, programs, idle, aging, servers, secure, secure-quick or bugs; quick when not given")
+        help="quick, core, full, programs, idle, aging, servers, secure, secure-quick, bugs or attacks; quick when not"
+        " given")
     share(parser, "--alloc")
     share(parser, "--workload")
     add("--trace", metavar="FILE", type=Path, action="append",
         help="replay a trace of ./hakmem record; may be repeated")
     add("--runs", metavar="N", type=at_least(1),
-        help="runs of each workload under each allocator; when not given, 5 of quick and bugs, 3 of secure, "
-        "secure-quick, idle and aging, 2 of servers, 9 of others")
+        help="runs of each workload under each allocator; when not given, 5 of quick and bugs, 20 of attacks, 3 of "
+        "secure, secure-quick, idle and aging, 2 of servers, 9 of others")
     share(parser, "--seed")
     add("--seconds", metavar="N", type=at_least(5, float), default=SERVER_S,
         help="with --suite servers: how long each run is loaded, 5 or more; %(default)g when not given, 600 shows more")

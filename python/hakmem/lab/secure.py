@@ -4,6 +4,7 @@
 secure        all bugs; costs on the workloads of suite core and some programs (workloads.SECURE)
 secure-quick  all bugs; costs on a few of them
 bugs          all bugs, no costs: nothing is timed
+attacks       what an attacker with more than a bug can do, in the place of bugs (attacks.py)
 
 A bug is a program (tests/secure) that has it. Such a program ends with status 0 if nothing happened, and with 3 if it was harmed, as it noticed
 itself (tests/secure/bugs.cc). If it ends in another way, the allocator did that. Chance may decide
@@ -16,10 +17,10 @@ import re
 import resource
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import workloads
+from . import attacks, workloads
 from .arms import OURS, OURS_SECURE
 from .base import BUILD, ROOT, Problem, Usage, file_hash
 from .measure import Outcome, measure
@@ -29,24 +30,28 @@ from .store import Store
 from .workloads import Workload
 
 BUGS = "bugs"
-SUITES = (*workloads.SECURE, BUGS)
+SUITES = (*workloads.SECURE, BUGS, attacks.SUITE)
 FORMS = (OURS, OURS_SECURE)
 """Of hakmem. The first one is that which runs twice, so it is a fast one."""
 PEERS = ("hardened_malloc", "scudo", "snmalloc-checks", "mimalloc-secure")
 
 SOURCE = ROOT / "tests" / "secure" / "bugs.cc"
 PROGRAM = BUILD / "tests" / "secure" / "bugs"
-TRIES = 5
+TRIES, ATTACK_TRIES = 5, 20
 TIMEOUT_S = 20.0
 STATUS_HARMED, STATUS_NO_MEMORY = 3, 4
 
 REPORT, WARNING, ENDED = "report", "warning", "ended"
 NOTHING, HARM, FAILED = "nothing", "harm", "failed"
+LATE, HELD, MEASURED = "late", "held", "measured"
 VERDICTS = {REPORT: "the allocator wrote a message, and the program ended",
             WARNING: "the allocator wrote a message, and the program went on unharmed",
             ENDED: "a signal or another status ended the program without a word",
+            LATE: "a report or a signal, but only when the program ended",
+            HELD: "the attacker gave up",
             NOTHING: "the program went on and nothing happened",
             HARM: "the program went on and was harmed, such as by a block with two owners",
+            MEASURED: "there are only figures",
             FAILED: "the run says nothing: it hung, could not start or had no memory"}
 
 
@@ -56,6 +61,7 @@ class BugCell:
 
     counts: dict[str, int]  # verdict -> runs
     report: str = ""  # the first line that the allocator wrote, or why the run failed
+    figures: dict[str, list[int]] = field(default_factory=dict)  # of attacks: those of each run
 
     @property
     def runs(self) -> int:
@@ -124,7 +130,8 @@ class Trying:
                 reporter.note(f"bug {number} of {len(missing)}: {bug.name}, {arm.name}")
                 cell = try_bug(bug, arm, self.tries)
                 store.add("bug", {"case": bug.name, "title": bug.title, "arm": arm.name,
-                                  "sha256": file_hash(bug.command[0]), "counts": cell.counts, "report": cell.report})
+                                  "sha256": file_hash(bug.command[0]), "counts": cell.counts, "report": cell.report,
+                                  "figures": cell.figures})
 
     def _missing(self, session: Session) -> list[tuple[Case, Arm]]:
         done = {(line["case"], line["arm"], line["sha256"]) for line in session.bugs}
@@ -133,7 +140,13 @@ class Trying:
                 if not arm.again_of and (bug.name, arm.name, hashes[bug.name]) not in done]
 
 
+def tries_of(suite: str) -> int:
+    return ATTACK_TRIES if suite == attacks.SUITE else TRIES
+
+
 def try_bug(bug: Case, arm: Arm, tries: int) -> BugCell:
+    if bug.kind == attacks.KIND:
+        return BugCell(*attacks.attempt(bug, arm, tries))
     judged = [judge(measure(bug, arm), bug) for _ in range(tries)]
     said = [text for verdict, text in judged if text and verdict != HARM]
     return BugCell(dict(Counter(verdict for verdict, _ in judged)), said[0] if said else "")
@@ -172,14 +185,14 @@ def bug_rows(session: Session) -> list[BugRow]:
     rows: dict[str, BugRow] = {}
     for line in session.bugs:
         row = rows.setdefault(line["case"], BugRow(line["case"], line["title"], {}))
-        row.cells[line["arm"]] = BugCell(line["counts"], line["report"])
+        row.cells[line["arm"]] = BugCell(line["counts"], line["report"], line.get("figures", {}))
     return list(rows.values())
 
 
 def bug_total(rows: Sequence[BugRow], arm: str) -> BugTotal:
-    cells = [row.cells[arm] for row in rows if arm in row.cells]
-    return BugTotal(bugs=len(cells), noticed=sum(cell.is_always(REPORT, WARNING) for cell in cells),
-                    stopped=sum(cell.is_always(REPORT, ENDED) for cell in cells),
+    cells = [row.cells[arm] for row in rows if arm in row.cells and MEASURED not in row.cells[arm].counts]
+    return BugTotal(bugs=len(cells), noticed=sum(cell.is_always(REPORT, WARNING, LATE) for cell in cells),
+                    stopped=sum(cell.is_always(REPORT, ENDED, LATE, HELD) for cell in cells),
                     harmed=sum(HARM in cell.counts for cell in cells))
 
 
@@ -188,12 +201,12 @@ def bug_total(rows: Sequence[BugRow], arm: str) -> BugTotal:
 
 def select(known: Sequence[Workload], suite: str, patterns: str = "") -> tuple[list[Case], list[Workload]]:
     """The bugs and the workloads of a suite; patterns choose among the names of both."""
-    bugs = read_bugs()
+    bugs = attacks.read_attacks() if suite == attacks.SUITE else read_bugs()
     words = [word.strip() for word in patterns.split(",") if word.strip()]
     if not words:
         return bugs, [one.for_hardened for one in workloads.select(known, suite)]
     chosen = [bug for bug in bugs if any(fnmatch.fnmatchcase(bug.name, word) for word in words)]
-    costly = [] if suite == BUGS else [one.case.name for one in known]
+    costly = [] if suite in (BUGS, attacks.SUITE) else [one.case.name for one in known]
     wanted = [word for word in words if fnmatch.filter(costly, word)]
     for word in words:
         if not fnmatch.filter([*costly, *(bug.name for bug in bugs)], word):

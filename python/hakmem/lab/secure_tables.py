@@ -9,7 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from .arms import OURS, OURS_SECURE, SYSTEM
-from .secure import ENDED, FAILED, HARM, NOTHING, REPORT, VERDICTS, WARNING, BugCell, bug_rows, bug_total
+from .attacks import SUITE as ATTACKS
+from .attacks import figure_lines
+from .secure import (
+    ENDED, FAILED, HARM, HELD, LATE, MEASURED, NOTHING, REPORT, VERDICTS, WARNING, BugCell, bug_rows, bug_total,
+)
 from .model import Arm, Session
 from .statistics import geometric_mean
 from .summary import Summary, ratio_between
@@ -17,7 +21,7 @@ from .tables import Blocks, Layout, arms_table, case_name, plain_table, session_
 from .wording import counted, number
 
 REFERENCES = (OURS, SYSTEM)
-STYLES = {REPORT: "green", WARNING: "green", ENDED: "", NOTHING: "dim", HARM: "bold red", FAILED: "yellow"}
+STYLES = {REPORT: "green", WARNING: "green", ENDED: "", LATE: "", HELD: "", MEASURED: "", NOTHING: "dim", HARM: "bold red", FAILED: "yellow"}
 TOTALS = {"noticed": "always noticed", "stopped": "always stopped", "harmed": "harm in a run"}
 
 
@@ -61,32 +65,37 @@ def secure_parts(session: Session, summary: Summary, report: dict[str, Any]) -> 
 
 
 def _bug_table(session: Session, report: dict[str, Any], arms: Sequence[Arm]) -> list[Any]:
-    rows = bug_rows(session)
+    rows, word = bug_rows(session), _word(session)
+    count = max((total["bugs"] for total in report["totals"].values()), default=0)
 
     def make(block: Sequence[Arm], layout: Layout) -> Table:
         table = arms_table(block, layout)
-        table.columns[0].header, table.columns[0].vertical = "bug", "top"
+        table.columns[0].header, table.columns[0].vertical = word, "top"
         for row in rows:
             cells = [_bug_text(row.cells.get(arm.name)) for arm in block]
             table.add_row(case_name(row.case, layout.case_max), *cells)
         table.add_section()
         for key, name in TOTALS.items():
-            table.add_row(f"{name}, of {len(rows)}", *(str(report["totals"][arm.name][key]) for arm in block))
+            table.add_row(f"{name}, of {count}", *(str(report["totals"][arm.name][key]) for arm in block))
         return table
 
     used = {verdict for row in rows for cell in row.cells.values() for verdict in cell.counts}
     legend = [Text(f"{verdict}: {text}") for verdict, text in VERDICTS.items() if verdict in used]
-    return [Text("Bugs, and what comes of them", style="bold"), Blocks(make, arms), *legend]
+    return [Text(f"{word.capitalize()}s, and what comes of them", style="bold"), Blocks(make, arms), *legend]
+
+
+def _word(session: Session) -> str:
+    return "attack" if ATTACKS in session.command else "bug"
 
 
 def _bug_text(cell: BugCell | None) -> Text:
     if cell is None:
         return Text("-", style="dim")
     lines = []
-    for verdict in cell.verdicts:
+    for verdict in cell.verdicts if cell.counts.keys() != {MEASURED} else ():
         share = f" {cell.counts[verdict]}/{cell.runs}" if len(cell.counts) > 1 else ""
         lines.append(Text(verdict + share, style=STYLES[verdict]))
-    return Text("\n").join(lines)
+    return Text("\n").join([*lines, *map(Text, figure_lines(cell.figures))])
 
 
 def _cost_table(session: Session, costs: dict[str, dict[str, Any]], arms: Sequence[Arm]) -> list[Any]:
@@ -118,7 +127,7 @@ def sentence(session: Session, report: dict[str, Any]) -> str:
     parts = []
     total = report["totals"].get(arm)
     if total:
-        parts.append(f"Of {counted(total['bugs'], 'bug')}, {arm} notices {total['noticed']} and stops "
+        parts.append(f"Of {counted(total['bugs'], _word(session))}, {arm} notices {total['noticed']} and stops "
                      f"{total['stopped']} in every run; {total['harmed'] or 'none'} did harm.")
     for reference, costs in report["costs"].items():
         cost = costs[arm]

@@ -27,9 +27,9 @@ from .base import BUILD, ROOT, Problem, Usage, cache_directory, file_hash, read_
 from .model import Case
 
 SUITES = ("quick", "core", "full")  # each holds those before it
-KINDS = ("programs", "idle", "aging", "secure", "secure-quick", "bugs")
+KINDS = ("programs", "idle", "aging", "secure", "secure-quick", "bugs", "attacks")
 """Suites across these: real programs; what is left when the work has ended, and for how many live
-bytes; what a hardened allocator costs (secure.py), bugs alone have no costs."""
+bytes; what a hardened allocator costs (secure.py), bugs and attacks alone have no costs."""
 SECURE = {"secure": ("core", ("lua", "sqlite")), "secure-quick": ("quick", ("gxx", "lua"))}
 """A suite, and programs besides."""
 FILE = ROOT / "bench" / "workloads.toml"
