@@ -303,6 +303,15 @@ if(NOT CMAKE_CROSSCOMPILING)
             hakmem_register(${name} secure "" "" $<TARGET_FILE:hakmem_bugs> $<TARGET_FILE:hakmem_secure> ${name})
         endif()
     endforeach()
+    # Attacks that this form notices each time (tests/secure/attacks.c); ./hakmem bench --suite attacks has them all.
+    foreach(name behind_usable_24_8 behind_usable_24_16 behind_usable_1000_8 behind_usable_1000_16 jump_freed_56
+            jump_fresh_56 jump_freed_1000 jump_fresh_1000 late_write_24_0 late_write_24_8 late_write_24_16
+            late_write_100_0 late_write_100_48 late_write_100_92 late_write_1000_496 late_write_1000_992
+            late_write_5000_8 free_stack free_global free_code free_literal free_library free_mapped free_other_heap
+            delete_array_as_one)
+        hakmem_register(${name} secure "" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>" $<TARGET_FILE:hakmem_attacks> ${name} 5
+            report)
+    endforeach()
     add_executable(secure_corruption "${tests_directory}/secure/corruption.c")
     set_target_properties(secure_corruption PROPERTIES
         OUTPUT_NAME corruption RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/secure")

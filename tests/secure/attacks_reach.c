@@ -97,21 +97,16 @@ static void addresses(const struct attack *attack)
     exit(STATUS_MEASURED);
 }
 
-#define REACH(size)                                                                                \
-    {                                                                                              \
-        "readable_" #size, "What can be read above and below a block of " #size, reach, size, 0, 5 \
-    }
-
 const struct attack reach_attacks[] = {
-    REACH(16),
-    REACH(64),
-    REACH(256),
-    REACH(1024),
-    REACH(4096),
-    REACH(8192),
-    REACH(200000),
-    REACH(5000000),
-    {"readable_realloc", "What can be read around a block of 200,000, now 150,000", reach, 200000,
+    {"readable_16", "Bytes readable above and below a block of 16", reach, 16, 0, 5},
+    {"readable_64", "Bytes readable above and below a block of 64", reach, 64, 0, 5},
+    {"readable_256", "Bytes readable above and below a block of 256", reach, 256, 0, 5},
+    {"readable_1024", "Bytes readable above and below a block of 1,024", reach, 1024, 0, 5},
+    {"readable_4096", "Bytes readable above and below a block of 4,096", reach, 4096, 0, 5},
+    {"readable_8192", "Bytes readable above and below a block of 8,192", reach, 8192, 0, 5},
+    {"readable_200000", "Bytes readable above and below a block of 200,000", reach, 200000, 0, 5},
+    {"readable_5000000", "Bytes readable above and below one of 5,000,000", reach, 5000000, 0, 5},
+    {"readable_realloc", "Bytes readable around a block of 200,000, now 150,000", reach, 200000,
      150000, 5},
     {"before_17", "The byte 17 before a block of 256 KiB", write_before, 256 << 10, 17, 0},
     {"before_32", "The byte 32 before a block of 256 KiB", write_before, 256 << 10, 32, 0},

@@ -127,7 +127,7 @@ class Trying:
         missing = self._missing(store.session)
         with _without_core_files():
             for number, (bug, arm) in enumerate(missing, 1):
-                reporter.note(f"bug {number} of {len(missing)}: {bug.name}, {arm.name}")
+                reporter.note(f"{bug.kind} {number} of {len(missing)}: {bug.name}, {arm.name}")
                 cell = try_bug(bug, arm, self.tries)
                 store.add("bug", {"case": bug.name, "title": bug.title, "arm": arm.name,
                                   "sha256": file_hash(bug.command[0]), "counts": cell.counts, "report": cell.report,

@@ -75,7 +75,7 @@ def test_figures_are_lines() -> None:
     assert attacks.figure_lines({
         "first_64": [0x1000, 0x2000, 0x3000, 0x4000], "distance_4M": [8, 8], "tries": [4000, 900], "bytes_up": [5],
         "free_passed": [1],
-    }) == ["first 64: 2.8 bits, 12 low bits fixed", "distance 4M: always the same", "900 to 4,000 tries", "5 up"]
+    }) == ["first 64: 2.8 bits, 3 independent, 12 low fixed", "distance 4M: always the same", "900 to 4,000 tries", "5 up"]
 
 
 def test_the_table_has_attacks() -> None:
