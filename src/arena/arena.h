@@ -100,9 +100,10 @@ HAK_INLINE bool thread_lock_arena(struct thread *thread)
         return true;
     }
     thread->waits++;
-    if (HAK_LIKELY(gate_finish(lock))) {
+    if (HAK_LIKELY(hak__gate_acquire(lock))) {
         return true;
     }
+    gate_end();
     struct thread *other = hak__thread_escape(thread); /* its bins are empty: nothing to return */
     if (other != NULL) {
         hak__thread_leave(other);
@@ -213,7 +214,7 @@ HAK_HIDDEN void hak__thread_bytes_hand_on(struct thread *from, struct thread *to
 
 /* heartbeat.c. Each is for this thread's struct, with no lock held, and may tick. After a slow
  * operation: */
-HAK_HIDDEN void hak__thread_count_operation(struct thread *thread);
+HAK_HIDDEN void hak__thread_count_operation(void);
 /* After a remote batch was sent: */
 HAK_HIDDEN void hak__thread_count_batch(struct thread *thread);
 /* When the countdown of malloc's fast path is below zero, at a request for `size` bytes. Sets a new

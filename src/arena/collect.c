@@ -49,10 +49,10 @@ void hak__arena_help(struct thread *thread)
  * does not concern the allocation: its own arena comes next. */
 static bool arena_lock(struct arena *arena, bool wait)
 {
-    if (lock_try(&arena->lock) || (wait && hak__gate_wait_for(&arena->lock))) {
+    if (wait ? hak__gate_acquire(&arena->lock) : lock_try(&arena->lock)) {
         return true;
     }
-    (void)hak__gate_was_refused();
+    hak__own.refused = false;
     return false;
 }
 
@@ -229,14 +229,14 @@ static void tick_struct(struct thread *thread, uint32_t now, uint32_t delay)
     struct arena *arena = thread->arena;
     /* At every tick, whatever the time. The spans that a growing vector leaves behind are wanted
      * for other allocations long before half a delay is over (docs/decisions/0020). */
-    if (atomic_load_relaxed(&arena->spans.slices) != 0 && gate_acquire(&arena->lock)) {
+    if (atomic_load_relaxed(&arena->spans.slices) != 0 && hak__gate_acquire(&arena->lock)) {
         hak__span_cache_trim(&arena->spans, false);
         lock_release(&arena->lock);
     }
     if (delay != UINT32_MAX && now - thread->trimmed_ms >= delay / 2) {
         thread->trimmed_ms = now;
         counter_add(&thread->cache.counters, COUNTER_TICKS, 1);
-        if (gate_acquire(&arena->lock)) {
+        if (hak__gate_acquire(&arena->lock)) {
             hak__slab_drain(&arena->slabs);
             hak__cache_trim(&thread->cache);
             lock_release(&arena->lock);
@@ -287,7 +287,7 @@ void hak__arena_tick(struct thread *thread)
 
 void hak__arena_scavenge(void)
 {
-    if (!hak__gate_enter()) {
+    if (!hak__gate_enter(GATE_BRIEFLY)) {
         return;
     }
     for (struct arena *arena = hak__arena_first(); arena != NULL; arena = arena->next) {
@@ -307,7 +307,8 @@ void hak__arena_scavenge(void)
 
 size_t hak__arena_reclaim(bool unmap)
 {
-    if (!hak__gate_enter() || (!hak__thread_settle() && !hak__gate_enter())) {
+    if (!hak__gate_enter(GATE_BRIEFLY) ||
+        (!hak__thread_settle() && !hak__gate_enter(GATE_BRIEFLY))) {
         return 0;
     }
     hak__thread_settle_gone();

@@ -37,21 +37,10 @@
 static struct lock HAK_LOCK_LINE fork_lock = LOCK_INITIAL(LOCK_RANK_FORK);
 static uint32_t shared_fork_count; /* threads that hold the arenas; written under fork_lock */
 
-/* Waits until the number of forks under way changes, FORK_WAIT_MS at most. */
-static void fork_wait_for_others(void)
+/* True: this fork is by a signal handler that interrupted an operation. */
+static bool fork_interrupts(void)
 {
-    uint32_t count = atomic_load_relaxed(&shared_fork_count);
-    if (count != 0) {
-        hak__os_wait_ms(&shared_fork_count, count, FORK_WAIT_MS);
-    }
-}
-
-/* Wakes the threads that wait for an arena's lock: from now on they wait GATE_WAIT_MS at most. */
-static void fork_wake_waiters(struct arena *arena)
-{
-    if (!alone()) {
-        hak__os_wake_all(&arena->lock.shared_state);
-    }
+    return (hak__inside & INSIDE_OPERATION) != 0;
 }
 
 /* Lets go of the arenas before `end`; NULL: of all. */
@@ -64,86 +53,70 @@ static void fork_let_go(const struct arena *end)
 }
 
 /* Brings the arenas to rest: nobody is inside the gate, and this thread has all arenas' locks.
- * False: a thread with an arena's lock seems to be stopped, and this thread holds nothing. */
+ * False: a thread with an arena's lock seems to be stopped, and this thread holds nothing. A fork
+ * that interrupts an operation only closes the gate. */
 static bool fork_hold(void)
 {
     hak__gate_close();
     for (struct arena *arena = hak__arena_first(); arena != NULL; arena = arena->next) {
-        if (!lock_acquire_another(&arena->lock)) {
-            fork_let_go(arena);
-            return false;
+        if (!fork_interrupts()) {
+            if (!lock_acquire_soon(&arena->lock)) {
+                fork_let_go(arena);
+                return false;
+            }
+            hak__own.held = 0; /* all threads that fork hold the arenas together */
         }
-        fork_wake_waiters(arena);
+        if (!alone()) { /* who waits for this lock waits GATE_WAIT_MS at most from now on */
+            hak__os_wake_all(&arena->lock.shared_state);
+        }
     }
     return true;
 }
 
-/* Registers and frees the blocks of emergency memory that came into being during the fork. */
-static void fork_settle(void)
-{
-    if (hak__thread_settle_waits() && hak__gate_enter()) {
-        (void)hak__thread_settle();
-        hak__gate_leave();
-    }
-}
-
-/* True: this fork is by a signal handler that interrupted an operation. */
-static bool fork_interrupts(void)
-{
-    return (hak__inside & ~INSIDE_FORK) != 0;
-}
-
-static void fork_begin_inner(void)
-{
-    bool interrupts = fork_interrupts();
-    hak__gate_begin_inner(interrupts);
-    if (interrupts) {
-        for (struct arena *arena = hak__arena_first(); arena != NULL; arena = arena->next) {
-            fork_wake_waiters(arena);
-        }
-    }
-}
-
 /* Joins the forks that are under way, or brings the arenas to rest. False: not yet. */
-static bool fork_begin(void)
+static bool fork_begin_outer(void)
 {
-    uint64_t signals =
-        hak__os_block_signals(); /* a handler's fork finds all arenas held, or none */
     hak__inside = INSIDE_FORK;
     lock_acquire(&fork_lock);
     bool begun = shared_fork_count != 0 || fork_hold();
     if (begun) {
         atomic_store_relaxed(&shared_fork_count, shared_fork_count + 1);
+    } else {
+        hak__inside = 0;
     }
     lock_release(&fork_lock);
-    hak__own.held = 0; /* all threads that fork hold the arenas together */
-    hak__inside = begun ? INSIDE_FORK : 0;
+    return begun;
+}
+
+static bool fork_begin(void)
+{
+    uint64_t signals = hak__os_block_signals(); /* a handler's fork finds all of it done, or none */
+    bool begun = true;
+    if (hak__inside == 0) {
+        begun = fork_begin_outer();
+    } else {
+        hak__own.inner_forks++;
+        if (fork_interrupts()) {
+            begun = fork_hold();
+        }
+    }
     hak__os_restore_signals(signals);
     return begun;
 }
 
 void hak__fork_prepare(void)
 {
-    if (hak__inside != 0) {
-        uint64_t signals = hak__os_block_signals(); /* a handler's fork would forget half of it */
-        fork_begin_inner();
-        hak__os_restore_signals(signals);
-        return;
+    uint32_t count = atomic_load_relaxed(&shared_fork_count);
+    if (hak__inside == 0 && count != 0) {
+        hak__os_wait_ms(&shared_fork_count, count, FORK_WAIT_MS);
     }
-    fork_wait_for_others();
     while (!fork_begin()) {
         hak__os_sleep_ms(FORK_WAIT_MS); /* with signals: this thread may have to be stopped, too */
     }
 }
 
-void hak__fork_parent(void)
+static void fork_end_outer(void)
 {
-    uint64_t signals = hak__os_block_signals(); /* first: a handler's fork ends all in its child */
-    if (hak__gate_end_inner(fork_interrupts()) ||
-        hak__inside != INSIDE_FORK) { /* in the child of an inner fork, which has released all */
-        hak__os_restore_signals(signals);
-        return;
-    }
     lock_acquire(&fork_lock);
     uint32_t left = shared_fork_count - 1;
     atomic_store_relaxed(&shared_fork_count, left);
@@ -152,11 +125,36 @@ void hak__fork_parent(void)
     }
     lock_release(&fork_lock);
     hak__inside = 0;
-    hak__os_restore_signals(signals);
     if (left == 0 && !alone()) {
         hak__os_wake_all(&shared_fork_count);
     }
-    fork_settle();
+}
+
+/* Registers and frees the blocks of emergency memory that came into being during the fork. */
+static void fork_settle(void)
+{
+    if (hak__thread_settle_waits() && hak__gate_enter(GATE_BRIEFLY)) {
+        (void)hak__thread_settle();
+        hak__gate_leave();
+    }
+}
+
+void hak__fork_parent(void)
+{
+    uint64_t signals = hak__os_block_signals(); /* first: a handler's fork ends all in its child */
+    bool outer = hak__own.inner_forks == 0;
+    if (!outer) {
+        hak__own.inner_forks--;
+        if (fork_interrupts()) {
+            hak__gate_open();
+        }
+    } else if (hak__inside == INSIDE_FORK) { /* else an inner fork's child, which let go of all */
+        fork_end_outer();
+    }
+    hak__os_restore_signals(signals);
+    if (outer) {
+        fork_settle();
+    }
 }
 
 /* In the child: frees a lock. Its holder is gone or has forked, and changed nothing under it. */
@@ -173,7 +171,7 @@ void hak__fork_child(void)
         hak__seal_fork_child();
         atomic_store_relaxed(&hak__secure_forked, true);
     }
-    hak__gate_forget_inner();
+    hak__own.inner_forks = 0;
     if (fork_interrupts()) {
         hak__gate_reset();
         return;
@@ -188,7 +186,7 @@ void hak__fork_child(void)
     fork_free_lock(&hak__huge_lock); /* threads that only read take it while the gate is closed */
     fork_free_lock(&fork_lock);
     atomic_store_relaxed(&shared_fork_count, 0u);
-    hak__gate_open();
+    hak__gate_reset();
     hak__inside = 0;
     /* Waiting emergency blocks are settled at a tick. The child may end before that. */
 }

@@ -97,37 +97,37 @@ static void thread_do_what_is_due(struct thread *thread)
  * still take emergency memory, and one that was not must not. */
 static HAK_NOINLINE void thread_tick(struct thread *thread)
 {
-    bool refused = hak__gate_is_refusal_noted();
-    if (hak__gate_enter()) {
+    bool refused = hak__own.refused;
+    if (hak__gate_enter(GATE_BRIEFLY)) {
         thread_do_what_is_due(thread);
         hak__gate_leave();
     }
-    hak__gate_note_refusal(refused);
+    hak__own.refused = refused;
 }
 
 /* The heap has grown: a part of a pass over slabs in use. The note of refusals as in a tick. */
 static HAK_NOINLINE void thread_grow(void)
 {
-    bool refused = hak__gate_is_refusal_noted();
-    if (hak__gate_enter()) {
+    bool refused = hak__own.refused;
+    if (hak__gate_enter(GATE_BRIEFLY)) {
         hak__arena_pages_grew();
         hak__gate_leave();
     }
-    hak__gate_note_refusal(refused);
+    hak__own.refused = refused;
 }
 
 /* Work that needs only the lock of an arena. The gate would block signals, with three system calls:
  * one slow operation in 64 would take a microsecond longer. The note of refusals stays. */
 static HAK_NOINLINE void thread_tidy(struct thread *thread, bool help)
 {
-    bool refused = hak__gate_is_refusal_noted();
+    bool refused = hak__own.refused;
     if (!help) {
         hak__arena_tidy(thread);
     } else if (gate_begin()) {
         hak__arena_help(thread);
         gate_end();
     }
-    hak__gate_note_refusal(refused);
+    hak__own.refused = refused;
 }
 
 /* One look, `elapsed_ms` after the last tick: ticks if it is late enough. */
@@ -194,9 +194,10 @@ uint64_t hak__thread_countdown_ended(struct thread *thread, size_t size)
     return sample_period;
 }
 
-void hak__thread_count_operation(struct thread *thread)
+void hak__thread_count_operation(void)
 {
     hak__limit_notice(); /* at every slow operation: a single one may map any amount */
+    struct thread *thread = hak__thread; /* the program's callback may have exchanged it */
     uint32_t freed_much = superslab_freed_much();
     if (HAK_UNLIKELY(freed_much != thread->freed_much)) {
         thread_become_eager(thread, freed_much);

@@ -15,7 +15,7 @@ static uint32_t shared_limit_exceeded;
 
 bool hak__limit_set(const uint64_t *soft, const uint64_t *hard, const struct limit_call *call)
 {
-    if (!hak__gate_enter_patiently()) {
+    if (!hak__gate_enter(GATE_PATIENTLY)) {
         return false;
     }
     lock_acquire(&hak__arenas_lock);
@@ -42,7 +42,7 @@ bool hak__limit_set(const uint64_t *soft, const uint64_t *hard, const struct lim
 /* Calls the callback, without a lock. */
 static HAK_COLD void limit_tell(uint64_t mapped)
 {
-    if (!hak__gate_enter()) {
+    if (!hak__gate_enter(GATE_BRIEFLY)) {
         atomic_store_relaxed(&shared_limit_exceeded, 0u); /* the next look tells */
         return;
     }
@@ -52,9 +52,7 @@ static HAK_COLD void limit_tell(uint64_t mapped)
     hak__gate_leave();
     probe_hakmem_limit_exceeded(mapped, atomic_load_relaxed(&hak__knobs.limit));
     if (call.function != NULL) {
-        hak__gate_pin(true); /* the caller goes on with this thread's struct */
         call.function((size_t)mapped, call.argument);
-        hak__gate_pin(false);
     }
 }
 

@@ -286,7 +286,7 @@ void hak__thread_give_up(void)
  * must borrow. */
 static HAK_COLD struct thread *thread_birth(void)
 {
-    if (!hak__gate_enter()) {
+    if (!hak__gate_enter(GATE_BRIEFLY)) {
         return NULL;
     }
     bool may = hak__start() && hak__start_has_key();
@@ -316,8 +316,8 @@ struct thread *hak__thread_current(void)
 /* Gives the thread its second struct. */
 static void thread_pair(struct thread *thread)
 {
-    if (!hak__gate_enter()) {
-        (void)hak__gate_was_refused(); /* the next scope tries again */
+    if (!hak__gate_enter(GATE_BRIEFLY)) {
+        hak__own.refused = false; /* the next scope tries again */
         return;
     }
     /* A signal handler may have done it before the gate. */
@@ -365,14 +365,14 @@ struct thread *hak__thread_enter(void)
         return gate_lock(&thread->arena->lock) ? thread : hak__thread_escape(thread);
     }
     /* The thread borrows a struct and stays inside until it has parked that again. */
-    if (!hak__gate_enter()) {
+    if (!hak__gate_enter(GATE_BRIEFLY)) {
         return NULL;
     }
     thread = hak__start() ? thread_borrow(hak__arena_join(hak__knobs.arenas_max)) : NULL;
-    if (thread == NULL && hak__gate_is_refusal_noted()) {
+    if (thread == NULL && hak__own.refused) {
         thread = thread_borrow(thread_free_arena());
         if (thread != NULL) {
-            (void)hak__gate_was_refused();
+            hak__own.refused = false;
         }
     }
     if (thread == NULL) {
@@ -402,18 +402,18 @@ static struct thread *thread_exchange(struct thread *thread)
 struct thread *hak__thread_escape(struct thread *thread)
 {
     struct thread *other = NULL;
-    bool may = !thread->apart && thread == hak__thread && !hak__gate_is_pinned();
-    if (hak__inside != 0 || !may || !hak__lock_is_stuck(&thread->arena->lock)) {
+    if (hak__inside != 0 || thread->apart || thread != hak__thread ||
+        !hak__lock_is_stuck(&thread->arena->lock)) {
         return NULL; /* refused beside a fork, or in a signal handler */
     }
-    if (hak__gate_enter()) {
+    if (hak__gate_enter(GATE_BRIEFLY)) {
         other = thread_exchange(thread);
         hak__gate_leave();
     }
     if (other == NULL || !gate_lock(&other->arena->lock)) {
         return NULL;
     }
-    (void)hak__gate_was_refused();
+    hak__own.refused = false;
     return other;
 }
 
@@ -430,7 +430,7 @@ void hak__thread_left(struct thread *thread)
         hak__gate_leave();
         return;
     }
-    hak__thread_count_operation(thread);
+    hak__thread_count_operation();
 }
 
 void hak__thread_end(void *value)
@@ -452,7 +452,7 @@ void hak__thread_end(void *value)
      * borrow. */
     hak__thread = (struct thread *)(uintptr_t)&hak__thread_ended;
     /* Refused only if a signal handler inside an operation ends the thread: the struct is lost. */
-    if (hak__gate_enter_patiently()) {
+    if (hak__gate_enter(GATE_PATIENTLY)) {
         struct thread *twin = thread->twin;
         hak__thread_park(thread);
         if (twin != NULL) {

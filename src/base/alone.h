@@ -29,12 +29,10 @@ struct own {
     uint8_t node;         /* region/numa.h */
     bool in_family;       /* override/family.c */
     bool is_direct;       /* os/os_map.c: its calls are the system's */
-    uint8_t waits_left;   /* core/gate.c: if it hurries */
+    uint8_t hurry;        /* core/gate.h; 0: it does not; else one more than its waits left */
     uint32_t number;      /* observe/samples.c: of its samples; 0: none yet */
-    uint16_t inner_forks; /* core/gate.c: its forks that began inside; and the rest */
-    bool hurries : 1;
-    bool pinned : 1;
-    bool refused : 1;
+    uint16_t inner_forks; /* arena/fork.c: its forks inside another one, or inside an operation */
+    bool refused;         /* core/gate.h: an operation was refused */
 };
 HAK_HIDDEN extern HAK_TLS struct own hak__own;
 

@@ -23,6 +23,7 @@
 #define atomic_add_release(address, value) __atomic_fetch_add((address), (value), __ATOMIC_RELEASE)
 #define atomic_add_acq_rel(address, value) __atomic_fetch_add((address), (value), __ATOMIC_ACQ_REL)
 #define atomic_sub_relaxed(address, value) __atomic_fetch_sub((address), (value), __ATOMIC_RELAXED)
+#define atomic_sub_release(address, value) __atomic_fetch_sub((address), (value), __ATOMIC_RELEASE)
 #define atomic_and_acq_rel(address, value) __atomic_fetch_and((address), (value), __ATOMIC_ACQ_REL)
 #define atomic_and_relaxed(address, value) __atomic_fetch_and((address), (value), __ATOMIC_RELAXED)
 #define atomic_or_relaxed(address, value) __atomic_fetch_or((address), (value), __ATOMIC_RELAXED)

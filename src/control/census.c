@@ -164,14 +164,14 @@ static void census_count_threads(struct census *census)
 void hak__census_take(struct census *census)
 {
     *census = (struct census){.spans_count = 0};
-    if (!hak__gate_enter_patiently()) { /* in a handler that interrupted an operation */
+    if (!hak__gate_enter(GATE_PATIENTLY)) { /* in a handler that interrupted an operation */
         return;
     }
-    bool refused = hak__gate_is_refusal_noted();
-    if (!hak__emergency_settle() && !hak__gate_enter_patiently()) {
+    bool refused = hak__own.refused;
+    if (!hak__emergency_settle() && !hak__gate_enter(GATE_PATIENTLY)) {
         return;
     }
-    hak__gate_note_refusal(refused); /* for the settle alone the census is not incomplete */
+    hak__own.refused = refused; /* for the settle alone the census is not incomplete */
     hak__thread_settle_gone();
     census_count_slices(census);
     census_count_arenas(census);

@@ -70,7 +70,7 @@ bool hak__ending_take(void)
 void hak__ending_write(bool soon)
 {
     if (soon) {
-        hak__gate_hurry(true);
+        hak__own.hurry = GATE_HURRY;
     }
     hak__last_report_at_end();
     hak__observer_end();
@@ -81,9 +81,9 @@ void hak__ending_write(bool soon)
 void hak__ending_by_signal(void)
 {
     if (hak__ending_take()) {
-        hak__gate_hurry(true);
+        hak__own.hurry = GATE_HURRY;
         hak__last_report_at_end();
-        hak__gate_hurry(false);
+        hak__own.hurry = 0;
         hak__ending_note_process(); /* process 1 of a container may live on */
     }
 }

@@ -16,7 +16,7 @@
  * _exit may be called in a signal handler that interrupted any code. So the writers use no lock of
  * the C library, no stdio and no malloc: they make system calls, and take hakmem's own locks inside
  * the gate. The gate refuses a thread that was interrupted inside hakmem; then one sentence takes
- * the document's place. A wait for another thread's fork has a limit (hak__gate_hurry). */
+ * the document's place. A wait for another thread's fork has a limit (GATE_HURRY). */
 #ifndef HAK_CONTROL_ENDING_H
 #define HAK_CONTROL_ENDING_H
 

@@ -142,8 +142,8 @@ void hak__exit_file_complain(const char *what, const char *path, int error)
  * in another thread takes long. */
 static bool exit_may_begin(void)
 {
-    (void)hak__gate_was_refused();
-    if (!hak__gate_enter_patiently()) {
+    hak__own.refused = false;
+    if (!hak__gate_enter(GATE_PATIENTLY)) {
         return false;
     }
     hak__gate_leave();
@@ -188,7 +188,7 @@ static void exit_serve(void *argument)
         return;
     }
     request->done = exit_write_file(request->file);
-    if (hak__gate_was_refused()) {
+    if (hak__own.refused) {
         request->done = false;
         DIAGNOSE_SAY(EXIT_LINE_SIZE, "hakmem: the %s is not complete: the process forked meanwhile",
                      request->file->what);

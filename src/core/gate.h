@@ -12,8 +12,8 @@
  * they must not wait for fork: a thread that comes to the closed gate sleeps at most GATE_WAIT_MS
  * and is then refused. A refused allocation or free uses large/emergency.h instead.
  *
- * A signal handler may fork inside an operation that it interrupted. That fork cannot close the
- * gate, because its own thread is inside. Meanwhile the gate refuses as if it were closed.
+ * A signal handler may fork inside an operation that it interrupted. That fork closes the gate as
+ * well, but cannot wait, because its own thread is inside.
  *
  * The gate also refuses a thread at once that is inside already. There are four cases: a signal
  * handler has interrupted a slow operation, which may hold any lock; the operation has called a
@@ -23,8 +23,8 @@
  * While a thread is inside the gate its signals are blocked, unless the process has one thread: no
  * handler stops it there, so it holds up neither a fork nor a thread that needs one of the locks
  * that are taken inside the gate only (core/lock.h). Every wait inside the gate has an end, but for
- * calls that wait for another thread of the program (hak__gate_begin_call). A long operation lets
- * signals in between its parts (hak__gate_let_pass).
+ * calls that wait for another thread of the program. A long operation lets signals in between its
+ * parts (hak__gate_let_pass).
  *
  * No function begins a slow operation while it holds a lock. The functions below the one that began
  * it take their locks without a look at the gate.
@@ -44,58 +44,43 @@
 #define INSIDE_OPERATION (INSIDE_LOCK | INSIDE_GATE | INSIDE_REPORT)
 HAK_HIDDEN extern HAK_TLS uint32_t hak__inside;
 
-/* Begins an operation at the gate. During a fork it sleeps at most GATE_WAIT_MS. False: refused. */
-HAK_HIDDEN bool hak__gate_enter(void);
-/* The same, but it waits until a fork is over. The caller must hold no lock of the C library, for
- * which fork may be waiting. False: this thread is inside already, or it hurries. */
-HAK_HIDDEN bool hak__gate_enter_patiently(void);
-/* While this thread hurries, hak__gate_enter_patiently waits 0.2 seconds in all, then refuses. For
- * signal handlers and _exit: fork may be waiting for a lock that the thread holds. */
-HAK_HIDDEN void hak__gate_hurry(bool hurries);
+/* How long a thread waits at the closed gate: GATE_WAIT_MS, or until the fork is over. Who waits
+ * patiently must hold no lock of the C library, for which fork may be waiting. */
+enum gate_wait { GATE_BRIEFLY, GATE_PATIENTLY };
+/* Patient waits, of GATE_WAIT_MS each, that a thread makes in all once it hurries (hak__own.hurry):
+ * a signal handler or _exit, where it may hold a lock that fork waits for. Twice: _exit takes up to
+ * 0.2 seconds longer then. Half: a report at _exit is lost if another thread's fork takes 0.1 s. */
+#define GATE_HURRY 200u
+
+/* Begins an operation at the gate. False: refused. */
+HAK_HIDDEN bool hak__gate_enter(enum gate_wait wait);
 /* Ends an operation that began at the gate. Does nothing if the thread is not inside the gate. */
 HAK_HIDDEN void hak__gate_leave(void);
 /* Between two parts of a long operation, with no lock held: lets a fork that waits go first, and
  * signals in. False: the fork takes long, and this thread was refused and is not inside now. */
 HAK_HIDDEN bool hak__gate_let_pass(void);
+/* Inside the gate, before a system call that may wait for another thread of the program, such as
+ * munmap, which waits for the thread that reads a userfaultfd: lets the signals come that end a
+ * process. Others would wait in the kernel, and a handler that stops the thread would hold up
+ * forks. `come` false, after the call: blocks them again. The thread may hold an arena's lock or
+ * PURGE, and no other. */
+HAK_HIDDEN void hak__gate_let_ending_signals(bool come);
 
-/* Around a system call that may wait for another thread of the program, such as munmap, which waits
- * for the thread that reads a userfaultfd: the signals come in that end a process. Others would
- * wait in the kernel, and a handler that stops the thread would hold up forks. The thread may hold
- * an arena's lock or PURGE, and no other. */
-HAK_HIDDEN void hak__gate_begin_call(void);
-HAK_HIDDEN void hak__gate_end_call(void);
-
-/* Notes that this thread was refused. Always returns false. */
+/* Takes a lock, and waits for it if necessary. The calling thread is inside. False: refused,
+ * because a fork takes too long, or the holder of an arena's lock seems to be stopped. */
+HAK_HIDDEN bool hak__gate_acquire(struct lock *lock);
+/* Notes that this thread was refused (hak__own.refused). Each malloc forgets the note when it
+ * begins; what is done beside it keeps or forgets it. Always returns false. */
 HAK_HIDDEN HAK_COLD bool hak__gate_refuse(void);
-/* Both return whether a refusal of this thread is noted; the second also clears the note. */
-HAK_HIDDEN bool hak__gate_is_refusal_noted(void);
-HAK_HIDDEN bool hak__gate_was_refused(void);
-/* Sets the note. */
-HAK_HIDDEN void hak__gate_note_refusal(bool refused);
 
-/* While this thread is pinned, it keeps its struct (hak__thread_escape): for a callback in the
- * middle of an operation. */
-HAK_HIDDEN void hak__gate_pin(bool pinned);
-HAK_HIDDEN bool hak__gate_is_pinned(void);
-
-/* Waits for a lock that another thread holds, and takes it. The calling thread is inside. False:
- * refused, because a fork takes too long, or the holder of an arena's lock seems to be stopped; the
- * lock is not taken. */
-HAK_HIDDEN bool hak__gate_wait_for(struct lock *lock);
-
-/* For fork only. Close returns when no thread is inside; open is also called in the child. */
+/* For fork only. Close returns when no thread is inside, or at once if the calling thread is: a
+ * signal handler interrupted it. Each close has its open. */
 HAK_HIDDEN void hak__gate_close(void);
 HAK_HIDDEN void hak__gate_open(void);
-/* Around a fork that begins inside another one or, if it `interrupts`, in a signal handler that
- * interrupted an operation. End: false: this thread has no such fork. The child, and that of a fork
- * beside it, forgets all such forks. */
-HAK_HIDDEN void hak__gate_begin_inner(bool interrupts);
-HAK_HIDDEN bool hak__gate_end_inner(bool interrupts);
-HAK_HIDDEN void hak__gate_forget_inner(void);
-/* For the child of such a fork: forgets the threads inside, none of which exists in the child. */
+/* In the child: opens the gate, and forgets the threads inside, none of which exists here. */
 HAK_HIDDEN void hak__gate_reset(void);
 
-/* The first half of gate_lock: marks the thread as inside. False: refused. */
+/* Marks the thread as inside an operation that begins with an arena's lock. False: refused. */
 HAK_INLINE bool gate_begin(void)
 {
     if (HAK_UNLIKELY(hak__inside != 0)) {
@@ -106,35 +91,25 @@ HAK_INLINE bool gate_begin(void)
     return true;
 }
 
-/* Ends an operation that began with gate_lock. The lock has been released. */
+/* Ends such an operation. The lock has been released. */
 HAK_INLINE void gate_end(void)
 {
     atomic_fence_signal();
     hak__inside &= ~INSIDE_LOCK; /* a thread with a borrowed struct stays inside the gate */
 }
 
-/* Takes a lock. The calling thread is inside. False: refused. */
-HAK_INLINE bool gate_acquire(struct lock *lock)
+/* Begins such an operation, and takes the arena's lock. False: refused. */
+HAK_INLINE bool gate_lock(struct lock *lock)
 {
+    if (!gate_begin()) {
+        return false;
+    }
     HAK_ASSERT((hak__own.held >> lock->rank) == 0); /* ranks rise */
-    return HAK_LIKELY(lock_try(lock)) || hak__gate_wait_for(lock);
-}
-
-/* The second half of gate_lock: takes the arena's lock. False: refused, and the operation is over.
- */
-HAK_INLINE bool gate_finish(struct lock *lock)
-{
-    if (gate_acquire(lock)) {
+    if (HAK_LIKELY(lock_try(lock)) || hak__gate_acquire(lock)) {
         return true;
     }
     gate_end();
     return false;
-}
-
-/* Begins an operation with an arena's lock. False: refused. */
-HAK_INLINE bool gate_lock(struct lock *lock)
-{
-    return gate_begin() && gate_finish(lock);
 }
 
 #endif

@@ -11,8 +11,9 @@
  * lost if the holder was preempted. Half: more threads sleep, at two system calls each. */
 #define LOCK_SPINS 30
 /* Milliseconds after which a waiter looks again. A signal handler may stop a thread that was just
- * woken, and may wait for a fork that waits for this lock. Twice: such a lock stays free, and all
- * others asleep, for twice as long. With one, thousands of waiters leave the holder no time. */
+ * woken, and may wait for a fork that waits for this lock. A fork wakes waiters, but misses one
+ * that is just falling asleep. Twice: such a lock stays free, and all others asleep, for twice as
+ * long. With one, thousands of waiters leave the holder no time. */
 #define LOCK_LOOK_MS 1000u
 /* Milliseconds for which a thread that has given up does not wait for any stuck lock: several
  * threads may be stopped, each with a lock. Twice: after a holder that was only preempted, a thread
@@ -21,7 +22,8 @@
 struct arch_own_line hak__lock_waits;
 HAK_TLS struct own hak__own;
 
-bool hak__lock_spin(struct lock *lock)
+/* Spins for about a microsecond. True: the lock is taken. */
+static bool lock_spin(struct lock *lock)
 {
     atomic_add_relaxed(&hak__lock_waits.word, UINT64_C(1)); /* a counter */
     for (int i = 0; i < LOCK_SPINS; i++) {
@@ -31,18 +33,6 @@ bool hak__lock_spin(struct lock *lock)
         arch_relax();
     }
     return false;
-}
-
-void hak__lock_wait(struct lock *lock)
-{
-    if (hak__lock_spin(lock)) {
-        return;
-    }
-    /* acquire: pairs with the release in lock_release. 2, because other threads may sleep, too. */
-    while (atomic_exchange_acquire(&lock->shared_state, 2u) != 0) {
-        hak__os_wait_ms(&lock->shared_state, 2, LOCK_LOOK_MS);
-    }
-    lock_note_held(lock);
 }
 
 /* The count begins anew at each release that wakes a waiter. Nobody gives up with a state other
@@ -68,7 +58,9 @@ bool hak__lock_is_stuck(const struct lock *lock)
            atomic_load_relaxed(&lock->shared_state) == 2;
 }
 
-bool hak__lock_give_up(struct lock *lock)
+/* For a thread that has just found the lock taken and set its state to 2: starts the count of
+ * milliseconds if this is the first such thread. True: the thread should give up. */
+static bool lock_give_up(struct lock *lock)
 {
     static uint32_t shared_gave_up_ms; /* when a waiter last gave up. Relaxed: a hint */
     uint32_t since = atomic_load_relaxed(&lock->shared_since_ms), now = hak__os_clock_ms();
@@ -90,22 +82,26 @@ bool hak__lock_give_up(struct lock *lock)
     return true;
 }
 
-uint32_t hak__lock_sleep_ms(uint32_t sleeps)
+bool hak__lock_wait(struct lock *lock, lock_sleep *sleep)
 {
-    return sleeps == 0 ? LOCK_STUCK_MS : sleeps == 1 ? LOCK_GIVE_UP_MS : LOCK_LOOK_MS;
-}
-
-bool hak__lock_wait_soon(struct lock *lock)
-{
-    if (hak__lock_spin(lock)) {
+    bool may_stick = lock_may_get_stuck(lock);
+    if (lock_spin(lock)) {
         return true;
     }
-    uint32_t sleeps = 0;
-    while (atomic_exchange_acquire(&lock->shared_state, 2u) != 0) { /* as in hak__lock_wait */
-        if (hak__lock_give_up(lock)) {
+    /* Looks twice soon, and then seldom: thousands of waiters that look often leave the lock's
+     * holder no time. */
+    uint32_t longest_ms = may_stick ? LOCK_STUCK_MS : LOCK_LOOK_MS;
+    /* acquire: pairs with the release in lock_release. 2, because other threads may sleep, too. */
+    while (atomic_exchange_acquire(&lock->shared_state, 2u) != 0) {
+        if (may_stick && lock_give_up(lock)) {
             return false;
         }
-        hak__os_wait_ms(&lock->shared_state, 2, hak__lock_sleep_ms(sleeps++));
+        if (sleep == NULL) {
+            hak__os_wait_ms(&lock->shared_state, 2, longest_ms);
+        } else if (!sleep(&lock->shared_state, 2, longest_ms)) {
+            return false;
+        }
+        longest_ms = longest_ms == LOCK_STUCK_MS ? LOCK_GIVE_UP_MS : LOCK_LOOK_MS;
     }
     atomic_store_relaxed(&lock->shared_since_ms, 0u);
     lock_note_held(lock);

@@ -90,25 +90,18 @@ HAK_INLINE bool lock_may_get_stuck(const struct lock *lock)
 
 /* True if the lock is taken and stuck. A hint. */
 HAK_HIDDEN bool hak__lock_is_stuck(const struct lock *lock);
-/* For a thread that has just found the lock taken and set its state to 2: starts the count of
- * milliseconds if this is the first such thread. True: the thread should give up. */
-HAK_HIDDEN bool hak__lock_give_up(struct lock *lock);
-/* Milliseconds for which such a thread sleeps after `sleeps` sleeps. A thread looks twice soon, and
- * then seldom: thousands of waiters that look often leave the lock's holder no time. */
-HAK_HIDDEN uint32_t hak__lock_sleep_ms(uint32_t sleeps);
-/* The slow half of lock_acquire_soon. */
-HAK_HIDDEN bool hak__lock_wait_soon(struct lock *lock);
-
 /* Blocks signals, unless the process has one thread. Returns the argument for
  * hak__os_restore_signals. */
 HAK_HIDDEN uint64_t hak__lock_block_signals(void);
 /* Assertion level 1: a lock that needs blocked signals is taken with blocked signals. */
 HAK_HIDDEN void hak__lock_check_signals(const struct lock *lock);
 
-/* The slow half of lock_acquire: spins, then sleeps until the lock is free, and takes it. */
-HAK_HIDDEN void hak__lock_wait(struct lock *lock);
-/* Spins for about a microsecond. True: the lock is taken. False: another thread still holds it. */
-HAK_HIDDEN bool hak__lock_spin(struct lock *lock);
+/* Sleeps while *word == value, `longest_ms` at most. False: the thread is to wait no more. */
+typedef bool lock_sleep(uint32_t *word, uint32_t value, uint32_t longest_ms);
+/* Waits for a lock that another thread holds, and takes it: spins for about a microsecond, then
+ * sleeps. NULL: as long as it takes. False: the holder of ARENA or REGION seems to be stopped, or
+ * `sleep` says so. */
+HAK_HIDDEN bool hak__lock_wait(struct lock *lock, lock_sleep *sleep);
 /* Wakes one thread that sleeps on the lock. */
 HAK_HIDDEN void hak__lock_wake(struct lock *lock);
 /* How often a thread found a lock taken, since start. Relaxed: a counter. */
@@ -147,28 +140,18 @@ HAK_INLINE bool lock_try(struct lock *lock)
     return true;
 }
 
-/* Takes the lock, and waits for it if necessary. True: the thread had to wait. */
-HAK_INLINE bool lock_acquire(struct lock *lock)
-{
-    HAK_ASSERT((hak__own.held >> lock->rank) == 0); /* ranks rise */
-    if (HAK_UNLIKELY(!lock_try(lock))) {
-        hak__lock_wait(lock);
-        return true;
-    }
-    return false;
-}
-
-/* For ARENA and REGION: takes the lock, unless its holder seems to be stopped (false). */
+/* Takes the lock, unless it is ARENA or REGION and its holder seems to be stopped (false). */
 HAK_INLINE bool lock_acquire_soon(struct lock *lock)
 {
     HAK_ASSERT((hak__own.held >> lock->rank) == 0); /* ranks rise */
-    return HAK_LIKELY(lock_try(lock)) || hak__lock_wait_soon(lock);
+    return HAK_LIKELY(lock_try(lock)) || hak__lock_wait(lock, NULL);
 }
 
-/* For fork, which takes the locks of all arenas: the same without the check of ranks. */
-HAK_INLINE bool lock_acquire_another(struct lock *lock)
+/* Takes any other lock. */
+HAK_INLINE void lock_acquire(struct lock *lock)
 {
-    return lock_try(lock) || hak__lock_wait_soon(lock);
+    HAK_ASSERT(!lock_may_get_stuck(lock));
+    (void)lock_acquire_soon(lock);
 }
 
 HAK_INLINE void lock_release(struct lock *lock)

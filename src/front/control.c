@@ -26,7 +26,7 @@
 /* The start reads the options, and a later start would replace what is set now. */
 static bool control_start(void)
 {
-    if (!hak__gate_enter_patiently()) {
+    if (!hak__gate_enter(GATE_PATIENTLY)) {
         return false;
     }
     bool started = hak__start();

@@ -300,7 +300,7 @@ static HAK_NOINLINE void free_span(size_t slice)
         hak__span_free_taken(&thread->arena->spans, &thread->cache.counters, slice);
         thread_unlock(thread);
         hak__thread_left(thread);
-    } else if (hak__gate_enter()) {
+    } else if (hak__gate_enter(GATE_BRIEFLY)) {
         hak__span_free_taken(NULL, NULL, slice);
         hak__gate_leave();
     } else {
@@ -334,7 +334,7 @@ static void free_huge(void *pointer, size_t bytes)
      * huge block, and so does one that has no struct: its end cannot be told. */
     bool stays = bytes <= SPAN_SIZE_MAX && !thread_has_struct();
     /* settle makes it a huge block if it is new emergency memory */
-    if (stays || !hak__gate_enter() || !hak__emergency_settle()) {
+    if (stays || !hak__gate_enter(GATE_BRIEFLY) || !hak__emergency_settle()) {
         free_huge_later(pointer, stays);
         return;
     }

@@ -61,13 +61,12 @@ static struct refill malloc_refill(struct thread *thread, uint32_t class_index)
         lock_release(&arena->lock); /* borrowing takes a lock of the same rank */
         uint32_t most = hak__cache_refill_most(cache, class_index);
         struct object_list list = hak__arena_borrow(arena, class_index, most);
-        if (list.count != 0) {
+        if (list.count != 0 || !hak__gate_acquire(&arena->lock)) {
             gate_end();
-            counter_add(&cache->counters, COUNTER_REFILL_BORROWED, 1);
-            hak__cache_take_over(cache, list);
-            return (struct refill){list, 0, false};
-        }
-        if (!gate_finish(&arena->lock)) {
+            if (list.count != 0) {
+                counter_add(&cache->counters, COUNTER_REFILL_BORROWED, 1);
+                hak__cache_take_over(cache, list);
+            }
             return (struct refill){list, 0, false};
         }
     }
@@ -143,7 +142,7 @@ static void malloc_note_block(size_t bytes)
 /* The last resort: emergency memory if this thread was refused, else NULL with ENOMEM. */
 static HAK_COLD void *malloc_beside(size_t size, size_t alignment)
 {
-    void *pointer = hak__gate_was_refused() ? hak__emergency_allocate(size, alignment) : NULL;
+    void *pointer = hak__own.refused ? hak__emergency_allocate(size, alignment) : NULL;
     if (pointer == NULL) {
         return malloc_failed(size, alignment);
     }
@@ -155,7 +154,7 @@ static HAK_COLD void *malloc_beside(size_t size, size_t alignment)
 static HAK_COLD void *malloc_class_again(uint32_t class_index, size_t size)
 {
     void *object = NULL;
-    if (!hak__gate_is_refusal_noted()) {
+    if (!hak__own.refused) {
         hak__arena_reclaim(true);
         object = malloc_class_once(class_index, size);
     }
@@ -233,7 +232,7 @@ void *hak__malloc_class(uint32_t class_index, size_t size)
         thread->cache.bytes.asked += size_class_bytes(class_index);
         return malloc_hand_out(malloc_pop_slow(thread, class_index), class_index, size);
     }
-    (void)hak__gate_was_refused(); /* forgets a refusal of an earlier operation */
+    hak__own.refused = false; /* forgets a refusal of an earlier operation */
     void *object = malloc_class_once(class_index, size);
     return HAK_LIKELY(object != NULL) ? object : malloc_class_again(class_index, size);
 }
@@ -266,7 +265,7 @@ static struct span malloc_span(size_t size, size_t alignment)
 static struct span malloc_huge(size_t size, size_t alignment, bool want_zero, bool may_map)
 {
     struct huge_result block = {NULL, 0, false};
-    if (hak__gate_enter()) {
+    if (hak__gate_enter(GATE_BRIEFLY)) {
         if (hak__start()) {
             block = hak__huge_allocate(size, alignment, want_zero, may_map);
         }
@@ -319,7 +318,7 @@ HAK_INLINE struct span malloc_large_once(size_t size, size_t alignment, bool wan
 static bool malloc_lacks_mappings(void)
 {
     bool lacks = false;
-    if (!hak__mappings_are_short() && hak__gate_enter()) {
+    if (!hak__mappings_are_short() && hak__gate_enter(GATE_BRIEFLY)) {
         lacks = hak__mappings_probe();
         hak__gate_leave();
     }
@@ -331,7 +330,7 @@ static bool malloc_lacks_mappings(void)
 static HAK_COLD struct span malloc_large_again(size_t size, size_t alignment, bool want_zero)
 {
     struct span large = {NULL, false};
-    if (size >= WINDOW_SIZE_MAX || hak__gate_is_refusal_noted()) {
+    if (size >= WINDOW_SIZE_MAX || hak__own.refused) {
         return large; /* a reclaim does not help what is larger than any window */
     }
     /* Nothing is gathered where superslabs serve. Otherwise that comes first: a long span takes
@@ -361,7 +360,7 @@ HAK_INLINE void *malloc_large(size_t size, size_t alignment, bool want_zero)
         errno = ENOMEM;
         return NULL;
     }
-    (void)hak__gate_was_refused();
+    hak__own.refused = false;
     struct span large = malloc_large_once(size, alignment, want_zero);
     if (HAK_UNLIKELY(large.pointer == NULL)) {
         large = malloc_large_again(size, alignment, want_zero);
@@ -397,7 +396,7 @@ static HAK_NOINLINE void *malloc_slow(size_t size)
 static HAK_COLD void *malloc_empty(void)
 {
     void *block = hak__empty_allocate();
-    if (block == NULL && hak__gate_enter()) {
+    if (block == NULL && hak__gate_enter(GATE_BRIEFLY)) {
         block = hak__start() && hak__empty_start() ? hak__empty_allocate() : NULL;
         hak__gate_leave();
     }

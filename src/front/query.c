@@ -71,11 +71,11 @@ bool hak_owns(const void *pointer)
            hak__huge_containing(pointer).address != 0;
 }
 
-/* Starts hakmem if that has not happened yet. `entered` says whether the caller has entered the
- * gate, which this function leaves. False: the gate refused the caller, or there is no memory. */
-static bool query_start(bool entered)
+/* Starts hakmem if that has not happened yet. False: the gate refused the caller, or there is no
+ * memory. */
+static bool query_start(enum gate_wait wait)
 {
-    if (!entered) {
+    if (!hak__gate_enter(wait)) {
         return false;
     }
     bool started = hak__start();
@@ -93,7 +93,7 @@ void hak_limit_set(size_t soft, size_t hard, hak_limit_function *over, void *arg
 {
     /* The start reads the options. A later start would replace these limits by those of the
      * options. */
-    if (query_start(hak__gate_enter_patiently())) {
+    if (query_start(GATE_PATIENTLY)) {
         const uint64_t limits[] = {query_limit(soft), query_limit(hard)};
         const struct limit_call call = {over, argument};
         (void)hak__limit_set(&limits[0], &limits[1], &call);
@@ -102,11 +102,11 @@ void hak_limit_set(size_t soft, size_t hard, hak_limit_function *over, void *arg
 
 bool hak_trim(size_t keep)
 {
-    if (!query_start(hak__gate_enter())) {
+    if (!query_start(GATE_BRIEFLY)) {
         return false;
     }
     if (keep != 0) {
-        if (!hak__gate_enter()) {
+        if (!hak__gate_enter(GATE_BRIEFLY)) {
             return false;
         }
         size_t free_bytes = hak__superslab_bytes_dirty() + hak__huge_totals().cached_bytes;

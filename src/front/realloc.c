@@ -85,7 +85,7 @@ static void *resize_block(void *pointer, size_t bytes, size_t size, bool span, b
     if (!stays && sample_has_blocks()) {
         hak__sample_forget(pointer);
     }
-    if (hak__gate_enter() && (span || hak__emergency_settle())) {
+    if (hak__gate_enter(GATE_BRIEFLY) && (span || hak__emergency_settle())) {
         size_t slice = window_slice_of(pointer);
         if (span) {
             result.pointer = hak__span_resize(slice, size, stays);

@@ -82,10 +82,10 @@ void hak__heap_check_alive(const struct hak_heap *heap)
 
 bool hak__heap_gate(void)
 {
-    if (hak__gate_enter_patiently()) {
+    if (hak__gate_enter(GATE_PATIENTLY)) {
         return true;
     }
-    (void)hak__gate_was_refused(); /* the callers say so by their results */
+    hak__own.refused = false; /* the callers say so by their results */
     return false;
 }
 

@@ -209,7 +209,7 @@ static struct heap_cache *slot_cache(size_t index)
  * has destroyed the heap and its provider. */
 static void slots_thread_ended(void)
 {
-    if (hak__heap_slots.mask == 0 || !hak__gate_enter_patiently()) {
+    if (hak__heap_slots.mask == 0 || !hak__gate_enter(GATE_PATIENTLY)) {
         return;
     }
     lock_acquire(&hak__heaps_lock); /* nobody destroys a heap meanwhile */

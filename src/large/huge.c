@@ -87,9 +87,9 @@ static size_t huge_wanted_size(size_t size, bool huge_pages)
 static void huge_close_tail(uintptr_t end)
 {
     if (HAK_SECURE) {
-        hak__gate_begin_call();
+        hak__gate_let_ending_signals(true);
         hak__os_close_pages((void *)end, HUGE_TAIL);
-        hak__gate_end_call();
+        hak__gate_let_ending_signals(false);
     }
 }
 
@@ -137,9 +137,9 @@ static int huge_remap(struct huge block, size_t size, size_t alignment, void **m
         return -ENOMEM;
     }
     void *place = start;
-    hak__gate_begin_call();
+    hak__gate_let_ending_signals(true);
     int error = hak__os_remap(HUGE_HEAD, start, block.size + ends, size + ends, alignment, &place);
-    hak__gate_end_call();
+    hak__gate_let_ending_signals(false);
     huge_close_ends((uintptr_t)place + HUGE_HEAD, error == 0 ? size : block.size);
     *moved = error == 0 ? (char *)place + HUGE_HEAD : *moved;
     return error;
@@ -316,7 +316,7 @@ bool hak__huge_free(void *pointer)
 static bool huge_lock_soon(void)
 {
     for (uint32_t i = 0; i < HUGE_LOOKS_MAX; i++) {
-        if (hak__lock_spin(&hak__huge_lock)) {
+        if (lock_try(&hak__huge_lock)) {
             return true;
         }
         if (alone()) { /* a handler has interrupted its own thread under the lock */

@@ -30,10 +30,10 @@ static void join_part(struct join *join, struct huge part, size_t at)
     while (part.size != 0 && join->lost == 0) {
         bool whole = !huge_is_joined(part) || part.size < HUGE_PAGE_SIZE;
         struct huge step = HUGE_OF(part.address, whole ? part.size : HUGE_PAGE_SIZE, part.origin);
-        hak__gate_begin_call();
+        hak__gate_let_ending_signals(true);
         int error =
             hak__os_move((void *)step.address, step.size, (void *)(join->start + at), false);
-        hak__gate_end_call();
+        hak__gate_let_ending_signals(false);
         if (error == 0) {
             huge_uncount(step);
         } else if (error == -EEXIST) {
@@ -123,12 +123,12 @@ struct huge hak__huge_join_grow(struct huge block, size_t size)
     struct join join = {(uintptr_t)place, 0, 0};
     size_t at = 0, step = 0;
     int error = 0;
-    hak__gate_begin_call();
+    hak__gate_let_ending_signals(true);
     for (; at < block.size && error == 0; at += error == 0 ? step : 0) {
         step = block.size - at < HUGE_PAGE_SIZE ? block.size - at : HUGE_PAGE_SIZE;
         error = hak__os_move((void *)(block.address + at), step, (char *)place + at, true);
     }
-    hak__gate_end_call();
+    hak__gate_let_ending_signals(false);
     if (error != 0) { /* copy back what has moved: the huge block's old mapping still exists */
         memcpy((void *)block.address, place, at);
         join.lost_at = at;
@@ -136,9 +136,9 @@ struct huge hak__huge_join_grow(struct huge block, size_t size)
         join_drop(&join, size);
         return (struct huge){0};
     }
-    hak__gate_begin_call();
+    hak__gate_let_ending_signals(true);
     hak__os_discard((void *)block.address, block.size);
-    hak__gate_end_call();
+    hak__gate_let_ending_signals(false);
     atomic_add_relaxed(&hak__huge_joined_bytes, size - block.size);
     return (struct huge)HUGE_OF(join.start, size, block.origin);
 }

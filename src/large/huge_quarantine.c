@@ -23,7 +23,7 @@ static void huge_release(struct huge oldest)
  * them. */
 static bool huge_keep_addresses(char *start, size_t size)
 {
-    hak__gate_begin_call();
+    hak__gate_let_ending_signals(true);
     bool kept = hak__os_keep_addresses(start, size);
     if (!kept && hak__os_open_pages(start, HUGE_HEAD)) {
         hak__os_discard(start, size); /* it may write to the first page */
@@ -31,7 +31,7 @@ static bool huge_keep_addresses(char *start, size_t size)
         hak__os_leave(HUGE_HEAD);
         hak__os_discard(start + HUGE_HEAD, size - HUGE_HEAD);
     }
-    hak__gate_end_call();
+    hak__gate_let_ending_signals(false);
     return kept;
 }
 
@@ -77,9 +77,9 @@ void hak__huge_unmap(struct huge block)
     if (block.size != 0 && HAK_SECURE) {
         huge_retire(block);
     } else if (block.size != 0) {
-        hak__gate_begin_call();
+        hak__gate_let_ending_signals(true);
         hak__os_discard((void *)block.address, block.size);
-        hak__gate_end_call();
+        hak__gate_let_ending_signals(false);
         huge_uncount(block);
     }
 }

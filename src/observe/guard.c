@@ -244,7 +244,7 @@ void *hak__guard_allocate(size_t size, size_t alignment, const void *caller)
         return NULL;
     }
     hak__guard_note(&event, caller); /* before the gate: a walk may take the loader's lock */
-    if (hak__gate_enter()) {
+    if (hak__gate_enter(GATE_BRIEFLY)) {
         slot = guard_open(size, alignment);
         if (slot != NULL) {
             guard_fill(slot, &event);
@@ -252,7 +252,7 @@ void *hak__guard_allocate(size_t size, size_t alignment, const void *caller)
         }
         hak__gate_leave();
     } else {
-        (void)hak__gate_was_refused();
+        hak__own.refused = false;
     }
     return slot != NULL ? (void *)slot->address : NULL;
 }
@@ -319,9 +319,9 @@ void hak__guard_free(void *pointer, const void *caller)
     uint64_t live = GUARD_LIVE;
     struct guard_event event;
     hak__guard_note(&event, caller);
-    bool entered = hak__gate_enter();
+    bool entered = hak__gate_enter(GATE_BRIEFLY);
     if (!entered) { /* during a fork, or in a signal handler, it goes on without */
-        (void)hak__gate_was_refused();
+        hak__own.refused = false;
     }
     uint32_t index = guard_find(pointer, "double free", caller);
     struct guard_slot *slot = &hak__guard.slots[index];

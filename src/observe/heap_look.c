@@ -175,7 +175,7 @@ void hak__heap_look(struct heap_look *look, size_t index)
     look->index = index;
     look->claimed = 0;
     look->starts = 0;
-    look->refused = !hak__gate_enter_patiently();
+    look->refused = !hak__gate_enter(GATE_PATIENTLY);
     if (look->refused) {
         return;
     }

@@ -39,7 +39,7 @@ uint64_t hak__resident_bytes(struct resident *resident, uintptr_t start, uintptr
 
 bool hak__resident_next_huge(struct resident *resident, struct huge_list *list)
 {
-    resident->refused = resident->refused || !hak__gate_enter_patiently();
+    resident->refused = resident->refused || !hak__gate_enter(GATE_PATIENTLY);
     if (resident->refused) {
         return false;
     }
@@ -121,7 +121,7 @@ static uint64_t look_at_tables(struct resident *resident)
 
 void hak__resident_take(struct resident *resident)
 {
-    *resident = (struct resident){.refused = !hak__gate_enter_patiently()};
+    *resident = (struct resident){.refused = !hak__gate_enter(GATE_PATIENTLY)};
     if (resident->refused) {
         return;
     }

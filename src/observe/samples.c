@@ -271,10 +271,10 @@ static void *samples_add(struct sample_record like, uint32_t class_index, uintpt
 /* Enters the gate. False: refused, which the caller's operation does without. */
 static bool samples_enter(void)
 {
-    if (hak__gate_enter()) {
+    if (hak__gate_enter(GATE_BRIEFLY)) {
         return true;
     }
-    (void)hak__gate_was_refused();
+    hak__own.refused = false;
     return false;
 }
 
@@ -282,10 +282,10 @@ static bool samples_enter(void)
  * up a fork. False: refused, and the thread has left the gate. */
 static bool samples_acquire(void)
 {
-    if (gate_acquire(&hak__samples_lock)) {
+    if (hak__gate_acquire(&hak__samples_lock)) {
         return true;
     }
-    (void)hak__gate_was_refused();
+    hak__own.refused = false;
     hak__gate_leave();
     return false;
 }
@@ -295,7 +295,7 @@ bool hak__samples_enter(bool patiently)
     if (!patiently) {
         return samples_enter() && samples_acquire();
     }
-    if (!hak__gate_enter_patiently()) {
+    if (!hak__gate_enter(GATE_PATIENTLY)) {
         return false;
     }
     lock_acquire(&hak__samples_lock);

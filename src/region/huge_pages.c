@@ -129,11 +129,11 @@ int hak__huge_pages_ask(void *address, size_t size)
  * if the kernel cannot populate (before Linux 5.14). The contents stay. */
 static bool huge_pages_time(void *address)
 {
-    hak__gate_begin_call();
+    hak__gate_let_ending_signals(true);
     uint64_t start = hak__os_clock_us();
     bool done = hak__os_populate(address, hak__os_page_size()) == 0;
     bool quick = !done || hak__os_clock_us() - start < hak__huge_page_us_max;
-    hak__gate_end_call();
+    hak__gate_let_ending_signals(false);
     if (!quick) {
         uint32_t slow = 2 * atomic_load_relaxed(&shared_slow);
         slow = slow < HUGE_PAGES_SLOW_MIN ? HUGE_PAGES_SLOW_MIN : slow;

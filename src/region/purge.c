@@ -145,9 +145,9 @@ static size_t purge_next(struct purge_place *next, bool everything)
         return 0;
     }
     bool stays_away = work.whole || hak__superslab_split(work.index);
-    hak__gate_begin_call();
+    hak__gate_let_ending_signals(true);
     uint64_t failed = purge_runs(work.index, work.due);
-    hak__gate_end_call();
+    hak__gate_let_ending_signals(false);
     purge_tables(work.index, work.taken);
     if (work.whole && work.split && failed == 0) {
         hak__superslab_join(work.index);
@@ -269,9 +269,9 @@ static size_t release_one(size_t index)
 {
     void *start = window_slice_address(index * SUPERSLAB_SLICES);
     hak__huge_pages_unwatch(&superslab_part_of(index)->evidence, 1, start);
-    hak__gate_begin_call();
+    hak__gate_let_ending_signals(true);
     bool unmapped = hak__os_unmap(start, SUPERSLAB_SIZE) == 0;
-    hak__gate_end_call();
+    hak__gate_let_ending_signals(false);
     hak__window_purge_tables(index * SUPERSLAB_SLICES, SUPERSLAB_SLICES);
     lock_acquire(&hak__growth_lock);
     size_t released = release_note(index, unmapped);

@@ -183,7 +183,7 @@ static uint32_t pages_choose(const struct slab *slab, uint8_t pages[SLAB_SLICES_
 static void pages_purge(const struct slab *slab, const uint8_t pages[SLAB_SLICES_MAX])
 {
     uint32_t end = slab->slice_count * SLICE_PAGES, first = end;
-    hak__gate_begin_call();
+    hak__gate_let_ending_signals(true);
     for (uint32_t page = 0; page <= end; page++) {
         bool goes = page < end && (pages[page / SLICE_PAGES] >> page % SLICE_PAGES & 1) != 0;
         if (goes && first == end) {
@@ -194,7 +194,7 @@ static void pages_purge(const struct slab *slab, const uint8_t pages[SLAB_SLICES
             first = end;
         }
     }
-    hak__gate_end_call();
+    hak__gate_let_ending_signals(false);
 }
 
 static size_t slab_purge_pages(struct slab_set *set, struct slab *slab)

@@ -38,9 +38,18 @@ static inline struct thread *adopt(void)
     return thread;
 }
 
+/* As if `thread` were this thread's. */
+static inline void count_operation(struct thread *thread)
+{
+    struct thread *own = hak__thread;
+    hak__thread = thread;
+    hak__thread_count_operation();
+    hak__thread = own;
+}
+
 static inline void *thread_allocate(struct thread *thread, uint32_t class_index)
 {
-    lock_acquire(&thread->arena->lock);
+    REQUIRE(lock_acquire_soon(&thread->arena->lock));
     void *object = unit_cache_allocate(&thread->cache, class_index);
     lock_release(&thread->arena->lock);
     REQUIRE(object != NULL);
@@ -49,7 +58,7 @@ static inline void *thread_allocate(struct thread *thread, uint32_t class_index)
 
 static inline void thread_free(struct thread *thread, uint32_t class_index, void *object)
 {
-    lock_acquire(&thread->arena->lock);
+    REQUIRE(lock_acquire_soon(&thread->arena->lock));
     unit_cache_free(&thread->cache, class_index, object);
     lock_release(&thread->arena->lock);
 }
@@ -59,7 +68,7 @@ static inline void keep_a_span(struct thread *thread)
 {
     struct arena *arena = thread->arena;
     struct counters *counters = &thread->cache.counters;
-    lock_acquire(&arena->lock);
+    REQUIRE(lock_acquire_soon(&arena->lock));
     struct span span = hak__span_allocate(&arena->spans, counters, MIB, SLICE_SIZE);
     REQUIRE(span.pointer != NULL);
     hak__span_free(&arena->spans, counters, window_slice_of(span.pointer));

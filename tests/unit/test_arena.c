@@ -162,7 +162,29 @@ static void crowd(struct thread *thread, uint32_t waits)
     thread->waits = waits;
     thread->waits_ms = hak__os_clock_ms();
     thread->operations = TICK_OPERATIONS - 1;
-    hak__thread_count_operation(thread);
+    count_operation(thread);
+}
+
+static void exchange(size_t mapped, void *argument)
+{
+    hak__thread = argument;
+}
+
+/* The callback of the limit may exchange the thread's struct: its operation goes on with the new
+ * one, because another thread may have the old one. */
+TEST_ANEW(a_callback_that_exchanges_the_struct)
+{
+    struct thread *first = adopt(), *second = adopt();
+    hak_limit_set(1, SIZE_MAX, exchange, second);
+    first->operations = 5;
+    second->operations = 0;
+    second->ticked_ms = hak__os_clock_ms();
+    count_operation(first);
+    REQUIRE_SIZE(first->operations, ==, 5);
+    REQUIRE_SIZE(second->operations, ==, 1);
+    hak_limit_set(SIZE_MAX, SIZE_MAX, NULL, NULL);
+    hak__thread_park(first);
+    hak__thread_park(second);
 }
 
 TEST_ANEW(moving_from_a_crowd)

@@ -18,7 +18,7 @@ static struct owner owner_create_of(uint32_t class_index)
 {
     struct thread *thread = adopt();
     struct owner owner = {.thread = thread, .arena = thread->arena};
-    lock_acquire(&owner.arena->lock);
+    REQUIRE(lock_acquire_soon(&owner.arena->lock));
     struct object_list list = unit_slab_refill(&owner.arena->slabs, class_index, UINT32_MAX);
     struct object_list others = {list.head->next, list.count - 1};
     owner.object = list.head;
@@ -76,13 +76,13 @@ TEST(help)
     struct thread *helper = adopt();
     owner_free_remotely(&owner);
     helper->cache.lagging = &owner.arena->slabs;
-    lock_acquire(&owner.arena->lock); /* somebody is at it: not waited for */
+    REQUIRE(lock_acquire_soon(&owner.arena->lock)); /* somebody is at it: not waited for */
     hak__arena_help(helper);
     assert_null(helper->cache.lagging);
     assert_true(owner_has_slab(&owner));
     lock_release(&owner.arena->lock);
     helper->cache.lagging = &owner.arena->slabs;
-    hak__thread_count_operation(helper); /* what a thread does after a slow operation */
+    count_operation(helper); /* what a thread does after a slow operation */
     assert_null(helper->cache.lagging);
     assert_false(owner_uses_slab(&owner));
     assert_int_equal(owner.arena->lock.shared_state, 0);
@@ -131,7 +131,7 @@ TEST_WITH_KNOBS(a_tick_that_is_due)
     owner_free_remotely(&idle);
     hak__remote_free(&thread->cache, window_slice_of(busy.object), busy.object);
     uint64_t ticks = thread->cache.counters.values[COUNTER_TICKS];
-    lock_acquire(&thread->arena->lock);
+    REQUIRE(lock_acquire_soon(&thread->arena->lock));
     unit_cache_free(&thread->cache, 2, unit_cache_allocate(&thread->cache, 2));
     lock_release(&thread->arena->lock);
     hak__arena_tick(thread);
@@ -222,12 +222,12 @@ TEST_WITH_KNOBS(a_tick_keeps_the_note)
         if (closed) {
             hak__gate_close(); /* so the tick is refused */
         }
-        hak__gate_note_refusal(noted);
+        hak__own.refused = noted;
         thread->trimmed_ms = hak__os_clock_ms() - 4000;
         thread->ticked_ms = hak__os_clock_ms() - 60;
         thread->cache.countdown = -1;
         hak__thread_countdown_ended(thread, 100);
-        assert_true(hak__gate_was_refused() == noted);
+        assert_true(hak__own.refused == noted);
         if (closed) {
             hak__gate_open();
         }

@@ -142,7 +142,7 @@ static void *close_the_gate(void *unused)
 
 static void *wait_for_the_closed_gate(void *unused)
 {
-    while (hak__gate_enter()) {
+    while (hak__gate_enter(GATE_BRIEFLY)) {
         hak__gate_leave();
     }
     return NULL;
@@ -160,7 +160,7 @@ TEST(a_fork_meanwhile)
         assert_non_null(blocks[i]);
     }
     pthread_t waits = thread_start(wait_for_the_closed_gate, NULL);
-    assert_true(hak__gate_enter());
+    assert_true(hak__gate_enter(GATE_BRIEFLY));
     pthread_t fork = thread_start(close_the_gate, NULL);
     thread_join(waits);
     assert_false(hak__emergency_settle());

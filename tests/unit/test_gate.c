@@ -10,14 +10,15 @@ static struct lock arena_lock = LOCK_INITIAL(LOCK_RANK_ARENA);
 TEST(who_comes_to_a_closed_gate_is_refused)
 {
     hak__gate_close();
-    lock_acquire(&arena_lock);
+    (void)lock_acquire_soon(&arena_lock);
     hak__own.held = 0; /* fork's */
     for (int round = 0; round < 3; round++) {
-        assert_false(hak__gate_enter());
-        assert_true(hak__gate_was_refused());
-        assert_false(hak__gate_was_refused());
+        hak__own.refused = false;
+        assert_false(hak__gate_enter(GATE_BRIEFLY));
+        assert_true(hak__own.refused);
+        hak__own.refused = false;
         assert_false(gate_lock(&arena_lock));
-        assert_true(hak__gate_was_refused());
+        assert_true(hak__own.refused);
         assert_int_equal(hak__inside, 0);
     }
     lock_release(&arena_lock);
@@ -25,38 +26,53 @@ TEST(who_comes_to_a_closed_gate_is_refused)
     lock_release(&arena_lock);
     gate_end();
     hak__gate_open();
-    assert_true(hak__gate_enter());
+    assert_true(hak__gate_enter(GATE_BRIEFLY));
     hak__gate_leave();
 }
 
 /* As in a signal handler. */
 TEST(who_is_inside_is_refused_at_once)
 {
+    hak__own.refused = false;
     assert_true(gate_lock(&arena_lock));
     assert_int_equal(hak__inside, INSIDE_LOCK);
     assert_false(gate_lock(&arena_lock));
-    assert_false(hak__gate_enter());
-    assert_false(hak__gate_enter_patiently());
+    assert_false(hak__gate_enter(GATE_BRIEFLY));
+    assert_false(hak__gate_enter(GATE_PATIENTLY));
     hak__gate_leave(); /* of one that did not enter */
     assert_int_equal(hak__inside, INSIDE_LOCK);
     lock_release(&arena_lock);
     gate_end();
-    assert_true(hak__gate_was_refused());
+    assert_true(hak__own.refused);
     assert_true(gate_lock(&arena_lock));
     lock_release(&arena_lock);
     gate_end();
     /* in the child of a handler that interrupted an operation its end must not upset the count */
-    assert_true(hak__gate_enter());
+    assert_true(hak__gate_enter(GATE_BRIEFLY));
     hak__gate_reset();
     hak__gate_leave();
     hak__gate_close(); /* nobody is inside: returns */
     hak__gate_open();
 }
 
+/* A handler that interrupted an operation forks, and so does another thread meanwhile. */
+TEST(each_fork_keeps_the_gate_closed)
+{
+    assert_true(gate_begin());
+    hak__gate_close(); /* does not wait for itself */
+    gate_end();
+    hak__gate_close();
+    hak__gate_open();
+    assert_false(hak__gate_enter(GATE_BRIEFLY));
+    hak__gate_open();
+    assert_true(hak__gate_enter(GATE_BRIEFLY));
+    hak__gate_leave();
+}
+
 static void *hold_and_let_go(void *argument)
 {
     bool *shared_end = argument;
-    lock_acquire(&arena_lock);
+    (void)lock_acquire_soon(&arena_lock);
     while (!__atomic_load_n(shared_end, __ATOMIC_ACQUIRE)) {
         usleep(1000);
     }
@@ -77,7 +93,7 @@ TEST(signals_wait_for_the_gate)
     bool shared_end = false;
     signal(SIGUSR1, count_signal);
     pthread_t other = thread_start(hold_and_let_go, &shared_end); /* so that this is not alone */
-    assert_true(hak__gate_enter());
+    assert_true(hak__gate_enter(GATE_BRIEFLY));
     pthread_kill(pthread_self(), SIGUSR1);
     assert_int_equal(signals_count, 0);
     assert_true(hak__gate_let_pass());
@@ -98,7 +114,7 @@ TEST(a_refusal_is_forgotten)
         hak__thread_flush(hak__thread_current()); /* no fast path */
         hak__gate_refuse();
         hak_free(hak_malloc(sizes[i]));
-        assert_false(hak__gate_is_refusal_noted());
+        assert_false(hak__own.refused);
     }
 }
 

@@ -9,9 +9,9 @@
 
 enum { THREADS = 16, ROUNDS = SUPPORT_SLOW ? 2000 : 20000 };
 
-static struct lock lock = LOCK_INITIAL(LOCK_RANK_REGION);
-static struct lock lower = LOCK_INITIAL(LOCK_RANK_ARENA);
-static struct lock same = LOCK_INITIAL(LOCK_RANK_REGION);
+static struct lock lock = LOCK_INITIAL(LOCK_RANK_START);
+static struct lock lower = LOCK_INITIAL(LOCK_RANK_HEAP);
+static struct lock same = LOCK_INITIAL(LOCK_RANK_START);
 
 /* Written under `lock` only. */
 static uint64_t guarded_count;
@@ -169,9 +169,7 @@ static void acquire_rising(void *argument)
 {
     lock_acquire(&lower);
     lock_acquire(&lock);
-    lock_acquire_another(&same); /* what fork does */
     lock_release(&lock);
-    lock_release(&same);
     lock_release(&lower);
 }
 
