@@ -8,15 +8,16 @@
  *                                      of JSON for each. With outcomes: status 1 if there was
  *                                      another one. Costly attacks run less often than asked.
  *
- * Outcomes: report   the allocator wrote a message, and the process ended
- *           ended    a signal or another status ended it without a word
- *           late     the same, but only when the program ended
- *           warning  the allocator wrote a message, and the program went on
- *           held     the attacker has given up
- *           nothing  the program went on, and nothing was noticed
- *           harm     the attacker has what he wanted
- *           measured nothing is written or freed wrongly; there are figures
- *           failed   the run says nothing: no memory, or it took too long
+ * Outcomes:
+ *   report    the allocator wrote a message, and the process ended
+ *   ended     a signal or another status ended it without a word
+ *   late      the same, but only when the program ended
+ *   warning   the allocator wrote a message, and the program went on
+ *   held      the attacker has given up
+ *   nothing   the program went on, and nothing was noticed
+ *   harm      the attacker has what he wanted
+ *   measured  nothing is written or freed wrongly; there are figures
+ *   failed    the run says nothing: no memory, or it took too long
  *
  * Figures are what an attack has counted before its end. Why an image of its own for each run: a
  * process that forks hands its addresses and secrets to its children. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* attacks_canary.c: overflows with the right bytes: those that a leak or a forking server tells, and
- * those that lie behind what an allocator looks at. */
+/* attacks_canary.c: overflows with the right bytes: those that a leak or a forking server tells,
+ * and those that lie behind what an allocator looks at. */
 #include "attacks.h"
 
 #include <fcntl.h>
