@@ -130,20 +130,10 @@ static void fork_end_outer(void)
     }
 }
 
-/* Registers and frees the blocks of emergency memory that came into being during the fork. */
-static void fork_settle(void)
-{
-    if (hak__thread_settle_waits() && hak__gate_enter(GATE_BRIEFLY)) {
-        (void)hak__thread_settle();
-        hak__gate_leave();
-    }
-}
-
 void hak__fork_parent(void)
 {
     uint64_t signals = hak__os_block_signals(); /* first: a handler's fork ends all in its child */
-    bool outer = hak__own.inner_forks == 0;
-    if (!outer) {
+    if (hak__own.inner_forks != 0) {
         hak__own.inner_forks--;
         if (fork_interrupts()) {
             hak__gate_open();
@@ -152,9 +142,6 @@ void hak__fork_parent(void)
         fork_end_outer();
     }
     hak__os_restore_signals(signals);
-    if (outer) {
-        fork_settle();
-    }
 }
 
 /* In the child: frees a lock. Its holder is gone or has forked, and changed nothing under it. */
@@ -188,5 +175,4 @@ void hak__fork_child(void)
     atomic_store_relaxed(&shared_fork_count, 0u);
     hak__gate_reset();
     hak__inside = 0;
-    /* Waiting emergency blocks are settled at a tick. The child may end before that. */
 }
