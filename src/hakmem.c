@@ -89,7 +89,6 @@
 #include "heap/heap_cache.c"
 #include "heap/heap_calls.c"
 #include "heap/heap_chunks.c"
-#include "heap/heap_secure.c"
 #include "heap/heap_slab.c"
 #include "heap/heap_views.c"
 
@@ -147,6 +146,7 @@
 #if HAK_SECURE
 #include "core/seal.c"
 #include "slab/slab_secure.c"
+#include "heap/heap_secure.c"
 #include "control/secure_end.c"
 #include "observe/secure_report.c"
 #endif

@@ -225,14 +225,13 @@ static bool heap_settle_in(struct hak_heap *heap, void *memory, size_t size)
     }
     heap->mapped = heap->mapped_peak = chunk->size + heap_chunk_bytes(chunk->shared_pages);
     heap_set_near(heap, chunk);
-    hak__heap_chunk_add(heap, chunk);
+    hak__heap_chunk_add(heap, chunk, 0);
     return true;
 }
 
 hak_heap *hak_heap_create(const struct hak_heap_options *options)
 {
     static const struct hak_heap_options defaults = {.size = sizeof defaults};
-    static const struct hak_heap_pages none = {NULL, NULL, NULL, NULL};
     options = options == NULL ? &defaults : options;
     if (!options_are_good(options)) {
         errno = EINVAL;
@@ -245,9 +244,9 @@ hak_heap *hak_heap_create(const struct hak_heap_options *options)
     }
     heap->lock.rank = LOCK_RANK_HEAP;
     heap->own_pages = options->pages == NULL && options->memory == NULL;
-    heap->pages = heap->own_pages          ? heap_own_pages
-                  : options->pages != NULL ? *options->pages
-                                           : none;
+    if (options->memory == NULL) {
+        heap->pages = heap->own_pages ? heap_own_pages : *options->pages;
+    }
     heap->event = options->event;
     heap->event_argument = options->event_argument;
     heap->limit = options->limit != 0 ? options->limit : SIZE_MAX;

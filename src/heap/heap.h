@@ -237,10 +237,16 @@ HAK_INLINE size_t heap_run_index(const struct heap_run *run)
 {
     return (size_t)(run - run->chunk->runs);
 }
-/* First byte of the run. */
-HAK_INLINE unsigned char *heap_run_start(const struct heap_run *run)
+/* The run that begins at the page `index`, which was taken. */
+HAK_INLINE struct heap_run *heap_run_at(struct heap_chunk *chunk, size_t index)
 {
-    return (unsigned char *)(run->chunk->shared_start + (heap_run_index(run) << HEAP_PAGE_SHIFT));
+    chunk->runs[index].chunk = chunk;
+    return &chunk->runs[index];
+}
+/* First byte of the run. */
+HAK_INLINE char *heap_run_start(const struct heap_run *run)
+{
+    return (char *)(run->chunk->shared_start + (heap_run_index(run) << HEAP_PAGE_SHIFT));
 }
 HAK_INLINE size_t heap_pages_for(size_t bytes)
 {
@@ -269,8 +275,8 @@ HAK_HIDDEN struct heap_chunk *hak__heap_chunk_of(struct hak_heap *heap, const vo
 /* Makes a struct for `size` bytes of memory. NULL: no memory. No lock, outside the gate. */
 HAK_HIDDEN struct heap_chunk *hak__heap_chunk_make(struct hak_heap *heap, void *memory,
                                                    size_t size);
-/* Adds the chunk. Its pages are free. */
-HAK_HIDDEN void hak__heap_chunk_add(struct hak_heap *heap, struct heap_chunk *chunk);
+/* Adds the chunk. Its first `used` pages are in use, the others free. */
+HAK_HIDDEN void hak__heap_chunk_add(struct hak_heap *heap, struct heap_chunk *chunk, size_t used);
 /* The next one of all chunks of the heap; NULL: the first one. */
 HAK_HIDDEN struct heap_chunk *hak__heap_chunk_next(const struct hak_heap *heap,
                                                    const struct heap_chunk *chunk);
@@ -282,9 +288,6 @@ HAK_HIDDEN void hak__heap_chunks_unmap(const struct hak_heap *heap, struct heap_
  * caller sets the kinds of the pages. NULL: no free run is long enough. */
 HAK_HIDDEN struct heap_run *hak__heap_run_take(struct hak_heap *heap, size_t pages,
                                                size_t alignment);
-/* Takes all pages of a new chunk, for a block that begins at page `index`. */
-HAK_HIDDEN struct heap_run *hak__heap_run_take_all(struct hak_heap *heap, struct heap_chunk *chunk,
-                                                   size_t index);
 /* Makes pages free. If their chunk is then empty, and not the program's memory, it is released. */
 HAK_HIDDEN void hak__heap_run_give(struct hak_heap *heap, struct heap_run *run, size_t pages);
 /* Takes all free pages, as blocks linked by `next`. */
@@ -300,6 +303,12 @@ HAK_HIDDEN void hak__heap_check(struct hak_heap *heap);
 /* Takes up to `most` objects of the class, linked and with `mark`. Count 0: no run for a slab. */
 HAK_HIDDEN struct object_list hak__heap_slab_take(struct hak_heap *heap, uint32_t class_index,
                                                   uint32_t most, uintptr_t mark);
+/* Takes up to `most` of the first objects of the list, as far as they are of the slab, but at least
+ * one, and gives them the mark `to`. Aborts if one is no object of the slab with the mark `from`.
+ * The last one is *last, and still linked to the next. Returns how many. */
+HAK_HIDDEN uint32_t hak__heap_slab_cut(const struct heap_run *slab, struct object **list,
+                                       uint32_t most, uintptr_t from, uintptr_t to,
+                                       struct object **last);
 /* Returns objects with the mark of the process, of which `last` is the last one, to their slab. */
 HAK_HIDDEN void hak__heap_slab_return(struct hak_heap *heap, struct heap_run *slab,
                                       struct object_list list, struct object *last);
@@ -350,11 +359,14 @@ HAK_HIDDEN void hak__heap_return(struct hak_heap *heap, void *pointer);
 /* Frees any pointer. Keeps errno. No lock. */
 HAK_HIDDEN void hak__heap_free(struct hak_heap *heap, void *pointer);
 
-/* The slab in which, or the block at which, an object starts at `pointer`. */
+/* An object, free or in use, or one that is still to be carved. */
 struct heap_place {
-    struct heap_run *run; /* NULL: no object starts there */
-    size_t bytes;         /* usable */
+    struct heap_run *run; /* its slab, or the block. NULL: there is none */
+    char *object;
+    size_t bytes;
 };
+/* The object that contains `pointer`, any value; and the one that starts there. */
+HAK_HIDDEN struct heap_place hak__heap_around(struct hak_heap *heap, const void *pointer);
 HAK_HIDDEN struct heap_place hak__heap_locate(struct hak_heap *heap, const void *pointer);
 /* Whose object `pointer` is, which may be any value: the heap, if its chunks are of the default
  * provider. NULL: no heap's. No lock. */
@@ -367,9 +379,6 @@ HAK_HIDDEN struct hak_heap *hak__heap_of(const void *pointer);
 HAK_HIDDEN struct heap_cache *hak__heap_cache(struct hak_heap *heap);
 /* The bin's limit, objects. Sets it at the first call for a class. Owner thread. */
 HAK_HIDDEN uint32_t hak__heap_cache_limit(struct heap_cache *cache, uint32_t class_index);
-/* True: the object is in the bin of the class. For assertion level 2. Owner thread. */
-HAK_HIDDEN bool hak__heap_cache_holds(const struct heap_cache *cache, uint32_t class_index,
-                                      const void *pointer);
 /* Makes room in a bin that exceeds its limit. Owner thread, no lock. */
 HAK_HIDDEN void hak__heap_cache_overflow(struct heap_cache *cache, uint32_t class_index);
 /* The bin that lies `offset` bytes after the first one. */

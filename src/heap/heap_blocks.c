@@ -35,11 +35,6 @@ static bool request_is_huge(const struct hak_heap *heap, const struct request *r
     return !heap->fixed && request_ahead(heap, request) + request->pages > HEAP_CHUNK_PAGES;
 }
 
-static bool chunk_is_huge(const struct hak_heap *heap, const struct heap_chunk *chunk)
-{
-    return !heap->fixed && chunk->size > HEAP_CHUNK_SIZE;
-}
-
 /* Makes the run a block. Under the heap's lock. */
 static void *block_begin(struct hak_heap *heap, struct heap_run *run, size_t pages)
 {
@@ -56,7 +51,7 @@ static void block_end(struct hak_heap *heap, struct heap_run *run)
 {
     heap->blocks_count--;
     heap->blocks_bytes -= run->pages << HEAP_PAGE_SHIFT;
-    if (chunk_is_huge(heap, run->chunk)) {
+    if (!heap->fixed && run->chunk->size > HEAP_CHUNK_SIZE) { /* it has no other block */
         hak__heap_chunk_release(heap, run->chunk);
     } else {
         hak__heap_run_give(heap, run, run->pages);
@@ -152,9 +147,9 @@ static enum hak_heap_event chunk_get(struct hak_heap *heap, const struct request
     if (chunk == NULL) {
         heap->mapped -= chunk_bytes(pages);
     } else {
-        hak__heap_chunk_add(heap, chunk);
+        hak__heap_chunk_add(heap, chunk, huge ? chunk->shared_pages : heap_first_page(heap));
         if (huge) {
-            *block = block_begin(heap, hak__heap_run_take_all(heap, chunk, ahead), request->pages);
+            *block = block_begin(heap, heap_run_at(chunk, ahead), request->pages);
         }
     }
     hak__heap_leave(heap);
@@ -221,28 +216,32 @@ void *hak__heap_allocate(struct hak_heap *heap, uint32_t class_index, size_t siz
 
 /* --- free --- */
 
-struct heap_place hak__heap_locate(struct hak_heap *heap, const void *pointer)
+struct heap_place hak__heap_around(struct hak_heap *heap, const void *pointer)
 {
-    struct heap_place place = {NULL, 0};
+    struct heap_place place = {NULL, NULL, 0};
     const struct heap_chunk *chunk = hak__heap_chunk_of(heap, pointer);
-    if (chunk == NULL) {
+    size_t index = chunk != NULL ? heap_page_index(chunk, pointer) : 0;
+    while (index != 0 && chunk->pages[index].kind == 0) { /* inside a block, or free */
+        index--;
+    }
+    if (chunk == NULL || chunk->pages[index].kind == 0) {
         return place;
     }
-    size_t index = heap_page_index(chunk, pointer);
     struct heap_page page = chunk->pages[index];
-    if (page.kind == PAGE_BLOCK) {
-        if ((uintptr_t)pointer % HEAP_PAGE_SIZE == 0) {
-            place.run = &chunk->runs[index];
-            place.bytes = place.run->pages << HEAP_PAGE_SHIFT;
-        }
-    } else if (page.kind != 0) {
-        struct heap_run *slab = &chunk->runs[index - page.back];
-        size_t offset = (uintptr_t)pointer - (uintptr_t)heap_run_start(slab);
-        if (size_class_starts(offset, hak__size_reciprocals[page.kind], slab->capacity)) {
-            place.run = slab;
-            place.bytes = size_class_bytes(page.kind);
-        }
+    struct heap_run *run = &chunk->runs[index - page.back];
+    bool is_block = page.kind == PAGE_BLOCK;
+    size_t bytes = is_block ? run->pages << HEAP_PAGE_SHIFT : size_class_bytes(page.kind);
+    size_t number = (uintptr_t)((const char *)pointer - heap_run_start(run)) / bytes;
+    if (number < (is_block ? 1 : run->capacity)) {
+        place = (struct heap_place){run, heap_run_start(run) + number * bytes, bytes};
     }
+    return place;
+}
+
+struct heap_place hak__heap_locate(struct hak_heap *heap, const void *pointer)
+{
+    struct heap_place place = hak__heap_around(heap, pointer);
+    place.run = place.object == pointer ? place.run : NULL;
     return place;
 }
 
@@ -293,8 +292,7 @@ void hak__heap_free(struct hak_heap *heap, void *pointer)
     uint32_t class_index = run->class_index;
     struct heap_cache *cache = class_index != 0 ? hak__heap_cache(heap) : NULL;
     if (cache != NULL) {
-        if (cache->bins[class_index].head == pointer ||
-            (HAK_LEVEL >= 2 && hak__heap_cache_holds(cache, class_index, pointer))) {
+        if (cache->bins[class_index].head == pointer) {
             hak__heap_bad_pointer(heap, pointer, "double free");
         } else {
             heap_cache_push(cache, bin_offset(class_index), pointer);

@@ -36,52 +36,25 @@ uint32_t hak__heap_cache_limit(struct heap_cache *cache, uint32_t class_index)
     return bin->limit;
 }
 
-/* The slab of an object from a bin of the class. Under the heap's lock. */
-static struct heap_run *bin_slab_of(struct hak_heap *heap, const struct object *object,
-                                    uint32_t class_index)
-{
-    const struct heap_chunk *chunk = hak__heap_chunk_of(heap, object);
-    size_t index = chunk != NULL ? heap_page_index(chunk, object) : 0;
-    if (HAK_UNLIKELY(chunk == NULL || chunk->pages[index].kind != class_index)) {
-        hak__object_is_wrong(object);
-    }
-    return &chunk->runs[index - chunk->pages[index].back];
-}
-
-/* Returns up to `most` of the first objects of a bin, as far as they are of the same slab: they are
- * linked already. Returns how many. Under the heap's lock. */
-static uint32_t bin_return_run(struct heap_cache *cache, uint32_t class_index, uint32_t most)
-{
-    struct bin *bin = &cache->bins[class_index];
-    struct object *first = bin->head, *last, *object = first;
-    struct heap_run *slab = bin_slab_of(cache->heap, first, class_index);
-    uintptr_t start = (uintptr_t)heap_run_start(slab);
-    size_t length = slab->capacity * (size_t)size_class_bytes(class_index);
-    uint64_t reciprocal = hak__size_reciprocals[class_index];
-    uint32_t count = 0;
-    do {
-        bool starts = size_class_starts((uintptr_t)object - start, reciprocal, slab->carved_count);
-        if (HAK_UNLIKELY(!starts || !heap_object_is_marked(object, cache->mark) ||
-                         count == slab->used_count)) {
-            hak__object_is_wrong(object);
-        }
-        heap_object_set_free(object, object->next, hak__window.mark);
-        last = object;
-        object = object->next;
-        count++;
-    } while (count < most && (uintptr_t)object - start < length);
-    bin->head = object;
-    bin->room += (int32_t)count;
-    hak__heap_slab_return(cache->heap, slab, (struct object_list){first, count}, last);
-    return count;
-}
-
-/* Returns the `count` objects that were freed last. Under the heap's lock. */
+/* Returns the `count` objects that were freed last. Those of a slab that follow each other are
+ * linked already. Under the heap's lock. */
 static void bin_return(struct heap_cache *cache, uint32_t class_index, uint32_t count)
 {
-    const struct bin *bin = &cache->bins[class_index];
+    struct bin *bin = &cache->bins[class_index];
     while (count != 0 && bin->head != NULL) {
-        count -= bin_return_run(cache, class_index, count);
+        struct object *first = bin->head, *last;
+        struct heap_run *slab = hak__heap_locate(cache->heap, first).run;
+        if (HAK_UNLIKELY(slab == NULL || slab->class_index != class_index)) {
+            hak__object_is_wrong(first);
+        }
+        uint32_t part =
+            hak__heap_slab_cut(slab, &bin->head, count, cache->mark, hak__window.mark, &last);
+        if (HAK_UNLIKELY(part > slab->used_count)) {
+            hak__object_is_wrong(first);
+        }
+        bin->room += (int32_t)part;
+        count -= part;
+        hak__heap_slab_return(cache->heap, slab, (struct object_list){first, part}, last);
     }
 }
 
@@ -111,20 +84,6 @@ void hak__heap_cache_flush(struct heap_cache *cache)
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         bin_return(cache, class_index, UINT32_MAX);
     }
-}
-
-bool hak__heap_cache_holds(const struct heap_cache *cache, uint32_t class_index,
-                           const void *pointer)
-{
-    const struct bin *bin = &cache->bins[class_index];
-    const struct object *object = bin->head;
-    for (uint32_t left = bin_count(bin); object != NULL && object != pointer; left--) {
-        if (HAK_UNLIKELY(left == 0)) { /* the list may have no end */
-            hak__object_is_wrong(object);
-        }
-        object = object->next;
-    }
-    return object != NULL;
 }
 
 /* --- the caches of a heap; all under HEAPS --- */

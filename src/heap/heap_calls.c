@@ -42,16 +42,16 @@ HAK_INLINE void *call_malloc(struct hak_heap *heap, size_t size)
     return HAK_LIKELY(object != NULL) ? object : call_malloc_slow(heap, size);
 }
 
-/* Secure form. */
-static void *call_guarded(struct hak_heap *heap, size_t alignment, size_t size)
+/* An object of the size and whatever alignment it has; the secure form aligns the pointer. */
+HAK_INLINE void *call_hand_out(struct hak_heap *heap, size_t alignment, size_t size)
 {
-    void *object = call_malloc(heap, heap_guarded_size(size, alignment));
-    return object != NULL ? hak__heap_guard(heap, object, alignment, size) : NULL;
+    void *object = call_malloc(heap, heap_object_size(size, alignment));
+    return heap_hand_out(heap, object, alignment, size);
 }
 
 HAK_FAST_PATH void *hak_heap_malloc(hak_heap *heap, size_t size)
 {
-    return HAK_SECURE ? call_guarded(heap, 1, size) : call_malloc(heap, size);
+    return call_hand_out(heap, 1, size);
 }
 
 void *hak_heap_calloc(hak_heap *heap, size_t count, size_t size)
@@ -79,11 +79,8 @@ void *hak_heap_aligned_alloc(hak_heap *heap, size_t alignment, size_t size)
         errno = EINVAL;
         return NULL;
     }
-    if (alignment <= OBJECT_ALIGNMENT) {
-        return hak_heap_malloc(heap, size);
-    }
-    if (HAK_SECURE) {
-        return call_guarded(heap, alignment, size);
+    if (HAK_SECURE || alignment <= OBJECT_ALIGNMENT) {
+        return call_hand_out(heap, alignment, size);
     }
     uint32_t class_index = call_class_of(size, alignment);
     void *object = call_pop(heap, bin_offset(class_index));
@@ -91,17 +88,13 @@ void *hak_heap_aligned_alloc(hak_heap *heap, size_t alignment, size_t size)
                                       : hak__heap_allocate(heap, class_index, size, alignment);
 }
 
-/* Debug builds: is it an object of the class, and not free? */
-static void call_check(struct hak_heap *heap, const struct heap_cache *cache, uint32_t class_index,
-                       const void *pointer)
+/* Debug builds: is it an object of the class? */
+static void call_check(struct hak_heap *heap, uint32_t class_index, const void *pointer)
 {
     struct heap_place place = hak__heap_locate(heap, pointer);
     if (place.run == NULL || place.run->class_index != class_index) {
         hak__diagnose_fatal("sized free with a size or pointer that is not the heap's", pointer,
                             place.bytes, 0);
-    }
-    if (HAK_LEVEL >= 2 && hak__heap_cache_holds(cache, class_index, pointer)) {
-        hak__diagnose_fatal("double free", pointer, place.bytes, 0);
     }
 }
 
@@ -117,14 +110,7 @@ HAK_INLINE bool call_push(struct heap_cache *cache, size_t offset, void *pointer
 
 HAK_FAST_PATH void hak_heap_free(hak_heap *heap, void *pointer)
 {
-    if (HAK_SECURE && pointer != NULL) {
-        struct heap_guarded guarded = hak__heap_guarded(heap, pointer);
-        if (guarded.object == NULL) {
-            return;
-        }
-        hak__heap_unguard(heap, &guarded);
-        pointer = guarded.object;
-    }
+    pointer = heap_take_back(heap, pointer);
     const struct heap_slot *slot = heap_slot(heap);
     if (HAK_UNLIKELY(slot->id != heap->id || HAK_LEVEL >= 1)) {
         hak__heap_free(heap, pointer);
@@ -139,13 +125,13 @@ HAK_FAST_PATH void hak_heap_free(hak_heap *heap, void *pointer)
     }
 }
 
-static void call_free_sized_guarded(struct hak_heap *heap, void *pointer, size_t size)
+static void call_free_sized_checked(struct hak_heap *heap, void *pointer, size_t size)
 {
     if (pointer != NULL && atomic_load_relaxed(&hak__knobs.abort_on_size)) {
-        struct heap_guarded guarded = hak__heap_guarded(heap, pointer);
-        if (guarded.object != NULL && guarded.size != size) {
+        struct heap_owned owned = heap_find(heap, pointer);
+        if (owned.object != NULL && owned.size != size) {
             hak__diagnose_fatal("free with another size than that of the allocation", pointer,
-                                guarded.size, 0);
+                                owned.size, 0);
         }
     }
     hak_heap_free(heap, pointer);
@@ -154,40 +140,25 @@ static void call_free_sized_guarded(struct hak_heap *heap, void *pointer, size_t
 HAK_FAST_PATH void hak_heap_free_sized(hak_heap *heap, void *pointer, size_t alignment, size_t size)
 {
     if (HAK_SECURE) {
-        call_free_sized_guarded(heap, pointer, size);
+        call_free_sized_checked(heap, pointer, size);
         return;
     }
     const struct heap_slot *slot = heap_slot(heap);
     size_t offset = HAK_LIKELY(alignment <= OBJECT_ALIGNMENT)
                         ? call_offset_of(size)
                         : bin_offset(call_class_of(size, alignment));
-    if (HAK_UNLIKELY(pointer == NULL || slot->id != heap->id)) {
-        hak__heap_free(heap, pointer);
-        return;
+    if (HAK_LEVEL >= 1 && offset != 0 && pointer != NULL) {
+        call_check(heap, (uint32_t)(offset / sizeof(struct bin)), pointer);
     }
-    if (HAK_LEVEL >= 1 && offset != 0) {
-        call_check(heap, slot->cache, (uint32_t)(offset / sizeof(struct bin)), pointer);
-    }
-    if (HAK_UNLIKELY(!call_push(slot->cache, offset, pointer))) {
+    if (HAK_UNLIKELY(pointer == NULL || slot->id != heap->id || HAK_LEVEL >= 1 ||
+                     !call_push(slot->cache, offset, pointer))) {
         hak__heap_free(heap, pointer);
     }
 }
 
 size_t hak_heap_usable_size(hak_heap *heap, const void *pointer)
 {
-    if (pointer == NULL) {
-        return 0;
-    }
-    if (HAK_SECURE) {
-        struct heap_guarded guarded = hak__heap_guarded(heap, pointer);
-        return guarded.object != NULL ? guarded.size : 0;
-    }
-    hak__heap_check_alive(heap);
-    struct heap_place place = hak__heap_locate(heap, pointer);
-    if (place.run == NULL) {
-        hak__heap_no_object(heap, pointer);
-    }
-    return place.bytes;
+    return pointer != NULL ? heap_find(heap, pointer).size : 0;
 }
 
 void *hak_heap_realloc(hak_heap *heap, void *pointer, size_t size)
@@ -199,35 +170,25 @@ void *hak_heap_realloc(hak_heap *heap, void *pointer, size_t size)
         hak_heap_free(heap, pointer);
         return NULL;
     }
-    struct heap_guarded guarded = {NULL, 0, 0, 0, false};
-    size_t bytes, room; /* what the program asked for, and what it may have at this place */
-    if (HAK_SECURE) {
-        guarded = hak__heap_guarded(heap, pointer);
-        bytes = guarded.size;
-        room = guarded.object != NULL ? guarded.room - HEAP_CANARY : 0;
-    } else {
-        bytes = room = hak_heap_usable_size(heap, pointer);
-    }
-    if (room == 0) { /* a bad pointer that the event function has allowed */
+    struct heap_owned owned = heap_find(heap, pointer);
+    if (owned.object == NULL) { /* a bad pointer that the event function has allowed */
         errno = EINVAL;
         return NULL;
     }
-    if (size <= room && (size >= room / 2 || room == OBJECT_ALIGNMENT)) {
-        if (HAK_SECURE) {
-            hak__heap_guard_resize(&guarded, size);
-        }
+    if (size <= owned.room && (size >= owned.room / 2 || owned.room == OBJECT_ALIGNMENT)) {
+        heap_resize(&owned, size);
         return pointer;
     }
     int saved = errno;
     void *object = hak_heap_malloc(heap, size);
     if (object == NULL) {
-        if (size > bytes) {
+        if (size > owned.size) {
             return NULL;
         }
         errno = saved; /* to shrink never fails */
         return pointer;
     }
-    memcpy(object, pointer, bytes < size ? bytes : size);
+    memcpy(object, pointer, owned.size < size ? owned.size : size);
     hak_heap_free(heap, pointer);
     return object;
 }

@@ -181,14 +181,12 @@ struct heap_chunk *hak__heap_chunk_next(const struct hak_heap *heap, const struc
     return next;
 }
 
-void hak__heap_chunk_add(struct hak_heap *heap, struct heap_chunk *chunk)
+void hak__heap_chunk_add(struct hak_heap *heap, struct heap_chunk *chunk, size_t used)
 {
     chunk_list(heap, chunk, HEAP_RUN_KINDS - 1);
     heap->chunks_count++;
     heap->free_pages += chunk->shared_pages;
-    if (heap->own_pages) {
-        chunk_flip(heap, chunk, 0, 1, true);
-    }
+    chunk_flip(heap, chunk, 0, used, true);
     if (chunk->place != NULL) {
         /* release: pairs with the acquire in hak__heap_chunk_find; the second one as in
          * hak__heap_chunk_of */
@@ -293,9 +291,7 @@ struct heap_run *hak__heap_run_take(struct hak_heap *heap, size_t pages, size_t 
             size_t longest, index = chunk_search(chunk, pages, alignment, &longest);
             if (index != SIZE_MAX) {
                 chunk_flip(heap, chunk, index, pages, true);
-                struct heap_run *run = &chunk->runs[index];
-                run->chunk = chunk;
-                return run;
+                return heap_run_at(chunk, index);
             }
             if (alignment == 1) {
                 chunk_unlist(heap, chunk);
@@ -304,16 +300,6 @@ struct heap_run *hak__heap_run_take(struct hak_heap *heap, size_t pages, size_t 
         }
     }
     return NULL;
-}
-
-struct heap_run *hak__heap_run_take_all(struct hak_heap *heap, struct heap_chunk *chunk,
-                                        size_t index)
-{
-    size_t first = heap_first_page(heap);
-    chunk_flip(heap, chunk, first, chunk->shared_pages - first, true);
-    struct heap_run *run = &chunk->runs[index];
-    run->chunk = chunk;
-    return run;
 }
 
 void hak__heap_run_give(struct hak_heap *heap, struct heap_run *run, size_t pages)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* heap_secure.c: see heap_secure.h. */
+/* heap_secure.c: see heap_secure.h. Only in the secure form. */
 #include "heap/heap_secure.h"
 
 #include <string.h>
@@ -30,6 +30,11 @@ static bool head_is_whole(const char *pointer)
 {
     const struct heap_head *head = head_of(pointer);
     return head->check == head_check(pointer, head->code);
+}
+
+static size_t lead_of(const char *pointer)
+{
+    return (head_of(pointer)->code & ((1u << CODE_SHIFT) - 1)) * HEAP_LEAD;
 }
 
 static void head_put(char *pointer, size_t lead, size_t size)
@@ -77,130 +82,84 @@ void *hak__heap_guard(struct hak_heap *heap, void *object, size_t alignment, siz
     return start + lead;
 }
 
-/* Reports it if somebody has written behind it, or before it. */
-static void guarded_check(const char *object, size_t bytes, const struct heap_guarded *guarded)
-{
-    const char *pointer = object + guarded->lead;
-    if (HAK_UNLIKELY(!hak__secure_gap_is_whole(pointer, guarded->size, bytes - guarded->lead))) {
-        hak__secure_overflow(pointer, guarded->size);
-    }
-    if (HAK_UNLIKELY(!head_is_whole(pointer))) {
-        hak__secure_underflow(pointer, guarded->size);
-    }
-}
-
-/* What the head before `pointer`, which is whole, says of an object of `bytes` bytes there. */
-static struct heap_guarded guarded_of(const char *pointer, void *object, size_t lead, size_t bytes)
-{
-    size_t size = head_of(pointer)->code >> CODE_SHIFT;
-    return (struct heap_guarded){object, lead, size, bytes - lead, false};
-}
-
-static size_t lead_of(const char *pointer)
-{
-    return (head_of(pointer)->code & ((1u << CODE_SHIFT) - 1)) * HEAP_LEAD;
-}
-
 /* True: it is in a list, by its mark, which is the process's in all but 48 bits. */
 static bool object_is_listed(const struct object *object)
 {
     return (object->mark ^ heap_link_sum(object->next) ^ hak__window.mark) >> 48 == 0;
 }
 
-/* The start of the object in which `pointer` lies, if it does; else NULL, or anything in the heap.
- * A block may begin some pages before, for its alignment. */
-static char *object_around(struct hak_heap *heap, const char *pointer)
+/* What the program has of an object whose first head is whole. Reports it, if `checks`, if somebody
+ * has written behind it. */
+static struct heap_owned owned_of(char *object, size_t bytes, size_t lead, bool checks)
 {
-    const struct heap_chunk *chunk = hak__heap_chunk_of(heap, pointer);
-    size_t index = chunk != NULL ? heap_page_index(chunk, pointer) : 0;
-    while (chunk != NULL && index != 0 && chunk->pages[index].kind == 0) {
-        index--;
+    const char *pointer = object + lead;
+    size_t size = head_of(object + HEAP_LEAD)->code >> CODE_SHIFT;
+    if (checks && HAK_UNLIKELY(!hak__secure_gap_is_whole(pointer, size, bytes - lead))) {
+        hak__secure_overflow(pointer, size);
     }
-    if (chunk == NULL || chunk->pages[index].kind == 0) {
-        return NULL;
-    }
-    uint32_t kind = chunk->pages[index].kind;
-    char *start = (char *)heap_run_start(&chunk->runs[index - chunk->pages[index].back]);
-    size_t bytes = kind == PAGE_BLOCK ? SIZE_MAX : size_class_bytes(kind);
-    return start + (size_t)(pointer - start) / bytes * bytes;
+    return (struct heap_owned){object, lead, size, bytes - lead - HEAP_CANARY};
 }
 
-/* The head before `pointer` is not whole. Finds out why, and reports it. */
-static HAK_COLD void guarded_report(struct hak_heap *heap, const char *pointer)
+struct heap_owned hak__heap_find_guarded(struct hak_heap *heap, const void *pointer)
 {
-    char *object = object_around(heap, pointer);
-    struct heap_place place = hak__heap_locate(heap, object);
-    if (place.run == NULL) {
-        hak__heap_no_object(heap, pointer);
-        return;
-    }
-    const char *first = object + HEAP_LEAD;
-    if (pointer == first && object_is_listed((struct object *)object)) {
-        hak__heap_bad_pointer(heap, pointer, "double free");
-        return;
-    }
-    if (pointer == first || (head_is_whole(first) && object + lead_of(first) == pointer)) {
-        hak__secure_underflow(pointer, place.bytes - (size_t)(pointer - object) - HEAP_CANARY);
-    }
-    hak__heap_no_object(heap, pointer);
-}
-
-struct heap_guarded hak__heap_guarded(struct hak_heap *heap, const void *pointer)
-{
-    static const struct heap_guarded none;
-    const char *start = pointer;
     hak__heap_check_alive(heap);
-    if (HAK_UNLIKELY(hak__heap_chunk_of(heap, start - HEAP_LEAD) == NULL ||
-                     (uintptr_t)pointer % OBJECT_ALIGNMENT != 0)) {
+    struct heap_place place = hak__heap_around(heap, pointer);
+    char *object = place.object;
+    size_t lead = HEAP_LEAD;
+    if (object != NULL && head_is_whole(object + HEAP_LEAD)) {
+        lead = lead_of(object + HEAP_LEAD);
+    }
+    if (HAK_UNLIKELY(object == NULL || object + lead != pointer)) {
         hak__heap_no_object(heap, pointer);
-        return none;
+        return (struct heap_owned){NULL, 0, 0, 0};
     }
-    if (HAK_UNLIKELY(!head_is_whole(start))) {
-        guarded_report(heap, start);
-        return none;
+    if (HAK_UNLIKELY(!head_is_whole(pointer))) {
+        if (!object_is_listed((struct object *)(void *)object)) {
+            hak__secure_underflow(pointer, place.bytes - lead - HEAP_CANARY);
+        }
+        hak__heap_bad_pointer(heap, pointer, "double free");
+        return (struct heap_owned){NULL, 0, 0, 0};
     }
-    size_t lead = lead_of(start);
-    char *object = (char *)(uintptr_t)start - lead;
-    struct heap_place place = hak__heap_locate(heap, object);
-    if (HAK_UNLIKELY(place.run == NULL)) { /* the head of an object that starts behind this one's */
-        hak__heap_no_object(heap, pointer);
-        return none;
-    }
-    struct heap_guarded guarded = guarded_of(start, object, lead, place.bytes);
-    guarded.in_slab = place.run->class_index != 0;
-    guarded_check(object, place.bytes, &guarded);
-    return guarded;
+    return owned_of(object, place.bytes, lead, true);
 }
 
-struct heap_guarded hak__heap_guarded_object(void *object, size_t bytes, bool lost)
+struct heap_owned hak__heap_look_at(void *object, size_t bytes, bool lost)
 {
     const char *first = (const char *)object + HEAP_LEAD;
-    if (!head_is_whole(first)) {
-        if (lost || object_is_listed(object)) {
-            return (struct heap_guarded){NULL, 0, 0, 0, false};
+    if (head_is_whole(first)) {
+        size_t lead = lead_of(first);
+        if (!lost && HAK_UNLIKELY(!head_is_whole((const char *)object + lead))) {
+            hak__secure_underflow((const char *)object + lead, bytes - lead - HEAP_CANARY);
         }
+        return owned_of(object, bytes, lead, !lost);
+    }
+    if (!lost && !object_is_listed(object)) {
         hak__secure_underflow(first, bytes - HEAP_LEAD - HEAP_CANARY);
     }
-    struct heap_guarded guarded = guarded_of(first, object, lead_of(first), bytes);
-    if (!lost) {
-        guarded_check(object, bytes, &guarded);
-    }
-    return guarded;
+    return (struct heap_owned){NULL, 0, 0, 0};
 }
 
-void hak__heap_guard_resize(const struct heap_guarded *guarded, size_t size)
+/* Bytes of the object. */
+static size_t owned_bytes(const struct heap_owned *owned)
 {
-    char *pointer = (char *)guarded->object + guarded->lead;
-    hak__secure_clear_gap(pointer, guarded->size, guarded->room);
-    guard_put(guarded->object, guarded->lead + guarded->room, guarded->lead, size);
+    return owned->lead + owned->room + HEAP_CANARY;
 }
 
-void hak__heap_unguard(const struct hak_heap *heap, const struct heap_guarded *guarded)
+void hak__heap_resize_guarded(const struct heap_owned *owned, size_t size)
 {
-    size_t bytes = guarded->lead + guarded->room;
-    if (!guarded->in_slab && heap->own_pages) {
-        hak__os_clear(guarded->object, bytes);
-    } else {
-        memset(guarded->object, 0, bytes);
+    char *pointer = (char *)owned->object + owned->lead;
+    hak__secure_clear_gap(pointer, owned->size, owned->room + HEAP_CANARY);
+    guard_put(owned->object, owned_bytes(owned), owned->lead, size);
+}
+
+void *hak__heap_unguard(struct hak_heap *heap, void *pointer)
+{
+    struct heap_owned owned = hak__heap_find_guarded(heap, pointer);
+    size_t bytes = owned_bytes(&owned);
+    if (owned.object != NULL && heap->own_pages && bytes > MID_SIZE_MAX) {
+        hak__os_clear(owned.object, bytes);
+    } else if (owned.object != NULL) {
+        memset(owned.object, 0, bytes);
     }
+    return owned.object;
 }

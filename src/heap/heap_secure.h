@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* heap_secure.h: the secure form's guard around each object of a heap (docs/security.md).
+/* heap_secure.h: what the program has of an object of a heap. In the ordinary form that is all of
+ * it, and the functions here do nothing. The secure form has a guard around it (docs/security.md).
  *
  * region/secure.h knows objects by their place in the window, where heaps need not lie. So the
  * words that guard an object of a heap lie beside it:
@@ -23,35 +24,72 @@
 #define HEAP_LEAD 16u
 #define HEAP_CANARY 8u
 
-/* What the program asked for. */
-struct heap_guarded {
+struct heap_owned {
     void *object; /* NULL: none starts there */
     size_t lead;
-    size_t size;
-    size_t room; /* bytes from the pointer to the object's end */
-    bool in_slab;
+    size_t size; /* that the program may use */
+    size_t room; /* that it may use after a resize */
 };
 
-/* The size of the object for a request; a request that is too large stays so. */
-HAK_INLINE size_t heap_guarded_size(size_t size, size_t alignment)
-{
-    size_t lead = alignment < HEAP_LEAD ? HEAP_LEAD : alignment;
-    return size <= REQUEST_SIZE_MAX ? lead + size + HEAP_CANARY : size;
-}
-
-/* Guards a new object for a request of this size and alignment. Returns the program's pointer. */
+/* In heap_secure.c, which only the secure form has; the names without hak__ say what each does. */
 HAK_HIDDEN void *hak__heap_guard(struct hak_heap *heap, void *object, size_t alignment,
                                  size_t size);
-/* What starts at `pointer`, any value. Reports a changed canary or head, and anything else through
- * the event function. object NULL: that allows it. */
-HAK_HIDDEN struct heap_guarded hak__heap_guarded(struct hak_heap *heap, const void *pointer);
-/* Writes head and canary for another size, at most room - HEAP_CANARY. */
-HAK_HIDDEN void hak__heap_guard_resize(const struct heap_guarded *guarded, size_t size);
-/* Clears an object before it is freed. */
-HAK_HIDDEN void hak__heap_unguard(const struct hak_heap *heap, const struct heap_guarded *guarded);
-/* For walks: what the program has of an object in use, which lies in `bytes` bytes. Reports as
- * above, unless `lost`: threads of fork's parent may have been changing objects. object NULL: it is
- * such an object, or waits in such a thread's cache. */
-HAK_HIDDEN struct heap_guarded hak__heap_guarded_object(void *object, size_t bytes, bool lost);
+HAK_HIDDEN void *hak__heap_unguard(struct hak_heap *heap, void *pointer);
+HAK_HIDDEN struct heap_owned hak__heap_find_guarded(struct hak_heap *heap, const void *pointer);
+HAK_HIDDEN struct heap_owned hak__heap_look_at(void *object, size_t bytes, bool lost);
+HAK_HIDDEN void hak__heap_resize_guarded(const struct heap_owned *owned, size_t size);
+
+/* The size of the object for a request; a request that is too large stays so. */
+HAK_INLINE size_t heap_object_size(size_t size, size_t alignment)
+{
+    size_t lead = alignment < HEAP_LEAD ? HEAP_LEAD : alignment;
+    return HAK_SECURE && size <= REQUEST_SIZE_MAX ? lead + size + HEAP_CANARY : size;
+}
+
+/* Gives a new object to the program, for a request of this size and alignment. Returns the pointer.
+ * NULL stays NULL. */
+HAK_INLINE void *heap_hand_out(struct hak_heap *heap, void *object, size_t alignment, size_t size)
+{
+    return HAK_SECURE && object != NULL ? hak__heap_guard(heap, object, alignment, size) : object;
+}
+
+/* Takes the object at `pointer`, any value, from the program. NULL: as heap_find. */
+HAK_INLINE void *heap_take_back(struct hak_heap *heap, void *pointer)
+{
+    return HAK_SECURE && pointer != NULL ? hak__heap_unguard(heap, pointer) : pointer;
+}
+
+/* What starts at `pointer`, any value but NULL. Reports anything else through the event function;
+ * object NULL: that allows it. A changed canary or head is a fatal report. */
+HAK_INLINE struct heap_owned heap_find(struct hak_heap *heap, const void *pointer)
+{
+    if (HAK_SECURE) {
+        return hak__heap_find_guarded(heap, pointer);
+    }
+    hak__heap_check_alive(heap);
+    struct heap_place place = hak__heap_locate(heap, pointer);
+    if (HAK_UNLIKELY(place.run == NULL)) {
+        hak__heap_no_object(heap, pointer);
+        return (struct heap_owned){NULL, 0, 0, 0};
+    }
+    return (struct heap_owned){(void *)(uintptr_t)pointer, 0, place.bytes, place.bytes};
+}
+
+/* For walks: what the program has of an object in use, which lies in `bytes` bytes. A changed
+ * canary or head is a fatal report, unless `lost`: threads of fork's parent may have been changing
+ * objects. object NULL: it is such an object, or waits in such a thread's cache. */
+HAK_INLINE struct heap_owned heap_look_at(void *object, size_t bytes, bool lost)
+{
+    return HAK_SECURE ? hak__heap_look_at(object, bytes, lost)
+                      : (struct heap_owned){object, 0, bytes, bytes};
+}
+
+/* The program gets another size at the same place, at most `room`. */
+HAK_INLINE void heap_resize(const struct heap_owned *owned, size_t size)
+{
+    if (HAK_SECURE) {
+        hak__heap_resize_guarded(owned, size);
+    }
+}
 
 #endif

@@ -56,28 +56,25 @@ static void heap_slab_release(struct hak_heap *heap, struct heap_run *slab)
     hak__heap_run_give(heap, slab, pages);
 }
 
-/* Takes up to `most` free objects of the slab's list, before those of `list`, and gives them
- * `mark`. */
-static void heap_slab_cut(struct heap_run *slab, uint32_t most, struct object_list *list,
-                          uintptr_t mark)
+uint32_t hak__heap_slab_cut(const struct heap_run *slab, struct object **list, uint32_t most,
+                            uintptr_t from, uintptr_t to, struct object **last)
 {
-    struct object *first = slab->free_list, *last, *object = first;
     uintptr_t start = (uintptr_t)heap_run_start(slab);
     size_t length = slab->carved_count * (size_t)size_class_bytes(slab->class_index);
+    uint64_t reciprocal = hak__size_reciprocals[slab->class_index];
     uint32_t count = 0;
     do {
-        if (HAK_UNLIKELY((uintptr_t)object - start >= length ||
-                         !heap_object_is_marked(object, hak__window.mark))) {
+        struct object *object = *list;
+        bool starts = size_class_starts((uintptr_t)object - start, reciprocal, slab->carved_count);
+        if (HAK_UNLIKELY(!starts || !heap_object_is_marked(object, from))) {
             hak__object_is_wrong(object);
         }
-        heap_object_set_free(object, object->next, mark);
-        last = object;
-        object = object->next;
+        heap_object_set_free(object, object->next, to);
+        *last = object;
+        *list = object->next;
         count++;
-    } while (object != NULL && count < most);
-    slab->free_list = object;
-    heap_object_set_free(last, list->head, mark);
-    *list = (struct object_list){first, list->count + count};
+    } while (count < most && (uintptr_t)*list - start < length);
+    return count;
 }
 
 /* Carves up to `most` objects and gives them `mark`: a page, or as many as were carved before, so
@@ -90,7 +87,7 @@ static struct object_list heap_slab_carve(struct heap_run *slab, uint32_t most, 
     count = count > slab->carved_count ? count : slab->carved_count;
     count = count < most ? count : most;
     count = count < left ? count : left;
-    char *first = (char *)heap_run_start(slab) + slab->carved_count * bytes;
+    char *first = heap_run_start(slab) + slab->carved_count * bytes;
     for (uint32_t i = 0; i < count; i++) {
         char *object = first + i * bytes, *next = i + 1 < count ? object + bytes : NULL;
         if (HAK_SECURE) {
@@ -108,7 +105,11 @@ void hak__heap_slab_pop(struct hak_heap *heap, struct heap_run *slab, uint32_t m
     struct heap_class *heap_class = &heap->classes[slab->class_index];
     uint32_t before = list->count;
     if (slab->free_list != NULL) {
-        heap_slab_cut(slab, most, list, mark);
+        struct object *first = slab->free_list, *last;
+        list->count +=
+            hak__heap_slab_cut(slab, &slab->free_list, most, hak__window.mark, mark, &last);
+        heap_object_set_free(last, list->head, mark);
+        list->head = first;
     } else {
         *list = heap_slab_carve(slab, most, mark);
     }

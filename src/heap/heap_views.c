@@ -34,33 +34,27 @@ void hak_heap_trim(hak_heap *heap)
 struct walk {
     hak_heap_visitor *visitor; /* NULL: in the secure form each object is looked at, that is all */
     void *argument;
-    bool lost; /* see hak__heap_guarded_object */
+    bool lost; /* see heap_look_at */
 };
 
 static bool walk_visit(const struct walk *walk, void *object, size_t bytes)
 {
-    if (HAK_SECURE) {
-        struct heap_guarded guarded = hak__heap_guarded_object(object, bytes, walk->lost);
-        if (guarded.object == NULL || walk->visitor == NULL) {
-            return true;
-        }
-        object = (char *)object + guarded.lead;
-        bytes = guarded.size;
-    }
-    return walk->visitor(object, bytes, walk->argument);
+    struct heap_owned owned = heap_look_at(object, bytes, walk->lost);
+    return owned.object == NULL || walk->visitor == NULL ||
+           walk->visitor((char *)object + owned.lead, owned.size, walk->argument);
 }
 
 static bool walk_slab(const struct walk *walk, const struct heap_run *slab)
 {
     uint64_t is_free[HEAP_SLAB_OBJECTS / 64] = {0};
-    unsigned char *start = heap_run_start(slab);
+    char *start = heap_run_start(slab);
     size_t bytes = size_class_bytes(slab->class_index);
     uint64_t reciprocal = hak__size_reciprocals[slab->class_index];
     for (const struct object *object = slab->free_list; object != NULL; object = object->next) {
-        size_t offset = (size_t)((const unsigned char *)object - start), index = offset / bytes;
+        size_t offset = (size_t)((const char *)object - start), index = offset / bytes;
         if (HAK_UNLIKELY(!size_class_starts(offset, reciprocal, slab->carved_count) ||
                          (is_free[index / 64] >> index % 64 & 1) != 0 ||
-                         (HAK_SECURE && !heap_object_is_marked(object, hak__window.mark)))) {
+                         !heap_object_is_marked(object, hak__window.mark))) {
             hak__object_is_wrong(object); /* the program has written to a free object */
         }
         is_free[index / 64] |= UINT64_C(1) << index % 64;
@@ -128,66 +122,51 @@ bool hak_heap_walk(hak_heap *heap, hak_heap_visitor *visitor, void *argument)
 
 /* --- moving --- */
 
-/* What a move takes; object NULL: it stays, such as an aligned one of the secure form. */
-static struct heap_guarded move_begin(struct hak_heap *heap, const void *pointer)
+/* Begins an operation, and finds the slab to which the object moves. NULL: it stays, as one does in
+ * the secure form that is aligned to more than others, and no operation has begun. */
+static struct heap_run *move_begin(struct hak_heap *heap, const void *pointer,
+                                   struct heap_owned *owned)
 {
-    struct heap_guarded guarded = {(void *)(uintptr_t)pointer, 0, 0, 0, false};
-    if (HAK_SECURE && pointer != NULL) {
-        guarded = hak__heap_guarded(heap, pointer);
-        guarded.object = guarded.lead == HEAP_LEAD ? guarded.object : NULL;
+    if (pointer == NULL) {
+        return NULL;
     }
-    return guarded;
-}
-
-/* Secure form: guards the copy, and clears the old object. */
-static void move_end(const struct hak_heap *heap, const struct heap_guarded *guarded, void *object)
-{
-    struct heap_guarded moved = *guarded;
-    moved.object = object;
-    hak__heap_guard_resize(&moved, moved.size);
-    hak__heap_unguard(heap, guarded);
-}
-
-/* The slab that a move of the object would take from. NULL: it stays. Under the heap's lock. */
-static struct heap_run *move_to(struct hak_heap *heap, struct heap_place from)
-{
-    return from.run != NULL && from.run->class_index != 0 ? hak__heap_slab_fuller(heap, from.run)
-                                                          : NULL;
+    *owned = heap_find(heap, pointer);
+    if (owned->object == NULL || owned->lead > HEAP_LEAD || !hak__heap_enter(heap)) {
+        return NULL;
+    }
+    const struct heap_run *from = hak__heap_locate(heap, owned->object).run;
+    struct heap_run *slab =
+        from != NULL && from->class_index != 0 ? hak__heap_slab_fuller(heap, from) : NULL;
+    if (slab == NULL) {
+        hak__heap_leave(heap);
+    }
+    return slab;
 }
 
 bool hak_heap_move_helps(hak_heap *heap, const void *pointer)
 {
-    pointer = move_begin(heap, pointer).object;
-    if (pointer == NULL || !hak__heap_enter(heap)) {
-        return false;
+    struct heap_owned owned;
+    bool helps = move_begin(heap, pointer, &owned) != NULL;
+    if (helps) {
+        hak__heap_leave(heap);
     }
-    bool helps = move_to(heap, hak__heap_locate(heap, pointer)) != NULL;
-    hak__heap_leave(heap);
     return helps;
 }
 
 void *hak_heap_move(hak_heap *heap, void *pointer)
 {
-    struct heap_guarded from = move_begin(heap, pointer);
-    if (from.object == NULL || !hak__heap_enter(heap)) {
+    struct heap_owned owned;
+    struct heap_run *slab = move_begin(heap, pointer, &owned);
+    if (slab == NULL) {
         return pointer;
     }
-    struct heap_place place = hak__heap_locate(heap, from.object);
-    struct heap_run *slab = move_to(heap, place);
     struct object_list list = {NULL, 0};
-    if (slab != NULL) {
-        hak__heap_slab_pop(heap, slab, 1, &list, hak__window.mark);
-        memcpy(list.head, from.object, place.bytes);
-        if (HAK_SECURE) {
-            move_end(heap, &from, list.head);
-        }
-        hak__heap_return(heap, from.object);
-    }
+    hak__heap_slab_pop(heap, slab, 1, &list, hak__window.mark);
+    void *moved = heap_hand_out(heap, list.head, 1, owned.size);
+    memcpy(moved, pointer, owned.size);
+    hak__heap_return(heap, heap_take_back(heap, pointer));
     hak__heap_leave(heap);
-    if (place.run == NULL) {
-        hak__heap_no_object(heap, pointer);
-    }
-    return list.head != NULL ? (char *)list.head + from.lead : pointer;
+    return moved;
 }
 
 /* --- statistics --- */
