@@ -31,16 +31,8 @@ static HAK_NOINLINE size_t usable_size_slow(const void *pointer)
 HAK_FAST_PATH size_t hak_usable_size(const void *pointer)
 {
     uint32_t code = short_code(pointer);
-    if (HAK_UNLIKELY(!short_code_is_class(code))) {
-        return usable_size_slow(pointer);
-    }
-    if (!HAK_SECURE) {
-        return short_code_bytes(code);
-    }
-    if (HAK_UNLIKELY(!secure_is_used(pointer))) {
-        hak__secure_bad_query(pointer, owner_class(code));
-    }
-    return secure_size(pointer, owner_class(code));
+    return HAK_LIKELY(short_code_is_class(code)) ? short_usable(pointer, code)
+                                                 : usable_size_slow(pointer);
 }
 
 size_t hak_good_size(size_t size)

@@ -50,13 +50,29 @@ static HAK_NOINLINE void *realloc_malloc_slow(size_t size)
     return result;
 }
 
+/* Resizes an object of the class with this code in place, if its class has room and the size is at
+ * least `least`. False: it has not, and nothing has changed. */
+HAK_INLINE bool resize_object(void *pointer, uint32_t code, size_t size, size_t least)
+{
+    size_t room = short_code_bytes(code);
+    if (HAK_SECURE) {
+        size_t bytes = room + OBJECT_TAIL;
+        unsigned char byte = secure_check_state(pointer, owner_class(code), SECURE_MALLOC);
+        if (HAK_LIKELY(size - least <= room - least)) {
+            secure_check_canary(pointer, bytes, secure_slack(pointer, byte, bytes));
+            hak__secure_resize(pointer, bytes, size);
+        }
+    }
+    return size - least <= room - least;
+}
+
 /* There is no memory for a copy. Shrinking never fails: such a block stays as it is. */
 static HAK_COLD void *realloc_failed(void *pointer, size_t old_bytes, size_t size)
 {
     if (size <= old_bytes) {
-        uint32_t code = HAK_SECURE ? short_code(pointer) : 0;
+        uint32_t code = short_code(pointer);
         if (short_code_is_class(code)) {
-            hak__secure_resize(pointer, size_class_bytes(owner_class(code)), size);
+            (void)resize_object(pointer, code, size, 0);
         }
         return pointer;
     }
@@ -145,7 +161,7 @@ static HAK_NOINLINE void *realloc_slow(void *pointer, size_t size)
     if (HAK_UNLIKELY(location.place == PLACE_HEAP)) {
         return hak_heap_realloc(hak__heap_of(pointer), pointer, size);
     }
-    if (location.class_index == 1 && size <= location.bytes) {
+    if (location.class_index == 1 && hak_resize(pointer, size)) {
         return pointer; /* it has the smallest class already */
     }
     if (location.place == PLACE_SAMPLED && size <= location.bytes && size >= location.bytes / 2) {
@@ -161,47 +177,20 @@ static HAK_NOINLINE void *realloc_slow(void *pointer, size_t size)
     return realloc_copy(pointer, location.bytes, size);
 }
 
-/* Secure form: resizes an object of the class in place, if its class has room and the size is at
- * least `least`. */
-HAK_INLINE bool resize_secure(void *pointer, uint32_t class_index, size_t size, size_t least)
-{
-    unsigned char byte = secure_check_state(pointer, class_index, SECURE_MALLOC);
-    size_t bytes = size_class_bytes(class_index), room = bytes - OBJECT_TAIL;
-    if (HAK_UNLIKELY(size - least > room - least)) {
-        return false;
-    }
-    secure_check_canary(pointer, bytes, secure_slack(pointer, byte, bytes));
-    hak__secure_resize(pointer, bytes, size);
-    return true;
-}
-
-/* Secure form: as hak_realloc, for a pointer into a slab of the class. */
-static void *realloc_secure(void *pointer, uint32_t class_index, size_t size)
-{
-    size_t room = size_class_usable(class_index);
-    if (HAK_LIKELY(resize_secure(pointer, class_index, size, class_index == 1 ? 1 : room / 2))) {
-        return pointer;
-    }
-    return size > room ? realloc_copy(pointer, secure_size(pointer, class_index), size)
-                       : realloc_slow(pointer, size);
-}
-
 HAK_FAST_PATH void *hak_realloc(void *pointer, size_t size)
 {
     uint32_t code = short_code(pointer);
     if (HAK_UNLIKELY(!short_code_is_class(code))) {
         return realloc_slow(pointer, size);
     }
-    if (HAK_SECURE) {
-        return realloc_secure(pointer, owner_class(code), size);
-    }
     size_t bytes = short_code_bytes(code);
     /* The object stays if the new size fits and is at least half of the object: a copy would save
      * too little. No counter counts this, because it is too common. */
-    if (HAK_LIKELY(size - bytes / 2 <= bytes - bytes / 2)) {
+    if (HAK_LIKELY(resize_object(pointer, code, size, bytes / 2))) {
         return pointer;
     }
-    return size > bytes ? realloc_copy(pointer, bytes, size) : realloc_slow(pointer, size);
+    return size > bytes ? realloc_copy(pointer, short_usable(pointer, code), size)
+                        : realloc_slow(pointer, size);
 }
 
 void *hak_reallocarray(void *pointer, size_t count, size_t size)
@@ -246,8 +235,7 @@ bool hak_resize(void *pointer, size_t size)
     if (HAK_UNLIKELY(!short_code_is_class(code))) {
         return resize_slow(pointer, size);
     }
-    return HAK_SECURE ? resize_secure(pointer, owner_class(code), size, 1)
-                      : size <= short_code_bytes(code);
+    return resize_object(pointer, code, size, 0);
 }
 
 /* Copies a block to one with the alignment. A block of a heap stays in its heap. NULL: no memory;

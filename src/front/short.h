@@ -37,6 +37,19 @@ HAK_INLINE uint32_t short_code_bytes(uint32_t code)
            OBJECT_TAIL;
 }
 
+/* Bytes that the program may use of an object of the class with this code. In the secure form no
+ * object in use may start there, which is reported. */
+HAK_INLINE size_t short_usable(const void *pointer, uint32_t code)
+{
+    if (!HAK_SECURE) {
+        return short_code_bytes(code);
+    }
+    if (HAK_UNLIKELY(!secure_is_used(pointer))) {
+        hak__secure_bad_query(pointer, owner_class(code));
+    }
+    return secure_size(pointer, owner_class(code));
+}
+
 /* True if `pointer` is the start of a span's allocation. */
 HAK_INLINE bool short_is_span(const void *pointer)
 {
