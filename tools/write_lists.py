@@ -48,7 +48,7 @@ def c_number(text):
     macros |= {"KIB": lambda count: count << 10, "MIB": lambda count: count << 20}
     macros["BIN_BYTES_MAX"] = int(re.search(r"BIN_BYTES_MAX \(HAK_TINY_LIMITS \? \d+u : (\d+)u\)", limits).group(1))
     macros |= {"UINT32_MAX": NEVER, "UINT64_MAX": NEVER, "true": 1, "false": 0}
-    macros |= {"ARENAS_AUTOMATIC": 0, "CACHE_BYTES_AUTOMATIC": 0, "HAK_SECURE": 0}
+    macros |= {"ARENAS_AUTOMATIC": 0, "CACHE_BYTES_AUTOMATIC": 0, "FOREIGN_ABORT": 0}
     return eval(text, {"__builtins__": {}}, macros)  # text of this project's own source
 
 def profiles():

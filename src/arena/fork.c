@@ -25,7 +25,6 @@
  * docs/guarantees.md. */
 #include "arena/arena.h"
 
-#include "core/seal.h"
 #include "large/emergency.h"
 #include "os/os.h"
 
@@ -154,10 +153,6 @@ static void fork_free_lock(struct lock *lock)
 
 void hak__fork_child(void)
 {
-    if (HAK_SECURE) {
-        hak__seal_fork_child();
-        atomic_store_relaxed(&hak__secure_forked, true);
-    }
     hak__own.inner_forks = 0;
     if (fork_interrupts()) {
         hak__gate_reset();

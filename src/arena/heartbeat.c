@@ -202,7 +202,7 @@ void hak__thread_count_operation(void)
     if (HAK_UNLIKELY(freed_much != thread->freed_much)) {
         thread_become_eager(thread, freed_much);
     }
-    if (!HAK_SECURE && HAK_UNLIKELY(superslab_has_grown())) {
+    if (HAK_UNLIKELY(superslab_has_grown())) {
         thread_grow();
     }
     thread->operations++;

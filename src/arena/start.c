@@ -31,10 +31,6 @@ static HAK_COLD bool start_first(void)
         hak__options_read(environ);
         hak__options_settle();
         started = hak__window_start() == 0;
-        if (HAK_SECURE && started) {
-            hak__secure_seal();
-            hak__seal_begin();
-        }
         seal_close();
         if (started && !start_has_key) {
             start_has_key = pthread_key_create(&start_key, hak__thread_end) == 0;

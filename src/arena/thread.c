@@ -93,7 +93,7 @@ static void thread_return_bins(struct cache *cache)
         const struct bin *bin = &cache->bins[class_index]; /* its count may lag by 1 */
         thread_return_list(bin->head, bin_count(bin) + 1, class_index, cache->mark);
     }
-    for (uint32_t i = 0; HAK_SECURE && i < QUARANTINE_OBJECTS; i++) {
+    for (uint32_t i = 0; i != QUARANTINE_OBJECTS; i++) {
         struct object *object = cache->quarantine->objects[i];
         if (object != NULL && secure_state_of(object) == SECURE_QUARANTINED) {
             secure_leave_quarantine(object);

@@ -93,7 +93,7 @@ struct cache_bytes {
 };
 
 /* Secure form: freed objects that wait before they may be handed out again. */
-#define QUARANTINE_OBJECTS (OBJECTS_QUARANTINED + LARGE_OBJECTS_QUARANTINED)
+#define QUARANTINE_OBJECTS (QUARANTINES * (OBJECTS_QUARANTINED + LARGE_OBJECTS_QUARANTINED))
 struct quarantine {
     uint64_t random; /* chooses the object whose quarantine ends */
     void *objects[QUARANTINE_OBJECTS];
@@ -116,8 +116,8 @@ struct cache {
     bool active[CLASS_COUNT];     /* the class had a slow operation since the last trim */
     struct counters counters;     /* events of this thread; no lock guards them */
     struct cache_bytes bytes;
-    struct request_sums requests[CLASS_COUNT];  /* seen when the countdown ran out */
-    struct quarantine quarantine[HAK_SECURE];   /* none in the ordinary form */
+    struct request_sums requests[CLASS_COUNT]; /* seen when the countdown ran out */
+    struct quarantine quarantine[QUARANTINES];
     struct remote_entry remote[REMOTE_ENTRIES]; /* last: most threads never touch it */
 };
 
@@ -152,15 +152,11 @@ HAK_INLINE void cache_count_block(struct cache *cache, size_t bytes)
  */
 HAK_INLINE struct object *bin_pop(const struct cache *cache, struct bin *bin, uint32_t class_index)
 {
-    struct object *object = bin->head;
-    if (HAK_SECURE && HAK_UNLIKELY(!object_set_used(object, class_index, 0))) {
-        return NULL; /* it may be no address at all */
-    }
-    struct object *next = object_next(object);
-    HAK_PREFETCH(next); /* the next malloc of the class usually returns it */
-    if (!HAK_SECURE && HAK_UNLIKELY(!object_set_used(object, class_index, cache->mark))) {
+    struct object *object = bin->head, *next;
+    if (HAK_UNLIKELY(!object_pop(object, class_index, cache->mark, &next))) {
         return NULL;
     }
+    HAK_PREFETCH(next); /* the next malloc of the class usually returns it */
     bin->head = next;
     bin->room++;
     return object;
@@ -180,6 +176,16 @@ HAK_INLINE void *cache_quarantine(struct cache *cache, void *object, bool tiny)
     void *oldest = quarantine->objects[place];
     quarantine->objects[place] = object;
     return oldest;
+}
+
+/* Checks an object whose quarantine ends. Its first word becomes a link, so nobody looks later.
+ */
+HAK_INLINE void secure_leave_quarantine(const void *object)
+{
+    if (HAK_UNLIKELY(atomic_load_relaxed(secure_state_at(object)) != SECURE_QUARANTINED ||
+                     *(const uintptr_t *)object != 0)) {
+        hak__secure_bad_quarantine(object);
+    }
 }
 
 /* Notes a request of `size` bytes that got an object of the class, for the estimate of rounding in

@@ -136,7 +136,7 @@ uint32_t hak__cache_refill_most(const struct cache *cache, uint32_t class_index)
  * have handed it out, or the program has written to it. */
 static void cache_check_mark(const struct cache *cache, const struct object *object)
 {
-    if (!HAK_SECURE && HAK_UNLIKELY(!object_is_marked(object, cache->mark))) {
+    if (HAK_UNLIKELY(!object_is_marked(object, cache->mark))) {
         hak__object_is_wrong(object);
     }
 }
@@ -294,10 +294,10 @@ void hak__cache_overflow(struct cache *cache, uint32_t class_index)
     cache_return(cache, class_index, count < most ? count : most);
 }
 
-/* Secure form: ends the quarantine of all objects. */
+/* Ends the quarantine of all objects. */
 static void cache_end_quarantine(struct cache *cache, struct quarantine *quarantine)
 {
-    for (uint32_t i = 0; i < QUARANTINE_OBJECTS; i++) {
+    for (uint32_t i = 0; i != QUARANTINE_OBJECTS; i++) {
         struct object *object = quarantine->objects[i];
         if (object == NULL) {
             continue;
@@ -318,9 +318,7 @@ static void cache_end_quarantine(struct cache *cache, struct quarantine *quarant
 
 void hak__cache_flush(struct cache *cache)
 {
-    if (HAK_SECURE) {
-        cache_end_quarantine(cache, cache->quarantine);
-    }
+    cache_end_quarantine(cache, cache->quarantine);
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         cache_flush_class(cache, class_index);
     }
@@ -362,7 +360,7 @@ static HAK_RACY_READER uint32_t cache_quarantined(const struct quarantine *quara
                                                   uint32_t class_index)
 {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < QUARANTINE_OBJECTS; i++) {
+    for (uint32_t i = 0; i != QUARANTINE_OBJECTS; i++) {
         const void *object = quarantine->objects[i];
         count +=
             object != NULL && owner_class(window_owner(window_slice_of(object))) == class_index;
@@ -374,7 +372,7 @@ HAK_RACY_READER uint32_t hak__cache_objects(const struct cache *cache, uint32_t 
 {
     const struct bin *bin = &cache->bins[class_index];
     uint32_t count = bin->limit - (uint32_t)bin->room;
-    return HAK_SECURE ? count + cache_quarantined(cache->quarantine, class_index) : count;
+    return count + cache_quarantined(cache->quarantine, class_index);
 }
 
 HAK_RACY_READER size_t hak__cache_bytes(const struct cache *cache)
@@ -384,7 +382,7 @@ HAK_RACY_READER size_t hak__cache_bytes(const struct cache *cache)
         const struct bin *bin = &cache->bins[class_index];
         bytes += (size_t)(bin->limit - (uint32_t)bin->room) * size_class_bytes(class_index);
     }
-    for (uint32_t i = 0; HAK_SECURE && i < QUARANTINE_OBJECTS; i++) {
+    for (uint32_t i = 0; i != QUARANTINE_OBJECTS; i++) {
         const void *object = cache->quarantine->objects[i];
         uint32_t word = object != NULL ? window_owner(window_slice_of(object)) : 0;
         bytes += object != NULL ? size_class_bytes(owner_class(word)) : 0;

@@ -55,11 +55,6 @@ void *hak__cache_fill(struct cache *cache, uint32_t class_index, struct refill r
     if (REFILL_BYTES_START << cache->refills[class_index] < SLICE_SIZE) {
         cache->refills[class_index]++;
     }
-    if (HAK_SECURE) {
-        bin->head = refill_link(refill, 0).head; /* the first one is drawn by lot, too */
-        bin->room -= (int32_t)refill.list.count;
-        return hak__bin_pop(cache, class_index);
-    }
     struct object *object = refill_pop(&refill, class_index, cache->mark);
     bin->head = refill_link(refill, cache->mark).head;
     bin->room -= (int32_t)refill.list.count;

@@ -136,10 +136,10 @@ static void life_fork_prepare(void)
 
 static void life_fork_child(void)
 {
-    hak__fork_child();
-    if (HAK_SECURE && atomic_load_relaxed(&shared_life_threads) != 0) {
-        hak__secure_end_forget();
+    if (HAK_SECURE) {
+        hak__secure_fork_child(atomic_load_relaxed(&shared_life_threads) != 0);
     }
+    hak__fork_child();
     hak__stacks_fork_child(atomic_load_relaxed(&shared_life_threads) != 0);
     hak__background_fork_child();
     hak__scavenger_start(); /* the first process has reported what it cannot do */

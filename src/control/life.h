@@ -26,8 +26,9 @@ HAK_HIDDEN void hak__stacks_fork_child(bool had_threads);
 
 /* Looks. If it finds something, it reports that and ends the process. */
 HAK_HIDDEN void hak__secure_look_at_end(void);
-/* In fork's child, whose parent had several threads: there is no look, nor in its own children. */
-HAK_HIDDEN void hak__secure_end_forget(void);
+/* In fork's child. If the parent had several threads, there is no look, nor in the child's own
+ * children. */
+HAK_HIDDEN void hak__secure_fork_child(bool had_threads);
 
 /* Starts the scavenger if it is asked for. Called when the process begins and in fork's child,
  * which has no other thread. Returns NULL, or the reason why a scavenger that is asked for does not

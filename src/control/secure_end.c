@@ -16,6 +16,7 @@
 
 #include "base/alone.h"
 #include "base/bits.h"
+#include "core/seal.h"
 #include "large/span.h"
 #include "os/os.h"
 #include "region/secure.h"
@@ -28,9 +29,11 @@
 
 static bool end_is_forgotten;
 
-void hak__secure_end_forget(void)
+void hak__secure_fork_child(bool had_threads)
 {
-    end_is_forgotten = true;
+    hak__seal_fork_child();
+    atomic_store_relaxed(&hak__secure_forked, true);
+    end_is_forgotten = end_is_forgotten || had_threads;
 }
 
 /* What the program has printed would be lost: a report ends the process before the C library writes

@@ -132,6 +132,8 @@
 /* Secure form: slabs of objects of at least this size end in a page that no access survives. Half:
  * twice as many classes lose a page and two system calls with each slab. */
 #define CLOSED_END_MIN 8192u
+/* Quarantines of each kind that a thread or an arena has: none in the ordinary form. */
+#define QUARANTINES HAK_SECURE
 /* Secure form: slabs of an arena that wait before they may become slabs of another class. Twice as
  * many: twice the time, and twice the memory that waits. */
 #define SLABS_QUARANTINED 8u

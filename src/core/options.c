@@ -34,6 +34,9 @@
 /* hak__options_settle replaces it by the number of CPUs. */
 #define ARENAS_AUTOMATIC 0
 
+/* In the secure form a free of memory that is not hakmem's is a misuse as any other. */
+#define FOREIGN_ABORT HAK_SECURE
+
 /* The default keeps freed memory for a second, longer than a phase of most programs. 32 MiB are
  * enough for the bins of all classes at their limits. Below 8 MiB of heap there are too few
  * superslabs to see whether the program fills its memory. docs/options.md compares the profiles. */
@@ -42,8 +45,8 @@
         .purge_delay_ms = DELAY_MS(1000u), .bin_bytes_max = BIN_BYTES_MAX,                         \
         .cache_bytes = CACHE_BYTES(MIB(32)), .cache_bytes_total = CACHE_BYTES_AUTOMATIC,           \
         .huge_cache_bytes = UINT64_MAX, .huge_threshold = MIB(4), .limit = UINT64_MAX,             \
-        .limit_hard = UINT64_MAX, .arenas_max = ARENAS_AUTOMATIC, .abort_on_foreign = HAK_SECURE,  \
-        .abort_on_size = true, .numa = true                                                        \
+        .limit_hard = UINT64_MAX, .arenas_max = ARENAS_AUTOMATIC,                                  \
+        .abort_on_foreign = FOREIGN_ABORT, .abort_on_size = true, .numa = true                     \
     }
 
 /* Fast keeps freed memory ten times as long. All threads' bins together have no limit. */
@@ -52,8 +55,8 @@
         .purge_delay_ms = DELAY_MS(10000u), .bin_bytes_max = BIN_BYTES_MAX,                        \
         .cache_bytes = CACHE_BYTES(MIB(32)), .cache_bytes_total = UINT64_MAX,                      \
         .huge_cache_bytes = UINT64_MAX, .huge_threshold = MIB(4), .limit = UINT64_MAX,             \
-        .limit_hard = UINT64_MAX, .arenas_max = ARENAS_AUTOMATIC, .abort_on_foreign = HAK_SECURE,  \
-        .abort_on_size = true, .numa = true                                                        \
+        .limit_hard = UINT64_MAX, .arenas_max = ARENAS_AUTOMATIC,                                  \
+        .abort_on_foreign = FOREIGN_ABORT, .abort_on_size = true, .numa = true                     \
     }
 
 /* Small has an eighth of the default's bin limit and a sixteenth of its limit for a thread. Refills
@@ -63,8 +66,8 @@
         .purge_delay_ms = DELAY_MS(100u), .bin_bytes_max = BIN_BYTES(65536u),                      \
         .cache_bytes = CACHE_BYTES(MIB(2)), .cache_bytes_total = CACHE_BYTES(MIB(16)),             \
         .huge_cache_bytes = HUGE_BYTES(MIB(4)), .huge_threshold = UINT64_MAX, .limit = UINT64_MAX, \
-        .limit_hard = UINT64_MAX, .arenas_max = ARENAS_AUTOMATIC, .abort_on_foreign = HAK_SECURE,  \
-        .abort_on_size = true, .numa = true                                                        \
+        .limit_hard = UINT64_MAX, .arenas_max = ARENAS_AUTOMATIC,                                  \
+        .abort_on_foreign = FOREIGN_ABORT, .abort_on_size = true, .numa = true                     \
     }
 
 /* Debug ends the process at a free of foreign memory. It purges free pages without delay, so that a
@@ -125,9 +128,6 @@ static _Alignas(SEAL_ALIGNMENT) union {
 
 struct seal_pages hak__options_pages(uint32_t part)
 {
-    if (!HAK_SECURE) {
-        return (struct seal_pages){NULL, 0};
-    }
     const struct seal_pages parts[] = {{&option_knobs, sizeof option_knobs},
                                        {&option_settings, sizeof option_settings},
                                        {&option_paths, sizeof option_paths}};

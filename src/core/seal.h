@@ -20,8 +20,7 @@
 /* The alignment of a sealed object, for _Alignas: 0, which says nothing, in the ordinary form. */
 #define SEAL_ALIGNMENT (HAK_SECURE * ARCH_PAGE_SIZE_MAX)
 /* The length of an array that beside an object of `size` bytes, in a union, fills its pages. */
-#define SEAL_BYTES(size)                                                                           \
-    (HAK_SECURE * (((size) + ARCH_PAGE_SIZE_MAX - 1) / ARCH_PAGE_SIZE_MAX * ARCH_PAGE_SIZE_MAX))
+#define SEAL_BYTES(size) (((size) + ARCH_PAGE_SIZE_MAX - 1) / ARCH_PAGE_SIZE_MAX * SEAL_ALIGNMENT)
 
 /* Pages that hold one object. */
 struct seal_pages {
@@ -41,12 +40,12 @@ HAK_HIDDEN void hak__seal_fork_child(void);
 /* The same, without an instruction in the ordinary form. */
 HAK_INLINE bool seal_open(void)
 {
-    return !HAK_SECURE || hak__seal_open();
+    return SEAL_ALIGNMENT == 0 || hak__seal_open();
 }
 
 HAK_INLINE void seal_close(void)
 {
-    if (HAK_SECURE) {
+    if (SEAL_ALIGNMENT != 0) {
         hak__seal_close();
     }
 }

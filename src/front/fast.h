@@ -65,19 +65,18 @@ HAK_INLINE void *malloc_pop(size_t offset, size_t size, enum secure_state state)
 /* The fast half of malloc_fast: NULL if it does not serve the request. */
 HAK_INLINE void *malloc_try(size_t size, enum secure_state state)
 {
-    size_t offset;
+    size_t offset, bytes;
     if (HAK_LIKELY(size <= TINY_REQUEST_MAX)) {
         /* Offset 0 for size 0: that bin is always empty. The offset is also the class's size. */
-        offset = size_class_round_tiny(size + OBJECT_TAIL);
-        if (HAK_SECURE) {
-            return malloc_pop_of(offset, offset, size, state, true);
-        }
+        offset = bytes = size_class_round_tiny(size + OBJECT_TAIL);
     } else if (HAK_LIKELY(size <= MID_REQUEST_MAX)) {
-        offset = bin_offset(size_class_of_mid(size + OBJECT_TAIL));
+        uint32_t class_index = size_class_of_mid(size + OBJECT_TAIL);
+        offset = bin_offset(class_index);
+        bytes = size_class_bytes(class_index);
     } else {
         return NULL;
     }
-    return malloc_pop(offset, size, state);
+    return malloc_pop_of(offset, bytes, size, state, size <= TINY_REQUEST_MAX);
 }
 
 /* Secure form: malloc_fast for requests above TINY_REQUEST_MAX, whose code is longer. In
@@ -129,7 +128,7 @@ HAK_INLINE void free_in_slice(struct thread *thread, void *pointer, size_t slice
     }
     struct object *object = (struct object *)pointer;
     struct bin *bin = thread_bin_at(thread, bin_offset_of_code(code));
-    if (!HAK_SECURE && HAK_UNLIKELY(bin->head == object)) {
+    if (HAK_UNLIKELY(bin->head == object)) {
         hak__free_slow(pointer); /* reports the double free */
         return;
     }

@@ -15,6 +15,7 @@
 
 #include "base/atomics.h"
 #include "core/limits.h"
+#include "region/secure.h"
 
 /* Blocks at once; further ones are small objects. Twice: 4 MiB more of addresses in programs that
  * ask for size 0. Half: fewer blocks are closed, and a double free is noticed half as long. */
@@ -27,7 +28,7 @@ HAK_HIDDEN extern uintptr_t hak__empty_range;
 /* True: the pointer lies in the range, whether a block starts there or not. */
 HAK_INLINE bool empty_contains(const void *pointer)
 {
-    uintptr_t range = HAK_SECURE ? atomic_load_relaxed(&hak__empty_range) : 0;
+    uintptr_t range = secure_field(&hak__empty_range);
     return HAK_UNLIKELY(range != 0 && (uintptr_t)pointer - range < EMPTY_RANGE_SIZE);
 }
 

@@ -74,7 +74,7 @@ static size_t huge_alignment(size_t size)
  * the small pages at the end would stay small when the huge block grows. */
 static size_t huge_wanted_size(size_t size, bool huge_pages)
 {
-    if (HAK_SECURE) {
+    if (HUGE_TAIL != 0) {
         return size; /* its tail follows the last page that was asked for */
     }
     size_t excess = bits_align_up(size, HUGE_PAGE_SIZE) - size;
@@ -83,10 +83,11 @@ static size_t huge_wanted_size(size_t size, bool huge_pages)
     return huge_end || adds_little ? size + excess : size;
 }
 
-/* Without marks of the kernel this purges pages, which may wait as other purges. */
-static void huge_close_tail(uintptr_t end)
+/* Closes a head or a tail. Without marks of the kernel this purges pages, which may wait as other
+ * purges. */
+static void huge_close(uintptr_t end)
 {
-    if (HAK_SECURE) {
+    if (HUGE_TAIL != 0) {
         hak__gate_let_ending_signals(true);
         hak__os_close_pages((void *)end, HUGE_TAIL);
         hak__gate_let_ending_signals(false);
@@ -95,10 +96,8 @@ static void huge_close_tail(uintptr_t end)
 
 static void huge_close_ends(uintptr_t address, size_t size)
 {
-    if (HAK_SECURE) {
-        hak__os_close_pages((void *)(address - HUGE_HEAD), HUGE_HEAD);
-        huge_close_tail(address + size);
-    }
+    huge_close(address - HUGE_HEAD);
+    huge_close(address + size);
 }
 
 struct huge_pages_evidence hak__huge_evidence[2];
@@ -131,7 +130,7 @@ static int huge_remap(struct huge block, size_t size, size_t alignment, void **m
 {
     const size_t ends = HUGE_HEAD + HUGE_TAIL;
     char *start = (char *)block.address - HUGE_HEAD;
-    if (HAK_SECURE &&
+    if (HUGE_TAIL != 0 &&
         (!hak__os_open_pages((char *)block.address + block.size, HUGE_TAIL) ||
          !hak__os_open_pages(start, HUGE_HEAD))) { /* closed by protection, they split a mapping */
         return -ENOMEM;
@@ -257,10 +256,7 @@ struct huge_result hak__huge_allocate(size_t size, size_t alignment, bool want_z
     size_t requested = size == 0 ? 1 : size;
     size = bits_align_up(requested, page);
     alignment = alignment < page ? page : alignment;
-    struct huge block = {0};
-    if (!HAK_SECURE) { /* which caches no huge blocks */
-        block = huge_take_cached(size, alignment, want_zero);
-    }
+    struct huge block = huge_take_cached(size, alignment, want_zero);
     bool zeroed = block.address == 0;
     if (zeroed && may_map) {
         block = huge_map(size, alignment, want_zero);
@@ -272,7 +268,7 @@ struct huge_result hak__huge_allocate(size_t size, size_t alignment, bool want_z
         block.address = 0;
     }
     hak__huge_cache_trim(UINT32_MAX); /* more memory is in use now, so the cache may hold less */
-    return huge_result_of((void *)block.address, HAK_SECURE ? requested : block.size, zeroed);
+    return huge_result_of((void *)block.address, huge_usable(&block), zeroed);
 }
 
 /* Puts a huge block into the cache. */
@@ -300,9 +296,7 @@ bool hak__huge_free(void *pointer)
     if (block.address == 0) {
         return false;
     }
-    if (HAK_SECURE) {
-        huge_check_canary(&block);
-    }
+    huge_check_canary(&block);
     hak__huge_pages_unwatch(hak__huge_evidence, 2, pointer);
     if (block.size > SPAN_SIZE_MAX) {
         huge_keep(block);
@@ -401,8 +395,8 @@ struct huge_result hak__huge_resize(void *pointer, size_t size, bool stays)
         return (struct huge_result){NULL, 0, false};
     }
     size_t old_size = block.size, old_requested = huge_usable(&block);
-    if (HAK_SECURE) {
-        huge_check_canary(&block);
+    huge_check_canary(&block);
+    if (old_requested != old_size) {
         hak__secure_clear_gap(pointer, old_requested, old_size);
     }
     struct huge rest = {0};
@@ -423,7 +417,7 @@ struct huge_result hak__huge_resize(void *pointer, size_t size, bool stays)
             /* In the secure form the tail moves to the place where the rest began, and the rest
              * begins with a head. It is larger than both (huge_fits). */
             const size_t ends = HUGE_HEAD + HUGE_TAIL;
-            huge_close_tail(block.address + kept);
+            huge_close(block.address + kept);
             rest = (struct huge)HUGE_OF(block.address + kept + ends, block.size - kept - ends,
                                         block.origin);
             block.size = kept;

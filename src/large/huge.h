@@ -21,10 +21,11 @@
 #include "os/os.h"
 #include "region/huge_pages.h"
 #include "region/numa.h"
+#include "region/secure.h"
 
 /* Bytes before and after each huge block that belong to it and are closed (os/os.h): a page each in
  * the secure form. */
-#define HUGE_HEAD (HAK_SECURE ? hak__os_page_size() : (size_t)0)
+#define HUGE_HEAD secure_page()
 #define HUGE_TAIL HUGE_HEAD
 
 struct huge {
@@ -53,7 +54,7 @@ HAK_INLINE bool huge_is_joined(struct huge block)
 /* Bytes that the program may use. */
 HAK_INLINE size_t huge_usable(const struct huge *block)
 {
-    return block->size - (HAK_SECURE ? *block->slack : 0);
+    return block->size - secure_field(block->slack);
 }
 
 /* True: whole superslabs side by side can serve such a request, too (large/span.h). */

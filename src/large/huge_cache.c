@@ -424,10 +424,13 @@ static struct huge cache_drop_next(uint32_t age_ms)
 size_t hak__huge_cache_trim(uint32_t age_ms)
 {
     size_t bytes = 0;
-    if (HAK_SECURE && age_ms == 0) {
-        hak__huge_end_quarantine();
+    if (HAK_SECURE) { /* which caches no huge blocks */
+        if (age_ms == 0) {
+            hak__huge_end_quarantine();
+        }
+        return 0;
     }
-    if (HAK_SECURE || (age_ms != 0 && watched())) { /* the secure form caches no huge blocks */
+    if (age_ms != 0 && watched()) {
         return 0;
     }
     for (struct huge dropped; (dropped = cache_drop_next(age_ms)).size != 0;) {

@@ -21,7 +21,7 @@
 /* The most ranges. Twice: of 2,048 freed blocks all are kept, and each free and malloc looks at
  * twice as many, in some microseconds. Half: a program that frees 1,000 blocks and allocates them
  * again touches half of their pages anew. */
-#define KEPT_MAX (HAK_SECURE ? 1u : HAK_TINY_LIMITS ? 2 * HUGE_PARTS_MAX : 1024u)
+#define KEPT_MAX (HAK_TINY_LIMITS ? 2 * HUGE_PARTS_MAX : 1024u)
 
 struct kept_range {
     struct huge block;

@@ -28,6 +28,9 @@
  * sets of a first-level cache repeat. Half: twice as many blocks share a set. */
 #define SPAN_COLORS_MAX 64u
 
+/* A span is zero when it is handed out, and so it is when it waits in the cache. */
+#define SPANS_ARE_CLEAN HAK_SECURE
+
 /* What the metadata of a span's first slice holds. */
 struct span_metadata {
     uint32_t slices;
@@ -58,13 +61,12 @@ HAK_INLINE size_t span_room(size_t slice)
 {
     const struct span_metadata *metadata = span_metadata(slice);
     return (size_t)atomic_load_relaxed(&metadata->slices) * SLICE_SIZE -
-           atomic_load_relaxed(&metadata->offset) -
-           (HAK_SECURE ? atomic_load_relaxed(&metadata->tail) : 0);
+           atomic_load_relaxed(&metadata->offset) - secure_field(&metadata->tail);
 }
 
 HAK_INLINE size_t span_bytes(size_t slice)
 {
-    return span_room(slice) - (HAK_SECURE ? atomic_load_relaxed(&span_metadata(slice)->slack) : 0);
+    return span_room(slice) - secure_field(&span_metadata(slice)->slack);
 }
 
 size_t hak__span_bytes(size_t slice)
@@ -108,12 +110,13 @@ static uint32_t span_front(size_t alignment)
     return !has ? 0 : alignment < SECURE_FRONT ? SECURE_FRONT : (uint32_t)alignment;
 }
 
-/* Secure form: the slices for a block. It ends as near to a closed page as the alignment allows,
- * and starts in the first slice, but behind its start, so that a canary stands before it. Only one
- * that is aligned to a slice or more starts at a slice, or one that would be too long else. */
-static uint32_t span_slices_secure(size_t size, size_t alignment)
+/* The slices for a block. In the secure form it ends as near to a closed page as the alignment
+ * allows, and starts in the first slice, but behind its start, so that a canary stands before it.
+ * Only one that is aligned to a slice or more starts at a slice, or one that would be too long
+ * else. */
+static uint32_t span_slices_for(size_t size, size_t alignment)
 {
-    size_t tailed = size + hak__os_page_size();
+    size_t tailed = size + secure_page();
     uint32_t slices = span_slices(tailed + span_front(alignment));
     return slices <= SPAN_SLICES_MAX ? slices : span_slices(tailed);
 }
@@ -128,13 +131,12 @@ static uint32_t span_lead(size_t alignment)
 bool hak__span_serves(size_t size, size_t alignment)
 {
     return size <= SPAN_SIZE_MAX && alignment <= SUPERSLAB_SIZE &&
-           (!HAK_SECURE ||
-            span_slices_secure(size, alignment) + span_lead(alignment) <= SPAN_SLICES_MAX);
+           span_slices_for(size, alignment) + span_lead(alignment) <= SPAN_SLICES_MAX;
 }
 
 bool hak__span_wastes(size_t size, size_t alignment)
 {
-    uint32_t slices = HAK_SECURE ? span_slices_secure(size, alignment) + span_lead(alignment) : 0;
+    uint32_t slices = span_slices_for(size, alignment) + span_lead(alignment);
     return HAK_SECURE && SPAN_SLICES_MAX / slices * slices < SPAN_SLICES_MAX / 4 * 3 &&
            hak__os_addresses_are_limited();
 }
@@ -208,12 +210,13 @@ static void *span_start(size_t slice, uint32_t slices, size_t size, size_t align
     uint32_t offset = span_front(alignment);
     metadata->tail = 0;
     metadata->front = lead;
-    if (HAK_SECURE && slices <= SPAN_SLICES_MAX) {
+    if (!HAK_SECURE) {
+        offset =
+            alignment <= HAK_CACHE_LINE ? window_slice_color(slice, span_colors(slices, size)) : 0;
+    } else if (slices <= SPAN_SLICES_MAX) {
         offset = span_end_offset(slices, size, alignment);
         os_touch((char *)window_slice_address(slice) + offset);
         span_close_end(slice, slices);
-    } else if (!HAK_SECURE && alignment <= HAK_CACHE_LINE) {
-        offset = window_slice_color(slice, span_colors(slices, size));
     }
     atomic_store_relaxed(&metadata->slices, slices); /* reports read both */
     atomic_store_relaxed(&metadata->offset, offset);
@@ -279,18 +282,14 @@ static void span_cache_put(struct span_cache *cache, size_t slice, uint32_t slic
     atomic_store_relaxed(&cache->slices, cache->slices + slices);
 }
 
-/* Secure form: clears a new block, whose slices may have been a slab. True: it is zero. */
+/* Clears a new block, whose slices may have been a slab. True: it is zero. */
 static bool span_make_clean(void *pointer, size_t size, bool zeroed)
 {
-    if (HAK_SECURE && !zeroed) {
+    if (SPANS_ARE_CLEAN && !zeroed) {
         hak__os_clear(pointer, size);
+        zeroed = true;
     }
-    return HAK_SECURE || zeroed;
-}
-
-static uint32_t span_slices_for(size_t size, size_t alignment)
-{
-    return HAK_SECURE ? span_slices_secure(size, alignment) : span_slices(size);
+    return zeroed;
 }
 
 bool hak__span_is_cached(struct span_cache *cache, size_t size, size_t alignment)
@@ -309,7 +308,7 @@ struct span hak__span_allocate(struct span_cache *cache, struct counters *counte
         void *pointer = span_start_again(span_cache_take(cache, link), size, alignment);
         counter_add(counters, COUNTER_SPAN_ALLOCATED, 1);
         counter_add(counters, COUNTER_SPAN_CACHE_HIT, 1);
-        return (struct span){pointer, HAK_SECURE}; /* see span_wipe */
+        return (struct span){pointer, SPANS_ARE_CLEAN};
     }
     if (cache != NULL && cache->slices != 0 && hak__superslab_would_grow(lead + slices)) {
         hak__span_cache_trim(cache, true);
@@ -331,7 +330,7 @@ struct span hak__span_allocate(struct span_cache *cache, struct counters *counte
 struct span hak__span_allocate_long(struct counters *counters, size_t size, size_t alignment)
 {
     /* A single superslab is an ordinary span, whose last page the secure form closes. */
-    size_t tailed = size + (HAK_SECURE ? span_front(alignment) + hak__os_page_size() : 0);
+    size_t tailed = size + span_front(alignment) + secure_page();
     size_t superslabs = tailed / SUPERSLAB_SIZE + (tailed % SUPERSLAB_SIZE != 0);
     if (superslabs > hak__window.size / SUPERSLAB_SIZE) {
         return (struct span){NULL, false};
@@ -353,21 +352,25 @@ void hak__span_free(struct span_cache *cache, struct counters *counters, size_t 
     hak__span_free_taken(cache, counters, slice);
 }
 
-/* Secure form: clears a freed span that does not rest, so that nobody reads it again. */
-static void span_wipe(size_t slice, uint32_t slices)
+/* Secure form: closes a freed span for a while, or else clears it, so that nobody reads it again.
+ * True: it is closed. */
+static bool span_retire(struct span_cache *cache, size_t slice, uint32_t slices)
 {
-    if (HAK_SECURE) {
-        size_t bytes = slices * SLICE_SIZE - span_metadata(slice)->tail;
-        hak__os_clear(window_slice_address(slice), bytes);
+    if (!SPANS_ARE_CLEAN) {
+        return false;
     }
+    if (cache != NULL && hak__span_quarantine(cache->quarantine, slice, slices)) {
+        return true;
+    }
+    size_t bytes = slices * SLICE_SIZE - span_metadata(slice)->tail;
+    hak__os_clear(window_slice_address(slice), bytes);
+    return false;
 }
 
 void hak__span_free_taken(struct span_cache *cache, struct counters *counters, size_t slice)
 {
     HAK_ASSERT(window_owner(slice) == OWNER_SPAN_TAKEN);
-    if (HAK_SECURE) {
-        span_check_canary(slice);
-    }
+    span_check_canary(slice);
     window_set_owner(slice, OWNER_NOBODY);
     struct span_metadata *metadata = span_metadata(slice);
     uint32_t slices = metadata->slices;
@@ -375,18 +378,17 @@ void hak__span_free_taken(struct span_cache *cache, struct counters *counters, s
         counter_add(counters, COUNTER_SPAN_FREED, 1);
     }
     if (slices > SPAN_SLICES_MAX) {
-        span_wipe(slice, slices);
+        (void)span_retire(NULL, slice, slices);
         hak__superslab_give_run(slice, slices / SUPERSLAB_SLICES);
         return;
     }
-    if (HAK_SECURE && metadata->front != 0) { /* its slices become one span */
+    if (secure_field(&metadata->front) != 0) { /* its slices become one span */
         *span_metadata(--slice) =
             (struct span_metadata){.slices = ++slices, .tail = metadata->tail};
     }
-    if (HAK_SECURE && cache != NULL && hak__span_quarantine(cache->quarantine, slice, slices)) {
+    if (span_retire(cache, slice, slices)) {
         return;
     }
-    span_wipe(slice, slices);
     if (cache == NULL || cache->slices + slices > SPAN_CACHE_SLICES || numa_is_far(slice)) {
         hak__span_give(slice, slices);
         return;
@@ -400,7 +402,6 @@ static void span_move_down(size_t slice)
     size_t bytes = hak__span_bytes(slice), front = span_front(OBJECT_ALIGNMENT);
     char *from = hak__span_pointer(slice), *to = (char *)window_slice_address(slice) + front;
     memmove(to, from, bytes);
-    memset(to + bytes, 0, HAK_SECURE ? (size_t)(from - to) : 0);
     atomic_store_relaxed(&span_metadata(slice)->offset, (uint32_t)front); /* reports read it */
 }
 
@@ -418,7 +419,10 @@ static void *span_resize_secure(size_t slice, size_t size, bool stays)
     span_check_canary(slice);
     hak__secure_clear_gap(hak__span_pointer(slice), before, room);
     if (size > room) {
+        char *end = (char *)hak__span_pointer(slice) + before;
         span_move_down(slice);
+        char *moved_end = (char *)hak__span_pointer(slice) + before;
+        memset(moved_end, 0, (size_t)(end - moved_end));
     }
     span_begin_use(slice, size);
     return hak__span_pointer(slice);

@@ -51,7 +51,7 @@ struct span_cache {
     uint32_t slices; /* of all spans; reports read it without the lock */
     uint32_t trims;  /* so far */
     uint32_t part;   /* of the arena (region/superslab.h) */
-    struct span_quarantine quarantine[HAK_SECURE];
+    struct span_quarantine quarantine[QUARANTINES];
 };
 
 struct span {

@@ -102,15 +102,10 @@ CXX_BOUND(bound_delete_array_aligned, cxx_delete_array_aligned);
 
 /* --- kinds: the secure form knows whether an object is from malloc, new or new[] --- */
 
-inline bool cxx_has_kinds()
-{
-    return HAK_SECURE && hak__secure.kinds;
-}
-
 /* Changes the kind of an object, if it has the kind `from`. Returns `pointer`. */
 inline void *cxx_change_kind(void *pointer, enum secure_state from, enum secure_state to)
 {
-    if (cxx_has_kinds() && short_code_is_class(short_code(pointer)) &&
+    if (secure_has_kinds() && short_code_is_class(short_code(pointer)) &&
         secure_state_of(pointer) == from) {
         secure_set_kind(pointer, to);
     }
@@ -130,7 +125,7 @@ inline void *cxx_from_new_array(void *pointer)
 /* Before a delete[], which calls the plain form of delete. */
 inline void cxx_to_delete_array(void *pointer)
 {
-    if (cxx_has_kinds() && bound_new_array == cxx_own_new_array &&
+    if (secure_has_kinds() && bound_new_array == cxx_own_new_array &&
         short_code_is_class(short_code(pointer))) {
         if (HAK_UNLIKELY(secure_state_of(pointer) != SECURE_NEW_ARRAY)) {
             (void)hak__secure_judge(pointer, owner_class(short_code(pointer)), SECURE_NEW_ARRAY);
@@ -149,7 +144,7 @@ HAK_COLD void cxx_report_size(const void *pointer, size_t size)
 /* Before a sized delete: an object of another size was not made by this new. */
 inline void cxx_check_size(const void *pointer, size_t size)
 {
-    if (!cxx_has_kinds()) {
+    if (!secure_has_kinds()) {
         return;
     }
     bool is_object = short_code_is_class(short_code(pointer));
@@ -327,17 +322,6 @@ void *new_aligned_nothrow(size_t size, std::align_val_t align) noexcept
 
 } // namespace
 
-#if HAK_SECURE
-/* False: the program has its own new, delete or malloc, which may use hakmem's. Or it started
- * without a C++ library: then it may contain one (-static-libstdc++), whose delete only it sees,
- * and get objects from plug-ins, whose new is this one. */
-bool hak__secure_kinds()
-{
-    return bound_new == cxx_own_new && bound_delete == cxx_own_delete && cxx_throw != nullptr &&
-           !hak__family_is_other();
-}
-#endif
-
 /* --- new --- */
 
 static HAK_NOINLINE void *cxx_new_slow(size_t size)
@@ -432,7 +416,16 @@ extern "C" void cxx_delete_sized(void *pointer, size_t size) noexcept
     bound_delete(pointer);
 }
 
-#if !HAK_SECURE /* else it is in libc.c */
+#if HAK_SECURE
+/* False: the program has its own new, delete or malloc, which may use hakmem's. Or it started
+ * without a C++ library: then it may contain one (-static-libstdc++), whose delete only it sees,
+ * and get objects from plug-ins, whose new is this one. */
+bool hak__secure_kinds()
+{
+    return bound_new == cxx_own_new && bound_delete == cxx_own_delete && cxx_throw != nullptr &&
+           !hak__family_is_other();
+}
+#else /* in the secure form it is in libc.c */
 CXX_OPERATOR void operator delete(void *pointer, size_t size) noexcept
 {
     cxx_delete_sized(pointer, size);

@@ -56,7 +56,7 @@ static bool mappings_follows(size_t first)
 static int mappings_extend(void *start, size_t size)
 {
     int error = hak__os_extend(start, size);
-    if (HAK_SECURE && error == 0 && !hak__os_is_readable((uintptr_t)start)) {
+    if (error == 0 && !hak__os_is_readable((uintptr_t)start)) {
         (void)hak__os_unmap(start, size);
         return -ENOMEM;
     }

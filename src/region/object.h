@@ -55,17 +55,22 @@ struct refill {
 HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void
 hak__object_is_wrong(const struct object *object);
 
+/* What the link of the object is XORed with. */
+HAK_INLINE uintptr_t object_key(const struct object *object)
+{
+    return HAK_SECURE ? secure_key(object) : 0;
+}
+
 /* The next object of the list. */
 HAK_INLINE struct object *object_next(const struct object *object)
 {
-    return HAK_SECURE ? (struct object *)((uintptr_t)object->next ^ secure_key(object))
-                      : object->next;
+    return (struct object *)((uintptr_t)object->next ^ object_key(object));
 }
 
 /* Makes `next` the next object of the list. */
 HAK_INLINE void object_link(struct object *object, struct object *next)
 {
-    object->next = HAK_SECURE ? (struct object *)((uintptr_t)next ^ secure_key(object)) : next;
+    object->next = (struct object *)((uintptr_t)next ^ object_key(object));
 }
 
 /* The mark of an arena's lists. `owner`: an owner word of the arena, or its key. */
@@ -78,22 +83,12 @@ HAK_INLINE uintptr_t object_mark_of(uint32_t owner)
 HAK_INLINE void object_set_free(struct object *object, struct object *next, uintptr_t mark)
 {
     if (HAK_SECURE) {
-        uintptr_t link = (uintptr_t)next ^ secure_key(object);
         secure_set_state(object, SECURE_FREE); /* first: control/secure_end.c */
         atomic_fence_signal();
-        object->next = (struct object *)link;
     } else {
-        object->next = next;
         object->mark = mark;
     }
-}
-
-/* Gives an object of a list another mark, for another list. */
-HAK_INLINE void object_set_mark(struct object *object, uintptr_t mark)
-{
-    if (!HAK_SECURE) {
-        object->mark = mark;
-    }
+    object_link(object, next);
 }
 
 HAK_INLINE bool object_is_marked(const struct object *object, uintptr_t mark)
@@ -101,13 +96,18 @@ HAK_INLINE bool object_is_marked(const struct object *object, uintptr_t mark)
     return HAK_SECURE ? secure_state_is_free(secure_state_of(object)) : object->mark == mark;
 }
 
-/* Takes the mark of an object of the class that is about to be handed out. False: it had another
- * one, or none. One instruction subtracts and tests. */
-HAK_INLINE bool object_set_used(struct object *object, uint32_t class_index, uintptr_t mark)
+/* Takes the mark of the first object of a list of the class, and tells the next one. The object is
+ * about to be handed out. False: it had another mark, or none. One instruction subtracts and tests.
+ */
+HAK_INLINE bool object_pop(struct object *object, uint32_t class_index, uintptr_t mark,
+                           struct object **next)
 {
-    if (HAK_SECURE) {
-        return secure_is_free(object, class_index); /* secure_hand_out does the rest */
+    if (HAK_SECURE) { /* object_hand_out does the rest. It may be no address at all */
+        bool is_free = secure_is_free(object, class_index);
+        *next = is_free ? object_next(object) : NULL;
+        return is_free;
     }
+    *next = object->next;
     object->mark -= mark;
     return object->mark == 0;
 }

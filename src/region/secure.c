@@ -223,7 +223,7 @@ void hak__secure_bad_tag(const void *pointer, uint32_t class_index)
                         pointer, secure_size(pointer, class_index), 0);
 }
 
-void hak__secure_tables(uintptr_t meet, uint64_t seed)
+void hak__secure_begin(uintptr_t meet, uint64_t seed)
 {
     hak__secure.states = (unsigned char *)(meet - hak__window.base / OBJECT_ALIGNMENT);
     hak__secure.keys = (uint64_t *)meet;
@@ -231,10 +231,6 @@ void hak__secure_tables(uintptr_t meet, uint64_t seed)
     shared_secure_secret = bits_mix(hak__secure.canary ^ bits_mix(seed + 1));
     hak__secure.tags = HAK_TAGS && hak__os_start_tags();
     hak__secure.kinds = hak__secure_kinds != NULL && hak__secure_kinds();
-}
-
-void hak__secure_seal(void)
-{
     /* If the kernel refuses, the page stays open. */
     (void)hak__os_write_protect(&secure_sealed, sizeof secure_sealed, true, false);
 }

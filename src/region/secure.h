@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* secure.h: what libhakmem-secure.so knows of each object, out of the program's reach.
  *
- * The secure form of the library is built from the same sources with HAK_SECURE. It has two more
- * tables, which grow with the window (window.h):
+ * The secure form of the library is built from the same sources. It has two more tables, which grow
+ * with the window (window.h):
  *
  *   states   one byte for each 16 bytes of the window. The byte of an object's first 16 bytes says
  *            what the object is now, and how many bytes of it the program did not ask for:
@@ -78,7 +78,7 @@ enum secure_state {
 #define SECURE_GAP_MAX 64u
 #define SECURE_FRONT 16u
 
-/* Constant once the process has started: hak__secure_seal makes it read-only. */
+/* Constant once the process has started: hak__secure_begin makes it read-only. */
 struct secure {
     unsigned char *states; /* the byte of `address` is states[address / OBJECT_ALIGNMENT] */
     uint64_t *keys;        /* [~slice] */
@@ -112,20 +112,29 @@ HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_bad_quarantine(co
 HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_bad_tag(const void *pointer,
                                                                        uint32_t class_index);
 
+HAK_INLINE bool secure_has_kinds(void)
+{
+    return HAK_SECURE && hak__secure.kinds;
+}
+
 /* The state of what new returns, without a jump. */
 HAK_STATIC_ASSERT(SECURE_NEW == SECURE_MALLOC + 1, "kinds are added");
 HAK_INLINE enum secure_state secure_new_state(void)
 {
-    return (enum secure_state)(SECURE_MALLOC + (HAK_SECURE && hak__secure.kinds ? 1 : 0));
+    return (enum secure_state)(SECURE_MALLOC + (secure_has_kinds() ? 1 : 0));
 }
+
+/* The bytes of a closed page beside a block of large/. 0: the ordinary form closes none. */
+#define secure_page() (HAK_SECURE ? hak__os_page_size() : (size_t)0)
+/* A number that only the secure form writes. */
+#define secure_field(place) (HAK_SECURE ? atomic_load_relaxed(place) : 0)
 
 /* In override/cxx.cc and kinds.c, so not in every library. */
 HAK_HIDDEN __attribute__((weak)) bool hak__secure_kinds(void);
 HAK_HIDDEN __attribute__((weak)) bool hak__secure_kinds_mix(void);
 HAK_HIDDEN extern bool hak__secure_forked; /* fork's child may lack pages of live blocks. Relaxed */
-/* Called by the window when the tables exist, and once when it stands. */
-HAK_HIDDEN void hak__secure_tables(uintptr_t meet, uint64_t seed);
-HAK_HIDDEN void hak__secure_seal(void);
+/* Called by the window when it stands. */
+HAK_HIDDEN void hak__secure_begin(uintptr_t meet, uint64_t seed);
 
 /* A new random number. Any thread. */
 HAK_HIDDEN uint64_t hak__secure_draw(void);
@@ -410,16 +419,6 @@ HAK_INLINE void *secure_tag(void *object, size_t bytes)
     void *tagged = tag_random(object, excluded);
     tag_memory(tagged, bytes);
     return tagged;
-}
-
-/* Checks an object whose quarantine ends. Its first word becomes a link, so nobody looks later.
- */
-HAK_INLINE void secure_leave_quarantine(const void *object)
-{
-    if (HAK_UNLIKELY(atomic_load_relaxed(secure_state_at(object)) != SECURE_QUARANTINED ||
-                     *(const uintptr_t *)object != 0)) {
-        hak__secure_bad_quarantine(object);
-    }
 }
 
 /* Makes a free object of `bytes` bytes, which has just left its list, one that the program owns,

@@ -7,6 +7,7 @@
 #include "base/bits.h"
 #include "base/check.h"
 #include "core/knobs.h"
+#include "core/seal.h"
 #include "os/os.h"
 #include "region/huge_pages.h"
 #include "region/secure.h"
@@ -276,9 +277,6 @@ static int window_try(uintptr_t low, size_t size, size_t room)
     hak__window.slabs = (unsigned char *)window_pairs[PAIR_SLABS].meet;
     atomic_store_relaxed(&hak__window.base, bits_align_up(at, SUPERSLAB_SIZE));
     hak__window.size = size;
-    if (HAK_SECURE) {
-        hak__secure_tables(window_pairs[PAIR_COUNT - 1].meet, hak__window.mark);
-    }
     hak__superslab_tables((struct superslab_group *)(void *)window_pairs[PAIR_SLICES].meet);
     return 0;
 }
@@ -335,10 +333,14 @@ int hak__window_start(void)
             error = error == 0 ? 0 : window_try(low, size, 0); /* a limit may be near */
         }
         if (error == 0) {
-            return 0;
+            break;
         }
         seed = seed * UINT64_C(6364136223846793005) +
                UINT64_C(1442695040888963407); /* Knuth's MMIX generator */
+    }
+    if (HAK_SECURE && error == 0) {
+        hak__secure_begin(window_pairs[PAIR_COUNT - 1].meet, hak__window.mark);
+        hak__seal_begin();
     }
     return error;
 }

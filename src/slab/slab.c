@@ -178,8 +178,10 @@ static HAK_COLD void slab_freed_too_often(const struct slab_set *set, uint32_t c
  * alone, the first object of a slab would always have the same place. */
 static uint32_t slab_carve_count(const struct slab *slab, const unsigned char *first, size_t size)
 {
-    size_t bytes = HAK_SECURE ? CARVE_BYTES : (size < CARVE_BYTES ? 2 * CARVE_BYTES : 2 * size);
-    if (slab->untouched && !HAK_SECURE) {
+    size_t bytes = size < CARVE_BYTES ? 2 * CARVE_BYTES : 2 * size;
+    if (HAK_SECURE) {
+        bytes = CARVE_BYTES;
+    } else if (slab->untouched) {
         size_t offset = (uintptr_t)first % CARVE_BYTES;
         /* offset < size: no object starts before `first` in its page. Otherwise carve all that
          * start in the rest of the page. */

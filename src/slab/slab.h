@@ -115,19 +115,30 @@ struct slab_set {
     uint32_t shared_kept;           /* slices of the kept slabs; others read it relaxed */
     uint32_t kept_least;            /* the least of them since the last trim */
     struct slab *kept[CLASS_COUNT]; /* [class], linked by `next`; see slab_kept.c */
-    struct slab_quarantine quarantine[HAK_SECURE];
+    struct slab_quarantine quarantine[QUARANTINES];
 };
 
+/* Secure form: clears the carved objects of a refill and links them in random order. */
+HAK_HIDDEN struct object_list hak__refill_shuffle(struct refill refill);
+HAK_INLINE void refill_shuffle(struct refill *refill)
+{
+    if (HAK_SECURE && refill->stride != 0) {
+        refill->list = hak__refill_shuffle(*refill);
+        refill->stride = 0;
+    }
+}
+
 /* Takes the first object; list.count is not 0. Those of a linked list have `mark`. A carved object
- * is not touched. So memory that the program never writes costs nothing, and the program's first
- * write causes the page fault, not malloc. The refill belongs to one thread; no lock. */
+ * is not touched, but in the secure form. So memory that the program never writes costs nothing,
+ * and the program's first write causes the page fault, not malloc. The refill belongs to one
+ * thread; no lock. */
 HAK_INLINE struct object *refill_pop(struct refill *refill, uint32_t class_index, uintptr_t mark)
 {
+    refill_shuffle(refill);
     struct object *object = refill->list.head;
     refill->list.count--;
     if (refill->stride == 0) {
-        refill->list.head = object_next(object);
-        if (HAK_UNLIKELY(!object_set_used(object, class_index, mark))) {
+        if (HAK_UNLIKELY(!object_pop(object, class_index, mark, &refill->list.head))) {
             hak__object_is_wrong(object);
         }
     } else {
@@ -137,18 +148,12 @@ HAK_INLINE struct object *refill_pop(struct refill *refill, uint32_t class_index
     return object;
 }
 
-/* The same as refill_link for the secure form: clears the objects and links them in random order.
- */
-HAK_HIDDEN struct object_list hak__refill_shuffle(struct refill refill);
-
 /* Returns the refill as a linked list. Carved objects get `mark`. The thread that got the refill
  * calls it, without a lock: the first touch of a page takes the kernel a microsecond or more, and
  * no other thread should wait for that. */
 HAK_INLINE struct object_list refill_link(struct refill refill, uintptr_t mark)
 {
-    if (HAK_SECURE && refill.stride != 0) {
-        return hak__refill_shuffle(refill);
-    }
+    refill_shuffle(&refill);
     if (refill.stride != 0 && refill.list.count != 0) {
         unsigned char *at = (unsigned char *)refill.list.head;
         for (uint32_t i = 1; i < refill.list.count; i++, at += refill.stride) {

@@ -84,7 +84,7 @@ MARK_TEST(a_bin_and_a_borrowed_list)
     hak__cache_take_over(stranger, list);
     assert_true(object_is_marked(object, stranger->mark));
     assert_null(pop(first, class_index));
-    object_set_mark(object, first->mark); /* the other order */
+    unit_set_mark(object, first->mark); /* the other order */
     assert_ptr_equal(pop(first, class_index), object);
     REQUIRE_DEATH(take_over, &list, "corrupted free list .double free");
     first->bins[class_index] = (struct bin){NULL, 0, 0};

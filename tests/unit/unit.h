@@ -232,13 +232,21 @@ static inline struct object_list unit_list_of(void *const *objects, uint32_t cou
     return (struct object_list){next, count};
 }
 
+/* Gives an object of a list another mark, for another list. */
+static inline void unit_set_mark(struct object *object, uintptr_t mark)
+{
+    if (!HAK_SECURE) {
+        object->mark = mark;
+    }
+}
+
 /* The list is all that the bin holds. */
 static inline void unit_fill_bin(struct cache *cache, uint32_t class_index, struct object_list list)
 {
     struct bin *bin = &cache->bins[class_index];
     struct object *object = list.head;
     for (uint32_t i = 0; i < list.count; i++, object = object_next(object)) {
-        object_set_mark(object, cache->mark);
+        unit_set_mark(object, cache->mark);
     }
     bin->head = list.head;
     bin->room = (int32_t)(bin->limit - list.count);
