@@ -91,6 +91,7 @@ void *hak_heap_aligned_alloc(hak_heap *heap, size_t alignment, size_t size)
 /* Debug builds: is it an object of the class? */
 static void call_check(struct hak_heap *heap, uint32_t class_index, const void *pointer)
 {
+    hak__heap_check_alive(heap);
     struct heap_place place = hak__heap_locate(heap, pointer);
     if (place.run == NULL || place.run->class_index != class_index) {
         hak__diagnose_fatal("sized free with a size or pointer that is not the heap's", pointer,
