@@ -8,7 +8,7 @@ attach      starts the observer of a process that was started without one
 report      figures, and what became of them
 stat        one report
 top         reports on a screen or as text; view says what of them
-metrics     reports for Prometheus
+metrics     reports for Prometheus; watched says of which processes, serving is the server, served_profiles their profiles
 observe     attaches, and nothing else
 profile     call stacks; profile_data reads them, symbols names them, profile_names keeps names, pprof and profile_page write them
 binaries    which file names a module's code, by its build id; elf reads one

@@ -12,6 +12,7 @@ import threading
 import time
 import weakref
 
+from .attach import tool
 from .files import open_regular
 from .prometheus import prometheus, read_helps
 from .processes import Refusal, STATUS_CANNOT, STATUS_NO_PROCESS, STATUS_USAGE, is_number, parse_pid, printable
@@ -162,7 +163,7 @@ class Answers:
                     time.sleep(min(left, 0.5))
             finally:
                 self.waits.release()
-        return self.alone(lambda: packed(path, first, self.profiles.take(pids, SCRAPE_SECONDS)))
+        return packed(path, first, self.alone(self.profiles.take, pids, SCRAPE_SECONDS))
 
 
 def run(arguments):
@@ -183,6 +184,8 @@ def run(arguments):
         raise Refusal("metrics: --profile goes with serving, not with --once", STATUS_USAGE)
     if arguments.user and not (arguments.name or arguments.cgroup):
         raise Refusal("metrics: --user goes with --name or --cgroup", STATUS_USAGE)
+    with contextlib.suppress(Refusal):
+        tool()  # building it takes time, which is not the processes'
     users = set(map(read_user, arguments.user)) or None
     watched = Watched(map(parse_pid, arguments.pids), arguments.name, arguments.cgroup, users)
     if arguments.once:

@@ -4,8 +4,8 @@ import errno
 import math
 import os
 import signal
+import threading
 import time
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 TEXT_MAX = 64 << 20  # bytes of a file in /proc: 65,530 mappings, the most that Linux allows by itself, with usual names
@@ -204,18 +204,26 @@ class Late(Exception):
     """The time is over."""
 
 
-@contextmanager
-def at_most(seconds):
-    """Ends what takes longer by raising Late in the middle of it; for the main thread."""
+def within(seconds, do):
+    """What do() returns, or Late. The main thread breaks off what takes longer; what another thread began goes on by itself."""
+    if seconds <= 0:
+        raise Late
+    if threading.current_thread() is not threading.main_thread():
+        found = []
+        thread = threading.Thread(target=lambda: found.append(do()), daemon=True)
+        thread.start()
+        thread.join(seconds)
+        if not found:
+            raise Late
+        return found[0]
+
     def ring(*_):
         raise Late
 
-    if seconds <= 0:
-        raise Late
     before = signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
-        yield
+        return do()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

@@ -21,7 +21,7 @@ from .elf import Elf
 from .generated import ALWAYS, HEXADECIMAL, GeneratedCode, generated_by, may_be_generated
 from .inlined import ask_again, missing_in
 from .owners import CLONE
-from .processes import Late, at_most, is_number, is_of_another_user, process_folder, read_text
+from .processes import Late, is_number, is_of_another_user, process_folder, read_text, within
 from .text import cut, plain
 
 MAPPING = re.compile(r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) (\S{4}) ([0-9a-f]{1,16}) ([0-9a-f]{1,8}):([0-9a-f]{1,8}) (\d{1,20}) *(.*)")
@@ -170,8 +170,7 @@ class Files:
             return find()
         began = time.monotonic()
         try:
-            with at_most(self.left):
-                return find()
+            return within(self.left, find)
         except Late:
             self.remarks.add(f"Some names are missing: another user's process gets {NAMES_SECONDS} s for its names; ask as that user.")
             return otherwise()

@@ -137,7 +137,7 @@ class Metrics(Place):
         self.assertEqual(self.status(port, Host="localhost", Authorization="Bearer 0123456789abcdef"), 200)
 
     def test_idle_connections(self):
-        """Those that say nothing, or a byte now and then, or read nothing, take nobody's place, and end."""
+        """Those that say nothing, or not all, take nobody's place, and end."""
         self.replace(serving, "HEAD_SECONDS", 1000.0)  # not their ends make room
         self.replace(serving, "ANSWER_SECONDS", 1000.0)
         port = self.serve()
@@ -145,7 +145,7 @@ class Metrics(Place):
         for number in range(serving.CONNECTIONS_MAX + 64):
             idle.append(socket.create_connection(("127.0.0.1", port)))
             with contextlib.suppress(OSError):
-                idle[-1].sendall((b"", b"GET /metrics HT", b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")[number % 3])
+                idle[-1].sendall((b"", b"GET /metrics HT")[number % 2])
             if number % 64 == 0:
                 self.assertEqual(self.status(port, Host="localhost"), 200)
         self.assertEqual(self.status(port, Host="localhost"), 200)
@@ -382,6 +382,25 @@ class Names(Place):
         self.replace(symbols, "TOOL_SECONDS", 60)
         self.replace(symbols, "TOOL_OUTPUT_MAX", 1 << 16)
         self.assertLessEqual(len(symbols.run_tool(["addr2line"], str(self.precious))[0]), 1 << 16)
+
+    def test_names_in_time(self):
+        """Of a process of another user; also in another thread than the main one, as metrics has."""
+        gate = threading.Event()
+        self.addCleanup(gate.set)
+        process = processes.look(os.getpid())
+        own, others = symbols.Files(process.pid, process), symbols.Files(process.pid, process)
+        self.assertEqual(own.in_time(lambda: "name", "", lambda: "none"), "name")
+        others.left = 0.2
+        self.assertEqual(others.in_time(lambda: "name", "", lambda: "none"), "name")
+        self.assertEqual(others.in_time(gate.wait, "", lambda: "none"), "none")
+        self.assertEqual(others.in_time(lambda: "name", "", lambda: "none"), "none")  # all of it was taken
+        self.assertEqual(others.in_time(lambda: "name", os.path.realpath("/bin/sh"), lambda: "none"), "name")  # root's file
+        self.assertRegex("".join(others.remarks), "^Some names are missing")
+        others.left, said = 0.2, []
+        thread = threading.Thread(target=lambda: said.append(others.in_time(gate.wait, "", lambda: "none")))
+        thread.start()
+        thread.join()
+        self.assertEqual(said, ["none"])
 
     @as_root
     def test_rights(self):
