@@ -59,7 +59,6 @@
 
 #include "large/emergency.c"
 #include "large/empty.c"
-#include "large/sampled.c"
 #include "large/span.c"
 #include "large/span_quarantine.c"
 #include "large/huge.c"

@@ -9,9 +9,10 @@
 struct lock HAK_LOCK_LINE hak__arenas_lock = LOCK_INITIAL(LOCK_RANK_ARENAS);
 static struct arena *shared_arena_first; /* pushed under ARENAS, read by any thread */
 /* The rest is under ARENAS. */
-static uint32_t arena_next_id = 1; /* id 0 means no arena */
-static struct arena *arena_apart;  /* for long-lived objects; NULL: not made yet */
-/* These do not count that one. */
+static uint32_t arena_next_id = ARENA_ID_SAMPLES + 1;
+static struct arena *arena_apart;      /* for long-lived objects; NULL: not made yet */
+static struct arena *arena_of_samples; /* the same */
+/* These do not count those two. */
 static uint32_t arena_count;             /* arenas */
 static uint32_t arena_without_threads;   /* arenas that no thread draws from */
 static uint32_t arena_joined_count;      /* threads that draw from an arena */
@@ -125,10 +126,10 @@ static struct arena *arena_join_existing(uint32_t arenas_max)
     return arena;
 }
 
-/* Adds an arena to the list, with its first thread. Under ARENAS. */
-static void arena_list(struct arena *arena)
+/* Adds an arena to the list. Under ARENAS. */
+static void arena_list(struct arena *arena, uint32_t id)
 {
-    arena->id = arena_next_id++;
+    arena->id = id;
     arena->node = numa_node();
     arena->slabs.key = arena->id << OWNER_CODE_BITS;
     arena->slabs.part =
@@ -141,7 +142,7 @@ static void arena_list(struct arena *arena)
         arena_count++;
         arena_without_threads++;
     }
-    hak__arena_add_thread(arena);
+    arena_set_threads(arena, 0);
     arena_next_to_join = arena->next; /* the next thread joins another one */
     /* release: pairs with the acquire in hak__arena_first */
     atomic_store_release(&shared_arena_first, arena);
@@ -168,7 +169,8 @@ struct arena *hak__arena_join(uint32_t arenas_max)
         hak__arena_add_thread(arena);
     } else if (arena_next_id <= ARENA_ID_MAX && first == (shared_arena_first == NULL)) {
         arena = made;
-        arena_list(arena);
+        arena_list(arena, arena_next_id++);
+        hak__arena_add_thread(arena);
     }
     lock_release(&hak__arenas_lock);
     if (arena != NULL) {
@@ -178,26 +180,51 @@ struct arena *hak__arena_join(uint32_t arenas_max)
     return first ? hak__arena_join(arenas_max) : arena_join_existing(1);
 }
 
-struct arena *hak__arena_join_apart(void)
+/* The arena at `place`, which no thread joins by itself. Makes it at the first call. NULL: no
+ * memory. No lock of a higher rank held. */
+static struct arena *arena_apart_at(struct arena **place)
 {
-    struct arena *made = NULL;
-    lock_acquire(&hak__arenas_lock);
-    bool may_make = arena_apart == NULL && arena_next_id <= ARENA_ID_MAX;
-    lock_release(&hak__arenas_lock);
-    if (may_make) {
-        made = hak__metadata_allocate(sizeof *made); /* lost if threads race here, once */
+    struct arena *arena = atomic_load_acquire(place); /* pairs with the release below */
+    if (arena != NULL) {
+        return arena;
     }
+    struct arena *made = hak__metadata_allocate(sizeof *made); /* lost if threads race, once */
     lock_acquire(&hak__arenas_lock);
-    if (arena_apart != NULL) {
-        hak__arena_add_thread(arena_apart);
-    } else if (made != NULL && arena_next_id <= ARENA_ID_MAX) {
-        arena_apart = made;
-        arena_apart->apart = true;
-        arena_list(arena_apart);
+    if (*place == NULL && made != NULL && arena_next_id <= ARENA_ID_MAX) {
+        made->apart = true;
+        arena_list(made, place == &arena_of_samples ? ARENA_ID_SAMPLES : arena_next_id++);
+        atomic_store_release(place, made);
     }
-    struct arena *arena = arena_apart;
+    arena = *place;
     lock_release(&hak__arenas_lock);
     return arena;
+}
+
+struct arena *hak__arena_join_apart(void)
+{
+    struct arena *arena = arena_apart_at(&arena_apart);
+    if (arena != NULL) {
+        lock_acquire(&hak__arenas_lock);
+        hak__arena_add_thread(arena);
+        lock_release(&hak__arenas_lock);
+    }
+    return arena;
+}
+
+void *hak__arena_take_sample(uint32_t class_index)
+{
+    struct arena *arena = arena_apart_at(&arena_of_samples);
+    if (arena == NULL || !lock_acquire_soon(&arena->lock)) {
+        return NULL;
+    }
+    struct refill refill = hak__slab_refill(&arena->slabs, class_index, 1);
+    lock_release(&arena->lock);
+    if (refill.list.count == 0) {
+        return NULL;
+    }
+    uintptr_t mark = object_mark_of(arena->slabs.key);
+    refill = (struct refill){refill_link(refill, mark), 0, false};
+    return refill_pop(&refill, class_index, mark);
 }
 
 void hak__arena_part(struct arena *arena)

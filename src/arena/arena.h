@@ -50,7 +50,7 @@ struct arena {
      * threads of each arena. */
     struct arena *next __attribute__((aligned(HAK_CACHE_LINE))); /* in the list of all arenas */
     uint32_t id;
-    bool apart;   /* it is the one for long-lived objects */
+    bool apart;   /* it is the one for long-lived objects, or for samples: no thread joins it */
     uint8_t node; /* of its first thread (region/numa.h) */
 };
 
@@ -182,6 +182,11 @@ HAK_HIDDEN struct arena *hak__arena_join(uint32_t arenas_max);
 HAK_HIDDEN struct arena *hak__arena_join_apart(void);
 /* True if there is an arena without threads, or a crowded thread may have a new one. A hint. */
 HAK_HIDDEN bool hak__arena_is_to_spare(void);
+/* Takes a free object of the class from the arena of samples, which no thread draws from and which
+ * lends nothing. So the object never lies in a bin, and free finds its owner word on a slow path.
+ * NULL: no memory, or a stopped thread holds the arena's lock. Inside the gate; SAMPLES may be
+ * held. */
+HAK_HIDDEN void *hak__arena_take_sample(uint32_t class_index);
 /* A thread stops drawing from `arena`. The last thread's part also gives back what the arena keeps.
  * No lock held. */
 HAK_HIDDEN void hak__arena_part(struct arena *arena);

@@ -104,7 +104,8 @@ struct object_list hak__arena_borrow(struct arena *own, uint32_t class_index, ui
     for (uint32_t asked = 0; asked < LENDERS_MAX; asked++) {
         bool near = arena != own && arena->node == own->node; /* its memory is on the same node */
         keeper = near && slab_keeps(&arena->slabs) ? arena : keeper;
-        if (near && lendable && slab_may_lend(&arena->slabs, class_index)) {
+        if (near && lendable && arena->id != ARENA_ID_SAMPLES &&
+            slab_may_lend(&arena->slabs, class_index)) {
             if (arena_lock(arena, wait)) {
                 list = hak__slab_lend(&arena->slabs, class_index, most);
                 lock_release(&arena->lock);

@@ -41,7 +41,7 @@ static size_t pages_of_arena(struct arena *arena, size_t first, uint64_t *wanted
     size_t cost = 0;
     for (uint64_t rest = *wanted; rest != 0 && cost == 0; rest &= rest - 1) {
         size_t slice = first + bits_lowest(rest);
-        if (window_owner(slice) >> OWNER_CODE_BITS != arena->id) {
+        if (!owner_is_slab_of(window_owner(slice), arena->id)) {
             continue;
         }
         *wanted &= ~(rest & (0 - rest));
@@ -59,10 +59,10 @@ static size_t pages_of_superslab(size_t index, uint32_t passes)
     size_t first = index * SUPERSLAB_SLICES, cost = PAGES_LOOK_BYTES;
     uint64_t wanted = 0, owners = 0; /* slices; bit I % 64 for each arena I that may have some */
     for (uint32_t i = 0; i < SUPERSLAB_SLICES; i++) {
-        uint32_t id = window_owner(first + i) >> OWNER_CODE_BITS;
-        if (id != 0) {
+        uint32_t owner = window_owner(first + i);
+        if (owner_is_slab(owner)) {
             wanted |= UINT64_C(1) << i;
-            owners |= UINT64_C(1) << id % 64;
+            owners |= UINT64_C(1) << (owner >> OWNER_CODE_BITS) % 64;
         }
     }
     struct arena *arena = hak__arena_first();

@@ -79,9 +79,7 @@ static void thread_return_list(struct object *object, uint32_t count, uint32_t c
             break;
         }
         next = object_next(object);
-        object_set_free(object, NULL, object_mark_of(word));
-        (void)hak__slab_return_remote(slab_of_slice(slice), (struct object_list){object, 1},
-                                      object);
+        slab_return_one(slab_of_slice(slice), object);
     }
 }
 

@@ -25,10 +25,8 @@ uint64_t hak__census_in_use(const struct class_census *class_census)
 
 static void census_add_up(struct census *census)
 {
-    census->objects_in_use_count =
-        census->spans_count + census->huge.live_count + census->sampled.objects_count;
-    census->bytes_in_use =
-        census->span_bytes + census->huge.live_bytes + census->sampled.objects_bytes;
+    census->objects_in_use_count = census->spans_count + census->huge.live_count;
+    census->bytes_in_use = census->span_bytes + census->huge.live_bytes;
     census->bytes_cached = census->span_cached_bytes + census->huge.cached_bytes;
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         const struct class_census *class_census = &census->classes[class_index];
@@ -114,12 +112,13 @@ static void census_count_slices(struct census *census)
 {
     size_t end = atomic_load_acquire(&hak__window.shared_limit); /* window_contains_slice */
     for (size_t slice = 0; slice < end; slice++) {
-        uint32_t code = window_owner(slice) & OWNER_CODE_MASK, class_index = owner_class(code);
-        if (code == OWNER_SPAN || code == OWNER_SPAN_TAKEN) {
+        uint32_t owner = window_owner(slice), class_index = owner_class(owner);
+        if (owner == OWNER_SPAN || owner == OWNER_SPAN_TAKEN) {
             census->spans_count++;
             census->span_bytes += hak__span_bytes_seen(slice);
-        } else if (class_index != 0 && class_index < CLASS_COUNT) {
+        } else if (owner_is_slab(owner)) {
             census_add_slab(&census->classes[class_index], slice, class_index);
+            census->sampled_bytes += owner < OWNER_DRAWN_FIRST ? SLICE_SIZE : 0;
         }
     }
 }
@@ -178,7 +177,6 @@ void hak__census_take(struct census *census)
     census_count_threads(census);
     census->superslabs_count = atomic_load_relaxed(&hak__superslabs.claimed_count);
     census->huge = hak__huge_totals();
-    census->sampled = hak__sampled_totals();
     census_add_up(census);
     hak__gate_leave();
 }

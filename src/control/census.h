@@ -12,7 +12,6 @@
 #include "core/counters.h"
 #include "core/limits.h"
 #include "large/huge.h"
-#include "large/sampled.h"
 
 /* Objects of one size class: carved = in use + in slabs + cached. */
 struct class_census {
@@ -36,11 +35,11 @@ struct census {
     uint64_t threads_count;       /* that have a cache */
     uint64_t superslabs_count;
     struct huge_totals huge;
-    uint64_t objects_in_use_count; /* of slabs, spans and huge blocks together, and sampled ones */
+    uint64_t objects_in_use_count; /* of slabs, spans and huge blocks together */
     uint64_t bytes_in_use;         /* theirs, at usable size */
     uint64_t bytes_cached;         /* in thread caches, kept spans and kept huge blocks */
     uint64_t slab_bytes;
-    struct sampled_totals sampled; /* objects in slices of their own (large/sampled.h) */
+    uint64_t sampled_bytes; /* of slab_bytes, those of sampled objects */
 };
 
 /* Fills `*census`. Begins at the gate, and waits for the end of a fork. All is zero if this thread

@@ -365,6 +365,7 @@
 
 /* An owner word has 32 bits: 8 for the class code, the others for the id of the arena. */
 #define OWNER_CODE_BITS 8u
+#define ARENA_ID_SAMPLES 0u /* of the arena of sampled objects (region/window.h) */
 #define ARENA_ID_MAX ((UINT32_C(1) << (32 - OWNER_CODE_BITS)) - 2)
 
 /* A block with small pages is filled, and earns huge pages for later ones, if this percentage of it

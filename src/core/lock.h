@@ -51,7 +51,6 @@ enum lock_rank {
     LOCK_RANK_ARENA,      /* one arena's slow paths */
     LOCK_RANK_PURGE,      /* region/purge.c: one thread at a time purges */
     LOCK_RANK_HUGE,       /* large/huge.c: the registry and the cache of huge blocks */
-    LOCK_RANK_SAMPLED,    /* large/sampled.c: memory of sampled objects */
     LOCK_RANK_GROWTH,     /* region/: the window's frontier, where superslabs are claimed */
     LOCK_RANK_HUGE_PAGES, /* region/huge_pages.c: the evidence for huge pages */
     LOCK_RANK_REGION,     /* region/: the maps of free slices */

@@ -168,10 +168,10 @@ HAK_INLINE bool free_short(void *pointer, enum secure_state state, size_t size)
     if (HAK_UNLIKELY(slice >= window_limit_seen() || thread->cache.key == CACHE_KEY_NONE)) {
         return false;
     }
-    /* A class's size, if that is tiny. Code 0 and those of larger ones give more than fits. */
-    size_t bytes =
-        (size_t)(window_owner(slice) & OWNER_CODE_MASK) * (OBJECT_ALIGNMENT >> OWNER_CLASS_SHIFT);
-    if (HAK_UNLIKELY(bytes - 1 >= SECURE_CLEAR_MIN - 1)) {
+    /* A class's size, if that is tiny. Codes of larger classes give more than fits. */
+    uint32_t owner = window_owner(slice);
+    size_t bytes = (size_t)(owner & OWNER_CODE_MASK) * (OBJECT_ALIGNMENT >> OWNER_CLASS_SHIFT);
+    if (HAK_UNLIKELY(owner < OWNER_DRAWN_FIRST || bytes >= SECURE_CLEAR_MIN)) {
         return false;
     }
     unsigned char byte = atomic_load_relaxed(secure_state_at(pointer));

@@ -11,9 +11,10 @@
  *                                           object's arena
  *                                        -> the slab's remote word, if the thread has no struct
  *                  span                  -> as above
- *                  sampled object        -> observe/samples.h
- *                  huge block            -> the huge cache, or unmapped
+ *                  sampled object        -> the slab's remote word (observe/samples.h)
  *                  guarded block         -> observe/guard.h
+ *                  block of size 0       -> large/empty.h
+ *                  huge block            -> the huge cache, or unmapped
  *                  heap's object         -> heap/heap.h (hakmem/heap.h)
  *                  NULL                  -> nothing
  *                  foreign pointer       -> the process's own free, or reported
@@ -30,7 +31,6 @@
 #include "heap/heap.h"
 #include "large/emergency.h"
 #include "large/empty.h"
-#include "large/sampled.h"
 #include "observe/guard.h"
 #include "observe/samples.h"
 #include "region/superslab.h"
@@ -50,13 +50,13 @@ void hak__free_overflow(struct thread *thread, uint32_t class_index)
 void hak__free_long(void *pointer, enum secure_state state)
 {
     size_t slice = window_slice_of(pointer);
-    uint32_t class_index =
-        slice < window_limit_seen() ? owner_class(window_owner(slice)) : CLASS_COUNT;
+    uint32_t owner = slice < window_limit_seen() ? window_owner(slice) : OWNER_NOBODY;
+    uint32_t class_index = owner_class(owner);
     struct thread *thread = hak__thread;
     if (class_index - 1 < CLASS_COUNT - 1) {
         unsigned char byte = secure_check_state(pointer, class_index, state);
         pointer = secure_take_back(pointer, class_index, size_class_bytes(class_index), byte);
-        if (thread->cache.key != CACHE_KEY_NONE) {
+        if (thread->cache.key != CACHE_KEY_NONE && owner >= OWNER_DRAWN_FIRST) {
             pointer = cache_quarantine(&thread->cache, pointer, class_index <= TINY_CLASS_COUNT);
         }
         if (pointer == NULL) {
@@ -152,83 +152,69 @@ void hak__free_foreign(void *pointer)
     }
 }
 
-/* Locates a pointer that lies in no superslab. It may still lie inside the window: addresses there
- * that hakmem has skipped, unmapped or lost may hold a huge block or a foreign mapping. */
-static struct location locate_outside(const void *pointer, size_t slice)
+/* Tells objects and spans by the owner word. Any pointer. */
+static struct location locate(const void *pointer)
 {
-    if (guard_contains(pointer) || empty_contains(pointer)) {
-        return (struct location){PLACE_GUARDED, 0, slice, 0};
+    size_t slice = window_slice_of(pointer);
+    uint32_t owner = window_contains_slice(slice) ? window_owner(slice) : OWNER_NOBODY;
+    uint32_t class_index = owner_class(owner);
+    if (owner_is_slab(owner)) {
+        return (struct location){PLACE_SLAB, class_index, object_usable(pointer, class_index)};
     }
-    size_t bytes = hak__huge_bytes(pointer);
-    return (struct location){bytes != 0 ? PLACE_HUGE : PLACE_FOREIGN, 0, slice, bytes};
+    if (owner == OWNER_SPAN && hak__span_pointer(slice) == pointer) {
+        return (struct location){PLACE_SPAN, 0, hak__span_bytes(slice)};
+    }
+    return (struct location){PLACE_OUTSIDE, 0, 0};
 }
 
-struct location hak__locate(const void *pointer)
+static HAK_COLD __attribute__((noreturn)) void locate_failed(const void *pointer, size_t slice)
 {
-    struct location location = {PLACE_NOBODY, 0, window_slice_of(pointer), 0};
-    if (!window_contains_slice(location.slice)) {
-        return locate_outside(pointer, location.slice);
-    }
-    uint32_t code = window_owner(location.slice) & OWNER_CODE_MASK;
-    uint32_t class_index = owner_class(code);
-    if (code == OWNER_SPAN) {
-        location.place = PLACE_SPAN;
-        location.bytes = hak__span_bytes(location.slice);
-    } else if (class_index != 0 && class_index < CLASS_COUNT) {
-        location.place = PLACE_SLAB;
-        location.class_index = class_index;
-        location.bytes = object_usable(pointer, class_index);
-    } else if (code == OWNER_SAMPLED) {
-        location.place = PLACE_SAMPLED;
-        location.bytes = hak__sampled_usable(pointer);
-    } else if (!superslab_has_slice(location.slice)) {
-        return locate_outside(pointer, location.slice);
-    }
-    return location;
+    size_t bytes = window_owner(slice) == OWNER_SPAN ? hak__span_bytes(slice) : 0;
+    hak__diagnose_fatal("invalid pointer (no allocation starts here: double free, or inside one)",
+                        pointer, bytes, 0);
 }
 
-/* Inside a block of hakmem that is a chunk of a heap, or in no block: which one? */
-static HAK_COLD bool locate_in_heap(const void *pointer, struct location *location)
+/* Looks more closely. Addresses of the window that hakmem has skipped, unmapped or lost may hold a
+ * huge block or a foreign mapping. */
+static struct location locate_outside(const void *pointer, const char *freed)
 {
-    struct hak_heap *heap = hak__heap_of(pointer);
+    size_t slice = window_slice_of(pointer);
+    bool in_superslab = window_contains_slice(slice) && superslab_has_slice(slice);
+    size_t bytes = in_superslab ? 0 : hak__huge_bytes(pointer);
+    if (bytes != 0) {
+        return (struct location){PLACE_HUGE, 0, bytes};
+    }
+    struct hak_heap *heap = hak__heap_of(pointer); /* one of its chunks may be a span or huge */
     if (heap != NULL) {
-        location->place = PLACE_HEAP;
-        location->bytes = hak_heap_usable_size(heap, pointer);
+        return (struct location){PLACE_HEAP, 0, hak_heap_usable_size(heap, pointer)};
     }
-    return heap != NULL;
+    if (in_superslab) {
+        locate_failed(pointer, slice);
+    }
+    if (hak__huge_containing(pointer).address != 0) {
+        hak__diagnose_fatal("invalid pointer (inside an allocation)", pointer,
+                            hak__huge_containing(pointer).size, 0);
+    }
+    if (hak__huge_was_freed(pointer)) {
+        hak__diagnose_fatal(freed, pointer, 0, 0);
+    }
+    return (struct location){PLACE_FOREIGN, 0, 0};
 }
 
 struct location hak__locate_allocation(const void *pointer, const char *freed)
 {
-    struct location location = hak__locate(pointer);
+    struct location location = locate(pointer);
+    if (location.place != PLACE_OUTSIDE) {
+        return location;
+    }
+    if (guard_contains(pointer)) {
+        return (struct location){PLACE_CLOSED, 0, hak__guard_bytes(pointer)};
+    }
     if (empty_contains(pointer)) {
         hak__empty_check(pointer);
-        return location;
+        return (struct location){PLACE_CLOSED, 0, 0};
     }
-    if (HAK_UNLIKELY(location.place == PLACE_GUARDED)) {
-        location.bytes = hak__guard_bytes(pointer);
-        return location;
-    }
-    bool inside_span = location.place == PLACE_SPAN && hak__span_pointer(location.slice) != pointer;
-    if (HAK_UNLIKELY(location.place == PLACE_NOBODY || location.place == PLACE_FOREIGN ||
-                     inside_span) &&
-        locate_in_heap(pointer, &location)) {
-        return location;
-    }
-    if (HAK_UNLIKELY(location.place == PLACE_NOBODY || inside_span)) {
-        hak__diagnose_fatal(
-            "invalid pointer (no allocation starts here: double free, or inside one)", pointer,
-            location.bytes, 0);
-    }
-    if (HAK_UNLIKELY(location.place == PLACE_FOREIGN &&
-                     hak__huge_containing(pointer).address != 0)) {
-        hak__diagnose_fatal("invalid pointer (inside an allocation)", pointer,
-                            hak__huge_containing(pointer).size, 0);
-    }
-    if (HAK_UNLIKELY(location.place == PLACE_FOREIGN && hak__huge_was_freed(pointer))) {
-        hak__diagnose_fatal(freed, pointer, 0, 0);
-    }
-    return location;
+    return locate_outside(pointer, freed);
 }
 
 /* Counts a block that does not go through this thread's bins. */
@@ -255,16 +241,29 @@ static HAK_NOINLINE void free_remotely(struct thread *thread, size_t slice, void
     }
 }
 
+/* An object of the arena of samples. It goes straight to its slab, so that no bin gets it. */
+static HAK_COLD void free_sampled(void *pointer, struct slab *slab)
+{
+    if (!hak__sample_forget(pointer)) {
+        hak__diagnose_fatal("double free", pointer, size_class_usable(slab->class_index), 0);
+    }
+    free_note(size_class_bytes(slab->class_index));
+    slab_return_one(slab, pointer);
+}
+
 static void free_object(void *pointer, struct location location)
 {
-    struct slab *slab = slab_of_slice(location.slice);
-    struct thread *thread = hak__thread_current();
+    size_t slice = window_slice_of(pointer);
+    struct slab *slab = slab_of_slice(slice);
     slab_check_object(slab, pointer);
+    if (window_owner(slice) < OWNER_DRAWN_FIRST) {
+        free_sampled(pointer, slab);
+        return;
+    }
+    struct thread *thread = hak__thread_current();
     /* This thread has ended, or cannot have a struct now: the object goes straight to its slab. */
     if (HAK_UNLIKELY(thread == NULL)) {
-        struct object *object = pointer;
-        object_set_free(object, NULL, object_mark_of(slab->owner->key));
-        hak__slab_return_remote(slab, (struct object_list){object, 1}, object);
+        slab_return_one(slab, pointer);
         return;
     }
     if (HAK_UNLIKELY(thread->cache.bins[location.class_index].head == pointer)) {
@@ -280,7 +279,7 @@ static void free_object(void *pointer, struct location location)
         hak__diagnose_fatal("double free", pointer, location.bytes, slab_arena_id(slab));
     }
     if (!hak__remote_keep(&thread->cache, class_index, pointer)) {
-        free_remotely(thread, location.slice, pointer);
+        free_remotely(thread, slice, pointer);
     }
 }
 
@@ -291,9 +290,7 @@ static HAK_NOINLINE void free_span(size_t slice)
     if (!HAK_SECURE && watched()) {
         hak__span_renew(slice);
     }
-    if (sample_has_blocks()) {
-        hak__sample_forget(hak__span_pointer(slice));
-    }
+    sample_forget_block(hak__span_pointer(slice));
     struct thread *thread = thread_enter();
     if (HAK_LIKELY(thread != NULL)) {
         thread->cache.bytes.given -= (int64_t)hak__span_bytes(slice);
@@ -324,9 +321,7 @@ static HAK_COLD void free_huge_later(void *pointer, bool stays)
 
 static void free_huge(void *pointer, size_t bytes)
 {
-    if (sample_has_blocks()) {
-        hak__sample_forget(pointer);
-    }
+    sample_forget_block(pointer);
     /* When a thread ends, glibc frees the thread's table of pthread keys before it clears its
      * pointer to the table. In a child forked between the two steps, glibc still writes to the
      * table, so the table must stay mapped. If it is a huge block, it came from large/emergency.h,
@@ -359,18 +354,16 @@ static void free_huge(void *pointer, size_t bytes)
 /* Also in a signal handler that has interrupted an operation: it takes no lock. */
 static HAK_COLD void free_guarded(void *pointer, const void *caller)
 {
-    if (sample_has_blocks()) {
-        hak__sample_forget(pointer);
-    }
+    sample_forget_block(pointer);
     free_note(hak__guard_owns(pointer) ? hak__guard_bytes(pointer) : 0);
     hak__guard_free(pointer, caller);
 }
 
-static HAK_NOINLINE void free_slow(void *pointer)
+/* Frees what is neither an object of a slab nor a span. */
+static HAK_NOINLINE void free_outside(void *pointer, const void *caller)
 {
-    int saved = errno; /* free must keep errno (POSIX 2024) */
     if (guard_contains(pointer)) {
-        free_guarded(pointer, __builtin_return_address(0));
+        free_guarded(pointer, caller);
         return;
     }
     if (empty_contains(pointer)) {
@@ -384,29 +377,26 @@ static HAK_NOINLINE void free_slow(void *pointer)
         (void)hak__emergency_free(pointer, true);
         return;
     }
-    struct location location = hak__locate_allocation(pointer, "double free");
-    switch (location.place) {
-    case PLACE_SLAB:
-        free_object(pointer, location);
-        break;
-    case PLACE_SPAN:
-        free_span(location.slice);
-        break;
-    case PLACE_SAMPLED:
-        free_note(location.bytes);
-        hak__sample_free(pointer);
-        break;
-    case PLACE_HUGE:
+    struct location location = locate_outside(pointer, "double free");
+    if (location.place == PLACE_HUGE) {
         free_huge(pointer, location.bytes);
-        break;
-    case PLACE_HEAP:
+    } else if (location.place == PLACE_HEAP) {
         hak_heap_free(hak__heap_of(pointer), pointer);
-        break;
-    case PLACE_FOREIGN:
-    case PLACE_NOBODY:
-    case PLACE_GUARDED: /* not here */
+    } else {
         hak__free_foreign(pointer);
-        break;
+    }
+}
+
+static HAK_NOINLINE void free_slow(void *pointer)
+{
+    int saved = errno; /* free must keep errno (POSIX 2024) */
+    struct location location = locate(pointer);
+    if (location.place == PLACE_SLAB) {
+        free_object(pointer, location);
+    } else if (location.place == PLACE_SPAN) {
+        free_span(window_slice_of(pointer));
+    } else {
+        free_outside(pointer, __builtin_return_address(0));
     }
     errno = saved;
 }
@@ -422,11 +412,10 @@ void hak__free_slow(void *pointer)
  * frees a span. */
 void hak__free_other(void *pointer, size_t slice, struct thread *thread, uint32_t word)
 {
-    /* The low 8 bits of a key are 0, so those of `word` are the slice's class code. From assertion
-     * level 1 on, code 0 sends every free to free_slow, which checks the pointer. */
-    uint32_t code = HAK_LEVEL == 0 ? word & OWNER_CODE_MASK : 0;
-    if (HAK_UNLIKELY(code - 1 >= OWNER_CODE_END - 1)) {
-        if (code == OWNER_SPAN && hak__span_pointer(slice) == pointer) {
+    /* From assertion level 1 on, every free goes to free_slow, which checks the pointer. */
+    uint32_t owner = HAK_LEVEL == 0 ? word ^ (uint32_t)thread->cache.key : OWNER_NOBODY;
+    if (HAK_UNLIKELY(owner < OWNER_DRAWN_FIRST)) {
+        if (owner == OWNER_SPAN && hak__span_pointer(slice) == pointer) {
             free_span(slice);
         } else {
             hak__free_slow(pointer);
@@ -435,7 +424,7 @@ void hak__free_other(void *pointer, size_t slice, struct thread *thread, uint32_
     }
     /* hak__thread_none and hak__thread_ended have room in no bin and no buffer, so both calls fail.
      */
-    if (!hak__remote_keep(&thread->cache, owner_class(code), pointer) &&
+    if (!hak__remote_keep(&thread->cache, owner_class(owner), pointer) &&
         HAK_UNLIKELY(!remote_push(&thread->cache, slice, pointer))) {
         free_remotely(thread, slice, pointer);
     }

@@ -223,8 +223,8 @@ void *hak__malloc_class(uint32_t class_index, size_t size)
     if (HAK_UNLIKELY(period != 0)) {
         void *sampled = hak__sample_object(class_index, size, period);
         if (sampled != NULL) {
-            malloc_note_block(hak_usable_size(sampled));
-            return sampled;
+            malloc_note_block(size_class_bytes(class_index));
+            return malloc_hand_out(sampled, class_index, size);
         }
     }
     struct bin *bin = &thread->cache.bins[class_index];

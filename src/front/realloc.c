@@ -8,7 +8,6 @@
 #include "hakmem/hakmem.h"
 #include "heap/heap.h"
 #include "large/emergency.h"
-#include "large/sampled.h"
 #include "observe/samples.h"
 
 #include <errno.h>
@@ -98,8 +97,8 @@ static void *resize_block(void *pointer, size_t bytes, size_t size, bool span, b
 {
     struct huge_result result = {NULL, 0, false};
     /* A resized block is drawn anew. When it has moved, another sample may have its old address. */
-    if (!stays && sample_has_blocks()) {
-        hak__sample_forget(pointer);
+    if (!stays) {
+        sample_forget_block(pointer);
     }
     if (hak__gate_enter(GATE_BRIEFLY) && (span || hak__emergency_settle())) {
         size_t slice = window_slice_of(pointer);
@@ -114,8 +113,8 @@ static void *resize_block(void *pointer, size_t bytes, size_t size, bool span, b
     if (result.pointer == NULL) {
         return NULL;
     }
-    if (stays && sample_has_blocks()) {
-        hak__sample_forget(pointer);
+    if (stays) {
+        sample_forget_block(pointer);
     }
     realloc_count(COUNTER_REALLOC_IN_PLACE);
     realloc_note(bytes, result.bytes);
@@ -130,13 +129,6 @@ static void *realloc_span(void *pointer, size_t size)
     size_t bytes = hak__span_bytes(window_slice_of(pointer));
     void *result = resize_block(pointer, bytes, size, true, false);
     return HAK_LIKELY(result != NULL) ? result : realloc_copy(pointer, bytes, size);
-}
-
-/* Makes a sampled object smaller, in place. */
-static void resize_sampled(void *pointer, size_t bytes, size_t size)
-{
-    hak__sampled_shrink(pointer, size);
-    realloc_note(bytes, hak__sampled_usable(pointer));
 }
 
 static HAK_NOINLINE void *realloc_slow(void *pointer, size_t size)
@@ -163,10 +155,6 @@ static HAK_NOINLINE void *realloc_slow(void *pointer, size_t size)
     }
     if (location.class_index == 1 && hak_resize(pointer, size)) {
         return pointer; /* it has the smallest class already */
-    }
-    if (location.place == PLACE_SAMPLED && size <= location.bytes && size >= location.bytes / 2) {
-        resize_sampled(pointer, location.bytes, size); /* as objects that are not sampled */
-        return pointer;
     }
     if (location.place == PLACE_HUGE && size > SPAN_SIZE_MAX && size <= REQUEST_SIZE_MAX) {
         void *result = resize_block(pointer, location.bytes, size, false, false);
@@ -216,14 +204,10 @@ static HAK_NOINLINE bool resize_slow(void *pointer, size_t size)
     if (span || location.place == PLACE_HUGE) {
         return resize_block(pointer, bytes, size, span, true) != NULL;
     }
-    if (location.place == PLACE_SAMPLED && size <= bytes) {
-        resize_sampled(pointer, bytes, size);
-        return true;
-    }
     if (location.place == PLACE_FOREIGN) {
         realloc_foreign("resize of a foreign pointer (not allocated by hakmem)", pointer);
     }
-    return size == bytes && location.place == PLACE_GUARDED;
+    return size == bytes && location.place == PLACE_CLOSED;
 }
 
 bool hak_resize(void *pointer, size_t size)

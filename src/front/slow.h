@@ -24,29 +24,25 @@ HAK_HIDDEN void hak__malloc_sample_block(void *pointer, size_t size);
 
 /* What a pointer points to. */
 enum place {
-    PLACE_FOREIGN, /* not allocated by hakmem */
     PLACE_SLAB,    /* inside a slab */
-    PLACE_SPAN,    /* in the first slice of a span, at the start of its block or not */
-    PLACE_SAMPLED, /* inside a slice of sampled objects */
-    PLACE_NOBODY,  /* in a free slice of a superslab, or in a further slice of a span */
+    PLACE_SPAN,    /* the start of a span's block */
+    PLACE_OUTSIDE, /* neither of them, and not looked at more closely */
     PLACE_HUGE,    /* the first byte of a huge block */
-    PLACE_HEAP,    /* in a chunk of a heap (heap/heap.h); not for hak__locate */
-    PLACE_GUARDED  /* a guarded block (observe/guard.h), or one of size 0 (large/empty.h) */
+    PLACE_HEAP,    /* in a chunk of a heap (heap/heap.h) */
+    PLACE_CLOSED,  /* a guarded block (observe/guard.h), or one of size 0 (large/empty.h) */
+    PLACE_FOREIGN  /* not allocated by hakmem */
 };
 
 struct location {
     enum place place;
     uint32_t class_index; /* for PLACE_SLAB */
-    size_t slice;         /* the pointer's slice; no meaning for huge blocks and foreign pointers */
-    size_t bytes;         /* usable size; 0 for PLACE_FOREIGN, _NOBODY and _GUARDED */
+    size_t bytes;         /* usable size; 0 for PLACE_FOREIGN */
 };
-/* Finds out what `pointer` is. Any value is allowed. */
-HAK_HIDDEN struct location hak__locate(const void *pointer);
 
-/* As hak__locate, for a pointer that must be the start of an allocation. Aborts with a fatal report
- * if `pointer` lies in a span or huge block, but not where its block starts, or in freed memory. A
- * foreign pointer is no error here: the result is PLACE_FOREIGN. In a slab it does not check that
- * an object starts there. `freed`: what to report if it was a huge block. */
+/* Finds out what starts at `pointer`; never PLACE_OUTSIDE. Aborts with a fatal report if it lies in
+ * a span or huge block, but not where its block starts, or in freed memory. A foreign pointer is no
+ * error here: the result is PLACE_FOREIGN. In a slab it does not check that an object starts there.
+ * `freed`: what to report if it was a huge block. */
 HAK_HIDDEN struct location hak__locate_allocation(const void *pointer, const char *freed);
 
 /* Secure form and debug builds: aborts if the block does not lie at a multiple of `alignment`. */

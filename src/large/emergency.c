@@ -5,7 +5,6 @@
 #include "base/bits.h"
 #include "core/gate.h"
 #include "large/huge_registry.h"
-#include "large/sampled.h"
 #include "large/span.h"
 #include "os/os.h"
 #include "region/window.h"
@@ -245,10 +244,6 @@ static void settle_freed(uintptr_t address, size_t bytes)
     uint32_t owner = window_contains_slice(slice) ? window_owner(slice) : OWNER_NOBODY;
     if (owner == OWNER_SPAN_TAKEN && hak__span_pointer(slice) == block) {
         hak__span_free_taken(NULL, NULL, slice);
-        return;
-    }
-    if (owner == OWNER_SAMPLED) {
-        hak__sampled_free(block);
         return;
     }
     /* A library's munmap may have freed it, and would allocate the next one (os/bound.h). Only

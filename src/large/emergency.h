@@ -23,8 +23,8 @@ HAK_HIDDEN void *hak__emergency_allocate(size_t size, size_t alignment);
 /* Bytes of such a block for a request of `size` bytes. */
 HAK_HIDDEN size_t hak__emergency_mapped(size_t size);
 /* Unmaps such a block, unless it `stays` mapped until the next settle: a fork may take long, and a
- * program that allocates and frees meanwhile must not grow. Lets the next settle free a taken span,
- * a sampled object or a huge block; a pointer that turns out to be none of them is ignored. False:
+ * program that allocates and frees meanwhile must not grow. Lets the next settle free a taken span
+ * or a huge block; a pointer that turns out to be none of them is ignored. False:
  * the pointer waits already. If there is no memory for one more place, the block is lost. Any
  * thread, also in a signal handler. */
 HAK_HIDDEN bool hak__emergency_free(void *pointer, bool stays);

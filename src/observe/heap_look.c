@@ -6,7 +6,6 @@
 
 #include "arena/arena.h"
 #include "base/bits.h"
-#include "large/sampled.h"
 #include "large/span.h"
 #include "os/os.h"
 #include "region/superslab.h"
@@ -46,7 +45,7 @@ static uint64_t look_slabs_of(struct heap_look *look, struct arena *arena, uint6
     for (uint64_t rest = wanted; rest != 0; rest &= rest - 1) {
         uint32_t i = bits_lowest(rest);
         size_t slice = look->index * SUPERSLAB_SLICES + i;
-        if (window_owner(slice) >> OWNER_CODE_BITS != arena->id) {
+        if (!owner_is_slab_of(window_owner(slice), arena->id)) {
             continue;
         }
         seen |= UINT64_C(1) << i;
@@ -60,18 +59,17 @@ static uint64_t look_slabs_of(struct heap_look *look, struct arena *arena, uint6
     return seen;
 }
 
-/* Returns the first slices of the superslab's spans, and of its sampled objects. */
-static uint64_t look_slabs(struct heap_look *look, bool is_brief, uint64_t *sampled)
+/* Returns the first slices of the superslab's spans. */
+static uint64_t look_slabs(struct heap_look *look, bool is_brief)
 {
     uint64_t spans = 0, slabs = 0;
-    *sampled = 0;
     for (uint32_t i = 0; i < look->claimed; i++) {
-        uint32_t code = window_owner(look->index * SUPERSLAB_SLICES + i) & OWNER_CODE_MASK;
-        spans |= (uint64_t)(code == OWNER_SPAN || code == OWNER_SPAN_TAKEN) << i;
-        *sampled |= (uint64_t)(code == OWNER_SAMPLED) << i;
-        slabs |= (uint64_t)(code != OWNER_NOBODY && code < OWNER_CODE_END) << i;
+        uint32_t owner = window_owner(look->index * SUPERSLAB_SLICES + i);
+        spans |= (uint64_t)(owner == OWNER_SPAN || owner == OWNER_SPAN_TAKEN) << i;
+        slabs |= (uint64_t)owner_is_slab(owner) << i;
         /* a brief look takes each slice for a slab of its own */
-        look->slabs[i] = (struct slab_look){.class_index = (uint8_t)owner_class(code), .slices = 1};
+        look->slabs[i] =
+            (struct slab_look){.class_index = (uint8_t)owner_class(owner), .slices = 1};
     }
     look->starts = is_brief ? slabs : 0;
     while (slabs != 0 && !is_brief) {
@@ -111,10 +109,10 @@ static bool look_span(struct heap_look *look, uint64_t *closed, uint32_t first, 
     return true;
 }
 
-/* Decides what each slice is. `spans` are the first slices of spans, `sampled` those of sampled
- * objects; `continued` slices at the beginning belong to a span of an earlier superslab. */
+/* Decides what each slice is. `spans` are the first slices of spans; `continued` slices at the
+ * beginning belong to a span of an earlier superslab. */
 static void look_decide(struct heap_look *look, const struct superslab *maps, uint64_t spans,
-                        uint64_t sampled, size_t continued)
+                        size_t continued)
 {
     uint64_t closed = maps->free, slabs = look->starts;
     for (uint32_t i = 0; i < look->claimed; i++) {
@@ -133,11 +131,6 @@ static void look_decide(struct heap_look *look, const struct superslab *maps, ui
         uint32_t i = bits_lowest(slabs);
         bool shown = look_mark(look, &closed, i, look->slabs[i].slices, SLICE_SLAB);
         look->starts |= (uint64_t)shown << i;
-    }
-    for (; sampled != 0; sampled &= sampled - 1) {
-        uint32_t i = bits_lowest(sampled);
-        size_t slice = look->index * SUPERSLAB_SLICES + i;
-        (void)look_mark(look, &closed, i, hak__sampled_slices(slice), SLICE_SAMPLED);
     }
     for (; spans != 0; spans &= spans - 1) {
         uint32_t i = bits_lowest(spans);
@@ -183,13 +176,13 @@ void hak__heap_look(struct heap_look *look, size_t index)
     if (maps.state == SUPERSLAB_CLAIMED) {
         bool is_brief = look->is_brief && maps.huge_pages == 0;
         look->claimed = maps.claimed;
-        uint64_t sampled, spans = look_slabs(look, is_brief, &sampled);
+        uint64_t spans = look_slabs(look, is_brief);
         maps = look_copy_maps(look);
         look->claimed = maps.state == SUPERSLAB_CLAIMED ? maps.claimed : 0;
         look->huge = maps.huge_pages != 0;
         look->split = maps.split != 0;
         uint64_t claimed = bits_mask(0, look->claimed);
-        look_decide(look, &maps, spans & claimed, sampled & claimed, continued);
+        look_decide(look, &maps, spans & claimed, continued);
     }
     hak__gate_leave();
     if (look->claimed != 0) {

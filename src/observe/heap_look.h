@@ -19,7 +19,6 @@ enum slice_kind {
     SLICE_KEPT,       /* of a freed span that an arena keeps, or just changing hands */
     SLICE_SPAN,       /* of a span in use */
     SLICE_SLAB,
-    SLICE_SAMPLED, /* of sampled objects (large/sampled.h) */
     SLICE_KINDS
 };
 

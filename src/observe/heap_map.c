@@ -26,7 +26,7 @@ static bool map_is_same_slab(const struct slab_look *a, const struct slab_look *
 }
 
 /* Appends the slab at slice `first` and those after it that are like it. `last` is the slab before,
- * or has arena 0. Returns the slice after them. */
+ * or of no arena. Returns the slice after them. */
 static uint32_t map_put_slabs(struct text *text, const struct heap_look *look, uint32_t first,
                               const struct slab_look *last)
 {
@@ -66,8 +66,8 @@ static uint32_t map_run_end(const struct heap_look *look, uint32_t first)
 
 void hak__heap_map_put_slices(struct text *text, const struct heap_look *look)
 {
-    static const char letters[SLICE_KINDS][2] = {"c", "d", "a", "k", "s", "u", "p"};
-    struct slab_look none = {.arena = 0};
+    static const char letters[SLICE_KINDS][2] = {"c", "d", "a", "k", "s", "u"};
+    struct slab_look none = {.arena = UINT32_MAX};
     const struct slab_look *last = &none;
     for (uint32_t i = 0, end; i < look->claimed; i = end) {
         bool start = (look->starts >> i & 1) != 0;

@@ -30,10 +30,9 @@ bool hak__huge_use_add(struct huge_use *use, const struct heap_look *look)
     for (uint32_t i = 0; i < look->claimed; i++) {
         const struct slab_look *slab = &look->slabs[i];
         bool is_slab = look->kinds[i] == SLICE_SLAB && (look->starts >> i & 1) != 0;
-        bool is_block = look->kinds[i] == SLICE_SPAN || look->kinds[i] == SLICE_SAMPLED;
         resident += look->resident[i];
         used += is_slab ? (uint64_t)slab->out_count * size_class_bytes(slab->class_index)
-                        : is_block * SLICE_SIZE;
+                        : (look->kinds[i] == SLICE_SPAN) * SLICE_SIZE;
     }
     use->heap_bytes += resident;
     if (found) {

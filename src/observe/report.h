@@ -93,12 +93,6 @@ HAK_HIDDEN uint64_t hak__resident_bytes(struct resident *resident, uintptr_t sta
 /* hak__huge_list_next, inside the gate for as long as it takes. False: also if refused. */
 HAK_HIDDEN bool hak__resident_next_huge(struct resident *resident, struct huge_list *list);
 
-/* Bytes of spans in use, with sampled objects. */
-HAK_INLINE uint64_t resident_spans(const struct resident *resident)
-{
-    return resident->slices[SLICE_SPAN] + resident->slices[SLICE_SAMPLED];
-}
-
 struct summary {
     struct os_memory memory;
     bool known;                    /* the parts are; else all are 0 */

@@ -5,12 +5,9 @@
 #include "arena/arena.h"
 #include "base/exponential.h"
 #include "base/probe.h"
-#include "core/diagnose.h"
 #include "core/lock.h"
 #include "core/options.h"
 #include "core/own_stack.h"
-#include "large/emergency.h"
-#include "large/sampled.h"
 #include "observe/loaded.h"
 #include "observe/stacks.h"
 #include "os/os.h"
@@ -29,7 +26,6 @@ struct sample_record {
     struct site *site;
     uint64_t allocated_ms;
     uint32_t thread; /* number of the thread that allocated it */
-    bool is_object;  /* in a slice of sampled objects */
 };
 
 /* Records come in pieces of this size. */
@@ -42,12 +38,11 @@ struct lock HAK_LOCK_LINE hak__samples_lock = LOCK_INITIAL(LOCK_RANK_SAMPLES);
 /* Under SAMPLES. */
 static struct sample_record **samples_buckets;
 static size_t samples_buckets_count; /* a power of two, or 0 */
-static size_t samples_count;
 static struct sample_record *samples_unused;
 /* The live bytes of all stacks, their peak, and how often there was a higher one. */
 static double samples_live_bytes, samples_peak_bytes;
 static uint64_t samples_peak_number, samples_peak_ms;
-uint64_t hak__sample_blocks; /* read relaxed */
+size_t hak__samples_count; /* read relaxed */
 
 static uint32_t shared_samples_threads;
 
@@ -158,16 +153,9 @@ static struct sample_record *samples_remove(uintptr_t address)
     struct sample_record *sample = *link;
     if (sample != NULL) {
         *link = sample->next;
-        samples_count--;
+        atomic_store_relaxed(&hak__samples_count, hak__samples_count - 1);
     }
     return sample;
-}
-
-static void sample_count_blocks(const struct sample_record *sample, uint64_t change)
-{
-    if (!sample->is_object) {
-        atomic_store_relaxed(&hak__sample_blocks, hak__sample_blocks + change);
-    }
 }
 
 /* Called before the live sums change. If they have not changed since the last peak, they are those
@@ -198,7 +186,6 @@ static void sample_end(struct sample_record *sample)
     sums->freed_remote += remote ? weight : 0;
     sums->samples_live--;
     samples_live_bytes -= weight * (double)sample->size;
-    sample_count_blocks(sample, UINT64_MAX); /* minus 1 */
     sample->next = samples_unused;
     samples_unused = sample;
 }
@@ -223,23 +210,22 @@ static void sample_begin(struct sample_record *sample)
         samples_peak_ms = sample->allocated_ms;
         samples_peak_number++;
     }
-    sample_count_blocks(sample, 1);
     struct sample_record **bucket = samples_bucket(sample->address);
     sample->next = *bucket;
     *bucket = sample;
-    samples_count++;
+    atomic_store_relaxed(&hak__samples_count, hak__samples_count + 1);
     hak__stacks_note_history(sample->allocated_ms);
 }
 
-/* Adds a record for the block, whose pointer `like` does not have yet if it is an object of
- * `class_index`. The frames are those outside hakmem. Returns the block; NULL: no memory. Under
- * SAMPLES. */
+/* Adds a record for the block; if it has no address, for a new object of `class_index`. The frames
+ * are those outside hakmem. Returns the block; NULL: no memory. Under SAMPLES. */
 static void *samples_add(struct sample_record like, uint32_t class_index, uintptr_t *frames,
                          uint32_t depth)
 {
     uintptr_t id = hak__site_current;
     uint32_t own = hak__loaded_mark(frames, depth);
-    if (samples_count >= samples_buckets_count && !samples_grow() && samples_buckets_count == 0) {
+    if (hak__samples_count >= samples_buckets_count && !samples_grow() &&
+        samples_buckets_count == 0) {
         return NULL;
     }
     struct sample_record *sample = samples_pop_unused();
@@ -249,8 +235,8 @@ static void *samples_add(struct sample_record like, uint32_t class_index, uintpt
         atomic_load_relaxed(&hak__settings.profile_threads) ? sample_thread_note(like.thread) : 0;
     like.stack = hak__stack_of(id != 0 ? like.site : NULL, thread, frames, depth);
     bool stored = sample != NULL && like.stack != NULL && like.site != NULL;
-    if (stored && like.is_object) {
-        like.address = (uintptr_t)hak__sampled_allocate(class_index, like.size);
+    if (stored && like.address == 0) {
+        like.address = (uintptr_t)hak__arena_take_sample(class_index);
     }
     if (!stored || like.address == 0) {
         if (sample != NULL) {
@@ -268,38 +254,20 @@ static void *samples_add(struct sample_record like, uint32_t class_index, uintpt
     return (void *)like.address;
 }
 
-/* Enters the gate. False: refused, which the caller's operation does without. */
-static bool samples_enter(void)
-{
-    if (hak__gate_enter(GATE_BRIEFLY)) {
-        return true;
-    }
-    hak__own.refused = false;
-    return false;
-}
-
-/* Takes the lock, inside the gate. It is held often and long, so nobody waits for it who may hold
- * up a fork. False: refused, and the thread has left the gate. */
-static bool samples_acquire(void)
-{
-    if (hak__gate_acquire(&hak__samples_lock)) {
-        return true;
-    }
-    hak__own.refused = false;
-    hak__gate_leave();
-    return false;
-}
-
+/* The lock is held often and long, so nobody waits for it who may hold up a fork. */
 bool hak__samples_enter(bool patiently)
 {
-    if (!patiently) {
-        return samples_enter() && samples_acquire();
+    bool inside = hak__gate_enter(patiently ? GATE_PATIENTLY : GATE_BRIEFLY);
+    if (inside && patiently) {
+        lock_acquire(&hak__samples_lock);
+    } else if (inside && !hak__gate_acquire(&hak__samples_lock)) {
+        hak__gate_leave();
+        inside = false;
     }
-    if (!hak__gate_enter(GATE_PATIENTLY)) {
-        return false;
+    if (!inside && !patiently) {
+        hak__own.refused = false; /* the operation goes on without a sample */
     }
-    lock_acquire(&hak__samples_lock);
-    return true;
+    return inside;
 }
 
 void hak__samples_leave(void)
@@ -341,7 +309,7 @@ static void *sample_take(struct sample_record like, uint32_t class_index)
 void *hak__sample_object(uint32_t class_index, size_t size, uint64_t period)
 {
     struct sample_record like = {
-        .size = size, .usable = size_class_bytes(class_index), .period = period, .is_object = true};
+        .size = size, .usable = size_class_bytes(class_index), .period = period};
     return sample_take(like, class_index);
 }
 
@@ -352,55 +320,18 @@ void hak__sample_block(void *pointer, size_t size, size_t usable, uint64_t perio
     (void)sample_take(like, 0);
 }
 
-/* Under SAMPLES. False: the address has no record. */
-static bool sample_end_at(const void *pointer)
+bool hak__sample_forget(const void *pointer)
 {
+    HAK_KEEP_ERRNO;
+    if (!hak__samples_enter(false)) {
+        return true;
+    }
     struct sample_record *sample = samples_remove((uintptr_t)pointer);
     if (sample != NULL) {
         sample_end(sample);
     }
+    hak__samples_leave();
     return sample != NULL;
-}
-
-/* False: refused. */
-static bool sample_free(void *pointer)
-{
-    if (!samples_enter()) {
-        return false;
-    }
-    /* settle frees what waits, so that a second free of it is noticed */
-    if (!hak__emergency_settle() || !samples_acquire()) {
-        return false;
-    }
-    bool found = sample_end_at(pointer);
-    lock_release(&hak__samples_lock);
-    if (found) {
-        hak__sampled_free(pointer);
-    }
-    hak__gate_leave();
-    if (!found) {
-        hak__diagnose_fatal("invalid pointer (no allocation starts here: double free, or "
-                            "inside one)",
-                            pointer, 0, 0);
-    }
-    return true;
-}
-
-void hak__sample_free(void *pointer)
-{
-    HAK_KEEP_ERRNO;
-    if (!sample_free(pointer) && !hak__emergency_free(pointer, true)) {
-        hak__diagnose_fatal("double free", pointer, 0, 0);
-    }
-}
-
-void hak__sample_forget(void *pointer)
-{
-    HAK_KEEP_ERRNO;
-    if (hak__samples_enter(false)) {
-        (void)sample_end_at(pointer);
-        hak__samples_leave();
-    }
 }
 
 const struct stack *hak__samples_first_stack(struct samples_history *history)

@@ -2,11 +2,10 @@
 /* samples.h: the live samples. Each sampled block has a record with its stack, until it is freed.
  *
  *   malloc   the bytes to the thread's next sample run out (arena/sampling.c)
- *              object of a slab class -> hak__sample_object: it lies in a slice of its own kind
- *                                        (large/sampled.h)
+ *              object of a slab class -> hak__sample_object: of a slab from which no thread
+ *                                        draws, so that free knows it by its owner word
  *              span, huge block       -> hak__sample_block: the block stays where it is
- *   free     sampled object           -> hak__sample_free
- *            span, huge block         -> hak__sample_forget, if any of them is sampled
+ *   free     any of them              -> hak__sample_forget, then as if it were none
  *
  * A block's record is found by its address. A record that could not be removed because a fork was
  * under way (core/gate.h) is removed when another sample gets the address.
@@ -22,24 +21,25 @@
 #include "hakmem/stats.h"
 #include "observe/stacks.h"
 
-/* Allocates a sampled object for a request of `size` bytes, drawn with `period`. NULL: no memory,
- * or refused: the request is not sampled. */
+/* Makes a free object of the arena of samples the sample of a request of `size` bytes, drawn with
+ * `period`. The caller hands it out. NULL: no memory, or refused: the request is not sampled. */
 HAK_HIDDEN void *hak__sample_object(uint32_t class_index, size_t size, uint64_t period);
 /* Notes that a span or huge block is a sample. */
 HAK_HIDDEN void hak__sample_block(void *pointer, size_t size, size_t usable, uint64_t period);
-/* Frees an object of a slice whose owner word is OWNER_SAMPLED. If it is none, or not in use: a
- * fatal report. Keeps errno. */
-HAK_HIDDEN void hak__sample_free(void *pointer);
-/* Notes that a span or huge block is about to be freed or moved, if it is a sample. Keeps errno. */
-HAK_HIDDEN void hak__sample_forget(void *pointer);
+/* Notes that a block is about to be freed or moved, if it is a sample. False: it is none; true also
+ * if refused. Any thread, also in a signal handler. Keeps errno. */
+HAK_HIDDEN bool hak__sample_forget(const void *pointer);
 
-/* Spans and huge blocks that have a record. */
-HAK_HIDDEN extern uint64_t hak__sample_blocks;
+/* Blocks that have a record. */
+HAK_HIDDEN extern size_t hak__samples_count;
 /* Guards live samples and their stacks. */
 HAK_HIDDEN extern struct lock hak__samples_lock;
-HAK_INLINE bool sample_has_blocks(void)
+/* Before the free of a span or a huge block, which may be a sample. */
+HAK_INLINE void sample_forget_block(const void *pointer)
 {
-    return HAK_UNLIKELY(atomic_load_relaxed(&hak__sample_blocks) != 0);
+    if (HAK_UNLIKELY(atomic_load_relaxed(&hak__samples_count) != 0)) {
+        (void)hak__sample_forget(pointer);
+    }
 }
 
 /* Milliseconds of a monotonic clock that does not wrap. Any thread. */

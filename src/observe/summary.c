@@ -77,7 +77,7 @@ void hak__summary_take(struct summary *summary, const struct census *census)
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         summary_add_class(summary, &census->classes[class_index], class_index);
     }
-    parts[SUMMARY_IN_USE] += resident_spans(resident) + resident->huge;
+    parts[SUMMARY_IN_USE] += resident->slices[SLICE_SPAN] + resident->huge;
     parts[SUMMARY_KEPT] = resident->slices[SLICE_KEPT] + resident->slices[SLICE_FREE_CLEAN] +
                           resident->slices[SLICE_FREE_DIRTY] + resident->slices[SLICE_FREE_AGED] +
                           resident->huge_kept;

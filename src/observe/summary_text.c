@@ -111,7 +111,7 @@ static void summary_put_table(struct report_writer *writer, const struct report 
 static uint64_t summary_class_bytes(const struct resident *resident, uint32_t class_index)
 {
     return class_index < CLASS_COUNT    ? resident->classes[class_index]
-           : class_index == CLASS_COUNT ? resident_spans(resident)
+           : class_index == CLASS_COUNT ? resident->slices[SLICE_SPAN]
                                         : resident->huge;
 }
 

@@ -24,8 +24,10 @@
  *                bytes, which the processor scales in the same instruction.
  *                OWNER_SPAN: first slice of a span (arena id 0)
  *                OWNER_SPAN_TAKEN: the same while it is resized or waits to be freed
- *                OWNER_SAMPLED: a slice of sampled objects (arena id 0; large/sampled.h)
  *   0            nobody: a free slice, or a further slice of a span
+ *
+ * Slabs of arena 0 have the sampled objects; no thread draws from it. So each word below 256 is a
+ * sample's, a span's or nobody's, and one comparison tells free so.
  *
  * State: one hak__window. base and the table addresses are written once, at start; shared_limit
  * only grows.
@@ -41,14 +43,17 @@
 
 #define OWNER_NOBODY 0u
 #define OWNER_SPAN 0xFEu
-#define OWNER_SAMPLED 0xFDu
 #define OWNER_SPAN_TAKEN 0xFCu
 #define OWNER_CODE_MASK ((1u << OWNER_CODE_BITS) - 1)
 #define OWNER_CLASS_SHIFT 1u /* a code is twice a class */
 /* Codes from here on belong to no slab. */
 #define OWNER_CODE_END (CLASS_COUNT << OWNER_CLASS_SHIFT)
 
+/* Words from here on are of slabs from which threads draw. */
+#define OWNER_DRAWN_FIRST ((ARENA_ID_SAMPLES + 1) << OWNER_CODE_BITS)
+
 HAK_STATIC_ASSERT(OWNER_CODE_END <= OWNER_SPAN_TAKEN, "no code has two meanings");
+HAK_STATIC_ASSERT(ARENA_ID_SAMPLES == 0, "no arena that threads draw from has a smaller id");
 
 struct slab; /* slab/slab.h; one for each slice */
 /* Bytes of slab metadata for each slice: one cache line, so that no two slabs share one. Doubled,
@@ -181,6 +186,18 @@ HAK_INLINE uint32_t owner_code_of_class(uint32_t class_index)
 HAK_INLINE uint32_t owner_class(uint32_t word)
 {
     return (word & OWNER_CODE_MASK) >> OWNER_CLASS_SHIFT;
+}
+
+/* True: a slab's. */
+HAK_INLINE bool owner_is_slab(uint32_t word)
+{
+    return owner_class(word) - 1 < CLASS_COUNT - 1;
+}
+
+/* True: a slab's of the arena. */
+HAK_INLINE bool owner_is_slab_of(uint32_t word, uint32_t arena_id)
+{
+    return owner_is_slab(word) && word >> OWNER_CODE_BITS == arena_id;
 }
 
 /* Sets the owner word. Only the thread that takes the slice or gives it back calls it. */

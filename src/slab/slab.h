@@ -316,6 +316,13 @@ HAK_INLINE void slab_return(struct slab *slab, struct object_list list, struct o
 HAK_HIDDEN struct slab_set *hak__slab_return_remote(struct slab *slab, struct object_list list,
                                                     struct object *tail);
 
+/* The same for one object, which is in no list. */
+HAK_INLINE void slab_return_one(struct slab *slab, struct object *object)
+{
+    object_set_free(object, NULL, object_mark_of(slab->owner->key));
+    (void)hak__slab_return_remote(slab, (struct object_list){object, 1}, object);
+}
+
 /* Empties the notify stack: lists the slabs on it, and keeps idle ones or gives them back. Returns
  * the number of slabs that were on it. Any thread, under the arena's lock. */
 HAK_HIDDEN uint32_t hak__slab_drain(struct slab_set *set);

@@ -165,8 +165,6 @@ static void check_size(size_t size)
         /* A closed page lies before it, which ends the process at once (chances.c), or a canary, as
          * at level 2, where a few blocks use up the mappings (closed_pages.c). */
         count = WRITES_BEHIND;
-    } else if (size < FAR_BEFORE_MIN && getenv("HAKMEM_SAMPLE_BYTES") != NULL) {
-        count = WRITES_BEHIND; /* nothing stands before a slice's first sampled block */
     }
     for (uint32_t i = 0; i < count; i++) {
         if (i != 0 && (size / 2 + i) % 2 != 0 && size <= SMALL_MAX) {

@@ -116,7 +116,7 @@ TEST(what_fills_a_huge_page)
     struct huge_use use = {.groups = 1, .found = 1}; /* superslab 0 */
     look.claimed = SUPERSLAB_SLICES;
     memset(look.kinds + 8, SLICE_SPAN, 8);
-    look.kinds[20] = SLICE_SAMPLED;
+    look.kinds[20] = SLICE_SPAN;
     look.kinds[21] = SLICE_KEPT;
     put_slab(&look, 0, (struct slab_look){1, 6, 1, 100, 241, 0});
     put_slab(&look, 2, (struct slab_look){1, 78, 2, 19, 0, 0});

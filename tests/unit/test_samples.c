@@ -11,12 +11,11 @@
 #include "control/life.h"
 #include "hakmem/profile.h"
 #include "hakmem/site.h"
-#include "large/sampled.h"
 #include "observe/samples.h"
 
 #include <math.h>
 
-enum { PERIOD = 4096, SITES = 8, BLOCKS = 200 };
+enum { PERIOD = 4096, SITES = 8, BLOCKS = 200, EACH = 40 };
 
 static int group_start(void **state)
 {
@@ -199,54 +198,83 @@ static void run_workload(const char *name, enum shape shape, const struct sizes 
     }
     struct figures end = figures_now();
     assert_true(fabs(end.live_bytes - before.live_bytes) < 1);
-    assert_int_equal(hak__sampled_totals().objects_count, 0);
-    assert_int_equal(hak__sample_blocks, 0);
+    assert_int_equal(hak__samples_count, 0);
     hak__sampling_set(SAMPLING_OWN, 0, false);
 }
 
-static size_t owner_of(const void *pointer)
+static uint32_t owner_of(const void *pointer)
 {
     return window_owner(window_slice_of(pointer));
 }
 
-/* large/sampled: fills three slices of each class, and empties them in another order. */
-TEST(slices_of_sampled_objects)
+/* Each request of this thread is a sample from now on. */
+static void sample_each(void)
 {
-    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        size_t bytes = size_class_bytes(class_index), usable = size_class_usable(class_index);
-        size_t capacity = bytes < SLICE_SIZE ? SLICE_SIZE / bytes : 1, count = 3 * capacity;
-        size_t slices = (bytes + SLICE_SIZE - 1) / SLICE_SIZE;
-        unsigned char **objects = support_map(count * sizeof *objects);
-        for (size_t i = 0; i < count; i++) {
-            objects[i] = hak__sampled_allocate(class_index, usable);
-            assert_non_null(objects[i]);
-            assert_int_equal((uintptr_t)objects[i] % (bytes & (~bytes + 1)), 0);
-            assert_int_equal(owner_of(objects[i]), OWNER_SAMPLED);
-            assert_int_equal(hak__sampled_usable(objects[i]), usable);
-            memset(objects[i], (int)(i % 251), usable);
-        }
-        assert_int_equal(hak__sampled_totals().objects_count, count);
-        assert_int_equal(hak__sampled_totals().objects_bytes, count * bytes);
-        assert_int_equal(hak__sampled_totals().slices_count, 3 * slices);
-        for (size_t i = 0; i < count; i++) { /* no two overlap */
-            assert_int_equal(objects[i][0], i % 251);
-            assert_int_equal(objects[i][usable - 1], i % 251);
-        }
-        for (size_t i = 0; i < count; i += 2) { /* room is used before another slice is taken */
-            hak__sampled_free(objects[i]);
-        }
-        for (size_t i = 0; i < count; i += 2) {
-            objects[i] = hak__sampled_allocate(class_index, usable);
-        }
-        assert_int_equal(hak__sampled_totals().slices_count, 3 * slices);
-        for (size_t i = 0; i < count; i++) {
-            hak__sampled_free(objects[(i * 7919 + 3) % count]); /* 7919 is prime */
-        }
-        assert_int_equal(hak__sampled_totals().objects_count, 0);
-        assert_int_equal(hak__sampled_totals().objects_bytes, 0);
-        assert_int_equal(hak__sampled_totals().slices_count, 0);
-        munmap(objects, count * sizeof *objects);
+    hak_free(hak_malloc(1));
+    hak__sampling_set(SAMPLING_OWN, 1, false);
+    while (hak__thread->sampler.epoch != hak__sampling.epoch) {
+        hak_free(hak_malloc(100));
     }
+}
+
+static void *free_all(void *argument)
+{
+    struct blocks *blocks = argument;
+    for (size_t i = 0; i < blocks->count; i++) {
+        blocks_free(blocks, i);
+    }
+    return NULL;
+}
+
+static size_t sampled_slices(void)
+{
+    size_t count = 0, end = atomic_load_acquire(&hak__window.shared_limit);
+    for (size_t slice = 0; slice < end; slice++) {
+        count += owner_is_slab_of(window_owner(slice), ARENA_ID_SAMPLES);
+    }
+    return count;
+}
+
+/* Samples of each class, freed by this thread and by another one: nobody else gets their objects,
+ * and their slabs go back. */
+TEST(objects_of_samples)
+{
+    struct blocks blocks[2];
+    blocks_start(&blocks[0], CLASS_COUNT * EACH);
+    blocks_start(&blocks[1], CLASS_COUNT * EACH);
+    size_t before = hak__samples_count;
+    sample_each();
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        size_t usable = size_class_usable(class_index);
+        for (size_t i = 0; i < EACH; i++) {
+            unsigned char *block = hak_malloc(usable);
+            blocks_add(&blocks[i % 2], block, usable);
+            assert_true(owner_is_slab_of(owner_of(block), ARENA_ID_SAMPLES));
+            assert_true(hak_usable_size(block) >= usable);
+            memset(block, (int)i, usable);
+        }
+    }
+    for (size_t i = 0; i < 2 * blocks[0].count; i++) { /* no two overlap */
+        const unsigned char *block = blocks[i % 2].blocks[i / 2];
+        assert_int_equal(block[0], i % EACH);
+        assert_int_equal(block[blocks[i % 2].sizes[i / 2] - 1], i % EACH);
+    }
+    assert_int_equal(hak__samples_count, before + 2 * blocks[0].count);
+    hak__sampling_set(SAMPLING_OWN, 0, false);
+    (void)free_all(&blocks[0]);
+    thread_join(thread_start(free_all, &blocks[1]));
+    assert_int_equal(hak__samples_count, before);
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        REQUIRE(hak__gate_enter());
+        struct object_list list = hak__arena_borrow(hak__thread->arena, class_index, 1);
+        hak__gate_leave();
+        assert_int_equal(list.count, 0);
+        blocks[0].blocks[class_index] = hak_malloc(size_class_usable(class_index));
+        assert_false(owner_is_slab_of(owner_of(blocks[0].blocks[class_index]), ARENA_ID_SAMPLES));
+    }
+    (void)free_all(&blocks[0]);
+    (void)hak_trim(0);
+    assert_int_equal(sampled_slices(), 0);
 }
 
 TEST(a_sampled_object_is_resized)
@@ -256,7 +284,7 @@ TEST(a_sampled_object_is_resized)
     do {
         block = hak_malloc(3000);
         assert_non_null(block);
-    } while (owner_of(block) != OWNER_SAMPLED);
+    } while (!owner_is_slab_of(owner_of(block), ARENA_ID_SAMPLES));
     assert_true(hak_usable_size(block) == hak_good_size(3000) && hak_owns(block));
     assert_ptr_equal(hak_realloc(block, 2900), block);
     memset(block, 'x', 2900);
@@ -315,15 +343,6 @@ TEST(live_bytes_of_workloads)
     for (size_t i = 0; i < COUNT_OF(workloads); i++) {
         run_workload(workloads[i].name, workloads[i].shape, workloads[i].sizes);
     }
-}
-
-static void *free_all(void *argument)
-{
-    struct blocks *blocks = argument;
-    for (size_t i = 0; i < blocks->count; i++) {
-        blocks_free(blocks, i);
-    }
-    return NULL;
 }
 
 /* --- threads --- */
@@ -443,11 +462,7 @@ TEST_ANEW(the_peak)
     struct block blocks[BLOCKS] = {{NULL, 0, 0}};
     REQUIRE(group_start(NULL) == 0);
     uint64_t random = 7;
-    hak_free(hak_malloc(1));
-    hak__sampling_set(SAMPLING_OWN, 1, false);
-    while (hak__thread->sampler.epoch != hak__sampling.epoch) {
-        hak_free(hak_malloc(100));
-    }
+    sample_each();
     peak = 0; /* the blocks above were freed at once, and are smaller than any below */
     for (size_t step = 0; step < 4000; step++) {
         struct block *block = &blocks[random_below(&random, BLOCKS)];

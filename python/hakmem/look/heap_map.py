@@ -10,10 +10,9 @@ from .processes import Refusal
 from .sites import FIELDS as SITE, SiteNames, check_texts, named_sites
 
 VERSION = 1
-KINDS = ["free_clean", "free_dirty", "free_aged", "kept_spans", "spans", "slabs", "sampled"]
-LETTERS = {"c": "free_clean", "d": "free_dirty", "a": "free_aged", "k": "kept_spans", "s": "spans", "t": "spans",
-           "p": "sampled"}
-WORD = re.compile(r"(?:([cdakstp])([0-9]{1,4})|h([0-9]{1,10})|z([0-9]{1,4})"
+KINDS = ["free_clean", "free_dirty", "free_aged", "kept_spans", "spans", "slabs"]
+LETTERS = {"c": "free_clean", "d": "free_dirty", "a": "free_aged", "k": "kept_spans", "s": "spans", "t": "spans"}
+WORD = re.compile(r"(?:([cdakst])([0-9]{1,4})|h([0-9]{1,10})|z([0-9]{1,4})"
                   r"|u([0-9]{1,6})(?:f([0-9]{1,6}))?(?:x([0-9]{1,4}))?)")
 
 HEADER = {"version": int, "hakmem": str, "process": int, "program": str, "time": int, "page_bytes": int,
@@ -127,7 +126,7 @@ class HeapMap:
         """Resident bytes of the heap by what they are: in the order of the bar, without overlap."""
         sums = [sum(part) for part in zip(*(c.resident_parts for c in self.classes))] or [0, 0, 0]
         in_use, cached, free = sums
-        blocks = self.resident["spans"] + self.resident["sampled"] + sum(block["resident_bytes"] for block in self.mapped_blocks(False))
+        blocks = self.resident["spans"] + sum(block["resident_bytes"] for block in self.mapped_blocks(False))
         kept = self.resident["kept_spans"] + sum(block["resident_bytes"] for block in self.mapped_blocks(True))
         slices = sum(self.resident[kind] for kind in KINDS[:3])
         return {"in_use": in_use + blocks, "cached": cached, "in_slabs": free, "kept": kept, "slices": slices}
@@ -158,8 +157,8 @@ def check_shape(name, data):
 def read_slices(text, classes):
     """The runs of slices that are alike: (kind, slices, spans or slabs that begin there, class, objects out and free in each
     slab). Raises ValueError if the text is malformed."""
-    at = arena = 0
-    of_class = None
+    at = 0
+    arena = of_class = None
     while at < len(text):
         match = WORD.match(text, at)
         if match is None:
@@ -172,7 +171,7 @@ def read_slices(text, classes):
             arena = int(new_arena)
         elif new_class:
             of_class = classes.get(int(new_class))
-        elif of_class is None or arena == 0 or int(out) + int(free or 0) > of_class.slab_objects:
+        elif of_class is None or arena is None or int(out) + int(free or 0) > of_class.slab_objects:
             raise ValueError
         else:
             times = int(times or 1)

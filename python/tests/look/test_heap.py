@@ -18,14 +18,14 @@ from place import PlaceTest
 
 
 def small_map():
-    """Two superslabs: slabs of two classes and arenas, two spans, kept, free and sampled slices; three huge blocks."""
+    """Two superslabs: slabs of two classes and arenas, two spans, kept and free slices; three huge blocks."""
     return {
         "heap_map": {"version": 1, "hakmem": "0.1.0", "process": 77, "program": "/bin/<b>\"prog\"&</script>", "time": 1700000000,
                      "page_bytes": 4096, "slice_bytes": 32768, "superslab_slices": 64, "base": 0x200000000000},
         "totals": {"bytes_mapped": 40 << 20, "objects_in_use_count": 1053, "arenas_count": 2, "arenas_parked_count": 1,
                    "threads_count": 1},
         "superslabs": [
-            {"index": 0, "claimed": 64, "in_huge_page": 0, "pages": "small", "slices": "h1z4u512x2u100f200h2z78u3f5x2s10k2d12a3p2p1c27",
+            {"index": 0, "claimed": 64, "in_huge_page": 0, "pages": "small", "slices": "h1z4u512x2u100f200h2z78u3f5x2s10k2d12a6c27",
              "resident": "8" * 7 + "8" * 10 + "44" + "1" * 12 + "000" + "111" + "0" * 27},
             {"index": 5, "claimed": 64, "in_huge_page": 1, "pages": "huge", "slices": "s64", "resident": "8"},
         ],
@@ -54,7 +54,7 @@ def later_map():
     """The same process later: a span was freed, one slab filled up, and a superslab is new."""
     data = small_map()
     data["heap_map"]["time"] += 60
-    data["superslabs"][0]["slices"] = "h1z4u512x3h2z78u3f5x2d10k2d12a3p2p1c27"
+    data["superslabs"][0]["slices"] = "h1z4u512x3h2z78u3f5x2d10k2d12a6c27"
     data["superslabs"].append({"index": 6, "claimed": 16, "pages": "small", "slices": "c16", "resident": "0"})
     data["sites"][0].update(live_bytes=16000, live_count=160, live_usable_bytes=20000)
     # The same place in another run: the address differs. A site is new.
@@ -76,12 +76,12 @@ class Maps(unittest.TestCase):
         self.assertEqual([c.index for c in said.classes], [4, 78])
         parts = said.parts()
         # Slabs of 64 bytes: all in use; of 3,328: six objects. Spans and huge blocks are in use wholly.
-        self.assertEqual(parts["in_use"], 1043 * 64 + 6 * 3328 + 74 * 32768 + 3 * 4096 + (9 << 20))
+        self.assertEqual(parts["in_use"], 1043 * 64 + 6 * 3328 + 74 * 32768 + (9 << 20))
         self.assertEqual(parts["cached"], 81 * 64)
         self.assertEqual(parts["kept"], 32768 + (1 << 20))
-        self.assertEqual(parts["slices"], 12 * 4096)
-        self.assertEqual(said.slices, dict(zip(heap_map.KINDS, [27, 12, 3, 2, 74, 7, 3])))
-        self.assertEqual(said.resident, dict(zip(heap_map.KINDS, [0, 12 * 4096, 0, 32768, 74 * 32768, 7 * 32768, 3 * 4096])))
+        self.assertEqual(parts["slices"], 15 * 4096)
+        self.assertEqual(said.slices, dict(zip(heap_map.KINDS, [27, 12, 6, 2, 74, 7])))
+        self.assertEqual(said.resident, dict(zip(heap_map.KINDS, [0, 12 * 4096, 3 * 4096, 32768, 74 * 32768, 7 * 32768])))
         self.assertEqual([(c.slabs, c.in_use, c.cached, c.free, c.not_carved, c.resident_bytes) for c in said.classes],
                          [(3, 1043, 81, 200, 212, 3 * 32768), (2, 6, 0, 10, 22, 4 * 32768)])
         self.assertEqual(said.spans, 2)
@@ -272,9 +272,9 @@ class Browser(BrowserTest):
     def check_counts(self, said, dom):
         drawn = re.search(r'<canvas id="map"[^>]*>', dom).group(0)
         count = {name: int(re.search(rf'data-{name}="(\d+)"', drawn).group(1))
-                 for name in ["clean", "dirty", "aged", "kept", "span", "slab", "sampled", "slabs", "superslabs"]}
+                 for name in ["clean", "dirty", "aged", "kept", "span", "slab", "slabs", "superslabs"]}
         slices = said.slices
-        self.assertEqual([count[name] for name in ["clean", "dirty", "aged", "kept", "span", "slab", "sampled"]],
+        self.assertEqual([count[name] for name in ["clean", "dirty", "aged", "kept", "span", "slab"]],
                          [slices[kind] for kind in heap_map.KINDS])
         self.assertEqual(count["slabs"], sum(c.slabs for c in said.classes))
         self.assertEqual(count["superslabs"], len(said.data["superslabs"]))
@@ -287,7 +287,6 @@ class Browser(BrowserTest):
         self.check_counts(said, dom)
         self.assertRegex(dom, r'<div class="tools">')  # no longer hidden
         self.assertIn(">slices of blocks above 64 KiB: 74<", dom.replace("</i>", ">"))
-        self.assertIn(">slices of sampled objects: 3<", dom.replace("</i>", ">"))
         self.assertIn(">superslabs in huge pages, marked on their right: 1<", dom.replace("</i>", ">"))
 
     def test_modes_and_a_slice(self):
