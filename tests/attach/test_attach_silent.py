@@ -19,8 +19,8 @@ PROGRAM = str(BUILD / "tests/attach/silent")
 NICE = os.getpriority(os.PRIO_PROCESS, 0)
 
 
-def start_silent():
-    other = {"user": STRANGER, "group": STRANGER, "extra_groups": []} if os.geteuid() == 0 else {}
+def start_silent(is_others=os.geteuid() == 0):
+    other = {"user": STRANGER, "group": STRANGER, "extra_groups": []} if is_others else {}
     target = subprocess.Popen([PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, **other,
                               env=os.environ | {"LD_PRELOAD": str(BUILD / "tests/attach/libsilent.so")})
     answers(target, "at first")
@@ -116,7 +116,7 @@ def case_command():
     """Ctrl-C of a command, which the terminal sends to all its processes; and its kill."""
     os.environ["HAKMEM_ATTACH_TOOL"] = TOOL
     for number in (signal.SIGINT, signal.SIGKILL):
-        target = start_silent()
+        target = start_silent(False)  # another user's is left after 3 s
         command = attach_in([sys.executable, "-I", "-B", str(ROOT / "python/hakmem/cli.py"), "stat", str(target.pid)], target)
         os.killpg(command.pid, number)
         said, errors = command.communicate(timeout=HANG)
