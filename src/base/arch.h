@@ -22,7 +22,7 @@ struct arch_own_line {
 #endif
 
 /* Bytes: the smallest and the largest page that a kernel for this processor may have. */
-#define ARCH_PAGE_SIZE_MIN 4096u
+#define ARCH_PAGE_SIZE_MIN ((size_t)4096)
 #if defined(__x86_64__)
 #define ARCH_PAGE_SIZE_MAX 4096u
 #else
@@ -32,15 +32,22 @@ struct arch_own_line {
 /* Registers in unwind tables, by the DWARF numbers of both processors. The last one is the address
  * of the next instruction, which has no number on aarch64. */
 #if defined(__x86_64__)
-#define ARCH_FRAME_POINTER 6
-#define ARCH_STACK_POINTER 7
-#define ARCH_NEXT_INSTRUCTION 16
+enum arch_register {
+    ARCH_FRAME_POINTER = 6,
+    ARCH_STACK_POINTER = 7,
+    ARCH_RETURN_ADDRESS = 16,
+    ARCH_NEXT_INSTRUCTION = 16,
+    ARCH_REGISTERS
+};
 #else
-#define ARCH_FRAME_POINTER 29
-#define ARCH_STACK_POINTER 31
-#define ARCH_NEXT_INSTRUCTION 32
+enum arch_register {
+    ARCH_FRAME_POINTER = 29,
+    ARCH_RETURN_ADDRESS = 30,
+    ARCH_STACK_POINTER = 31,
+    ARCH_NEXT_INSTRUCTION = 32,
+    ARCH_REGISTERS
+};
 #endif
-#define ARCH_REGISTERS (ARCH_NEXT_INSTRUCTION + 1)
 
 /* Those that a function leaves as they were, and the last one: a bit for each number. */
 #if defined(__x86_64__)
@@ -48,19 +55,17 @@ struct arch_own_line {
 #else
 #define ARCH_KEPT_REGISTERS UINT64_C(0x1fff80000)
 #endif
-/* The same as a list, without the stack pointer, and where the return address is among them. */
+/* The same as a list, without the stack pointer. */
 #if defined(__x86_64__)
 #define ARCH_KEPT_ORDER                                                                            \
     {                                                                                              \
         3, 6, 12, 13, 14, 15, 16                                                                   \
     }
-#define ARCH_RETURN_ADDRESS 16
 #else
 #define ARCH_KEPT_ORDER                                                                            \
     {                                                                                              \
         19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30                                             \
     }
-#define ARCH_RETURN_ADDRESS 30
 #endif
 /* Stores those of the first list as they are here. */
 HAK_INLINE void arch_store_registers(uintptr_t registers[ARCH_REGISTERS])

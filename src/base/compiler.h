@@ -11,6 +11,8 @@
 #define HAK_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 /* Loads the cache line at `address` for a write that will follow. Any address is allowed. */
 #define HAK_PREFETCH(address) __builtin_prefetch(address, 1)
+#define HAK_COUNT_OF(array) (sizeof(array) / sizeof(array)[0])
+
 #define HAK_INLINE static inline __attribute__((always_inline))
 #define HAK_NOINLINE __attribute__((noinline))
 #define HAK_COLD __attribute__((noinline, cold))

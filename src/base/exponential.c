@@ -4,9 +4,6 @@
 
 #include <string.h>
 
-#define LN_2 0.693147180559945309417
-#define SQRT_2 1.41421356237309504880
-
 static uint64_t exponential_bits(double value)
 {
     uint64_t bits;
@@ -28,7 +25,7 @@ static double exponential_ln(double value)
     uint64_t bits = exponential_bits(value);
     int exponent = (int)(bits >> 52) - 1023;
     double mantissa = exponential_of_bits((bits & (UINT64_MAX >> 12)) | (UINT64_C(1023) << 52));
-    if (mantissa > SQRT_2) {
+    if (mantissa > 1.41421356237309504880) {
         mantissa /= 2;
         exponent++;
     }
@@ -36,7 +33,7 @@ static double exponential_ln(double value)
     for (int i = 11; i >= 1; i -= 2) {
         series = series * square + 1.0 / i;
     }
-    return exponent * LN_2 + 2 * z * series;
+    return exponent * 0.693147180559945309417 + 2 * z * series;
 }
 
 int64_t hak__exponential_draw(uint64_t random, uint64_t period)

@@ -6,6 +6,7 @@
 #include "base/mapped.h"
 
 #include "base/bits.h"
+#include "base/text.h"
 
 #include <elf.h>
 #include <string.h>
@@ -57,12 +58,6 @@ const char *hak__modules_next(const char *line, struct module_place *place)
 /* Bytes of a file that are read for its headers: 35 program headers. Programs have some 15. Half:
  * some are missed. */
 #define BUILD_ID_HEADERS ((size_t)2048)
-/* Longest path of a file that is opened because its headers are not mapped. Half: some have no
- * names. */
-#define BUILD_ID_PATH 512u
-/* Bytes of a segment of notes that are read. The id is among the first 100. Half: it may be missed
- * behind long notes of a distribution. */
-#define BUILD_ID_NOTES 512u
 
 /* A note of the segment: its head, the name with its zero, and what it says. */
 static bool build_id_take(struct build_id *id, const char *notes, size_t size, size_t align)
@@ -88,7 +83,9 @@ static bool build_id_take(struct build_id *id, const char *notes, size_t size, s
 static void build_id_read_notes(struct build_id *id, const Elf64_Phdr *segment,
                                 const struct mapped_reader *reader)
 {
-    char notes[BUILD_ID_NOTES];
+    /* Bytes of a segment of notes that are read. The id is among the first 100. Half: it may be
+     * missed behind long notes of a distribution. */
+    char notes[512];
     size_t size = segment->p_memsz < sizeof notes ? segment->p_memsz : sizeof notes;
     if (id->size == 0 && reader->memory((uintptr_t)(id->bias + segment->p_vaddr), notes, size)) {
         (void)build_id_take(id, notes, size, segment->p_align == 8 ? 8 : 4);
@@ -113,7 +110,7 @@ static size_t build_id_count(const char *bytes, size_t size, const Elf64_Phdr **
 static size_t build_id_read_head(const struct module_place *place, char *bytes,
                                  const Elf64_Phdr **segments, const struct mapped_reader *reader)
 {
-    char path[BUILD_ID_PATH];
+    char path[TEXT_LINE_SIZE];
     size_t count = 0;
     if (place->head.start != 0 && reader->memory(place->head.start, bytes, BUILD_ID_HEADERS)) {
         count = build_id_count(bytes, BUILD_ID_HEADERS, segments);

@@ -10,6 +10,10 @@
 
 #include <stdarg.h>
 
+/* Bytes for a line of a message, or for a path in one: longer paths are cut. Twice: messages need
+ * twice as much of any thread's stack. Half: paths of deep build directories are cut. */
+#define TEXT_LINE_SIZE 512u
+
 struct text {
     char *data;    /* the caller's buffer */
     size_t size;   /* of the buffer, bytes */

@@ -8,11 +8,6 @@
 
 #include "os/os.h"
 
-/* Bytes of a stack. The C library puts the thread-local variables of all libraries on it, too; if
- * they do not fit, the default size is used. Doubled: more address space, no more resident memory.
- * Halved: more programs fall back to the default. */
-#define BACKGROUND_STACK_SIZE ((size_t)256 << 10)
-
 static uint32_t shared_background_count; /* hakmem's threads; relaxed adds from any thread */
 
 static int background_create(const pthread_attr_t *attributes, background_function *function)
@@ -34,7 +29,10 @@ static int background_create_small(background_function *function)
     pthread_attr_t attributes;
     int error = pthread_attr_init(&attributes);
     if (error == 0) {
-        pthread_attr_setstacksize(&attributes, BACKGROUND_STACK_SIZE);
+        /* Bytes of a stack. The C library puts the thread-local variables of all libraries on it,
+         * too; if they do not fit, the default size is used. Doubled: more address space, no more
+         * resident memory. Halved: more programs fall back to the default. */
+        pthread_attr_setstacksize(&attributes, (size_t)256 << 10);
         error = background_create(&attributes, function);
         pthread_attr_destroy(&attributes);
     }

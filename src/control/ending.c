@@ -5,14 +5,10 @@
 #include <pthread.h>
 
 #include "base/atomics.h"
+#include "control/background.h"
 #include "control/life.h"
 #include "core/gate.h"
 #include "os/os.h"
-
-/* Milliseconds that a second thread waits for the thread that writes. Twice: a process whose report
- * hangs, as on a pipe that nobody reads, lives that much longer. Half: a report on a slow disk may
- * be cut. */
-#define ENDING_WAIT_MS 2000u
 
 enum ending_state { ENDING_NONE, ENDING_BEGUN, ENDING_DONE };
 
@@ -43,10 +39,13 @@ void hak__ending_note_process(void)
 static void ending_wait(void)
 {
     uint32_t began_ms = hak__os_clock_ms();
+    /* Milliseconds that a second thread waits for the thread that writes. Twice: a process whose
+     * report hangs, as on a pipe that nobody reads, lives that much longer. Half: a report on a
+     * slow disk may be cut. */
     while (atomic_load_relaxed(&ending.shared_owner) != (uintptr_t)&hak__inside &&
            atomic_load_relaxed(&ending.shared_state) == ENDING_BEGUN &&
-           hak__os_clock_ms() - began_ms < ENDING_WAIT_MS) {
-        hak__os_wait_ms(&ending.shared_state, ENDING_BEGUN, ENDING_WAIT_MS);
+           hak__os_clock_ms() - began_ms < 2 * BACKGROUND_WAIT_MS) {
+        hak__os_wait_ms(&ending.shared_state, ENDING_BEGUN, 2 * BACKGROUND_WAIT_MS);
     }
 }
 

@@ -5,15 +5,10 @@
 #include "base/text.h"
 #include "core/diagnose.h"
 #include "core/gate.h"
+#include "core/limits.h"
 #include "core/own_stack.h"
 
 #include <string.h>
-
-/* Bytes for a document at first; it doubles. Most reports fit. Half: long ones are copied once
- * more. */
-#define EXIT_COLLECT_SIZE ((size_t)256 << 10)
-
-#define EXIT_LINE_SIZE (EXIT_PATH_SIZE + 128) /* a path and a sentence */
 
 bool hak__exit_file_varies(const char *name)
 {
@@ -94,7 +89,9 @@ static void exit_flush(struct exit_document *document)
 /* Doubles the memory. False: there is none. */
 static bool exit_grow(struct exit_document *document)
 {
-    size_t size = document->size == 0 ? EXIT_COLLECT_SIZE : 2 * document->size;
+    /* Bytes for a document at first; it doubles. Most reports fit. Half: long ones are copied once
+     * more. */
+    size_t size = document->size == 0 ? METADATA_CHUNK_SIZE : 2 * document->size;
     void *grown;
     if (hak__os_map(size, hak__os_page_size(), &grown) != 0) {
         return false;
@@ -108,7 +105,7 @@ static bool exit_grow(struct exit_document *document)
     return true;
 }
 
-/* The sink. Pieces are smaller than EXIT_COLLECT_SIZE (REPORT_BUFFER_SIZE). */
+/* The sink. Pieces are smaller than the first size (observe/report_writer.h). */
 static void exit_put(void *argument, const char *piece, size_t size)
 {
     struct exit_document *document = argument;
@@ -134,7 +131,7 @@ static int exit_write_to(int descriptor, const struct exit_file *file)
 
 void hak__exit_file_complain(const char *what, const char *path, int error)
 {
-    DIAGNOSE_SAY(EXIT_LINE_SIZE, "hakmem: cannot write the %s to %s: %s", what, path,
+    DIAGNOSE_SAY(EXIT_PATH_SIZE + 128, "hakmem: cannot write the %s to %s: %s", what, path,
                  hak__os_file_error(error));
 }
 
@@ -182,7 +179,7 @@ static void exit_serve(void *argument)
 {
     struct exit_request *request = argument;
     if (!exit_may_begin()) {
-        DIAGNOSE_SAY(EXIT_LINE_SIZE,
+        DIAGNOSE_SAY(EXIT_PATH_SIZE + 128,
                      "hakmem: no %s: the process ends inside hakmem, or while it forks",
                      request->file->what);
         return;
@@ -190,7 +187,8 @@ static void exit_serve(void *argument)
     request->done = exit_write_file(request->file);
     if (hak__own.refused) {
         request->done = false;
-        DIAGNOSE_SAY(EXIT_LINE_SIZE, "hakmem: the %s is not complete: the process forked meanwhile",
+        DIAGNOSE_SAY(EXIT_PATH_SIZE + 128,
+                     "hakmem: the %s is not complete: the process forked meanwhile",
                      request->file->what);
     }
 }

@@ -94,12 +94,10 @@ static void life_stay(void)
     }
 }
 
-/* The path that musl gives for a static program. */
-#define LIFE_STATIC_PROGRAM "/proc/self/exe"
-
 static void life_announce(const char *own_path)
 {
-    if (own_path[0] == '\0' || hak__text_equal(own_path, LIFE_STATIC_PROGRAM)) {
+    /* The path that musl gives for a static program. */
+    if (own_path[0] == '\0' || hak__text_equal(own_path, "/proc/self/exe")) {
         const char *program = hak__os_program();
         own_path = program != NULL ? program : "a program without a name";
     }

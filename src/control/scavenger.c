@@ -16,19 +16,10 @@
 #include "core/options.h"
 #include "os/os.h"
 
-/* Bounds of the time between two rounds of work, which is half the purge delay. MIN is for short
- * delays: halved, up to twice as many rounds. MAX is for long ones, so that a memory shortage is
- * noticed within a second (docs/decisions/0028): doubled, up to twice as late. */
-#define SCAVENGER_PERIOD_MS_MIN 10u
-#define SCAVENGER_PERIOD_MS_MAX 1000u
 /* Longest sleep between two looks whether the program's threads have all ended. It is also the
  * period while memory is short. Doubled: an ended process lives on for up to 200 ms. Halved: twice
  * as many wake-ups of an idle process. */
 #define SCAVENGER_LOOK_MS 100u
-/* Memory is short if some task waited for it for more than 1 / PRESSURE_SHARE of the last period
- * (docs/decisions/0028). Doubled: half that waiting is enough, and free memory is returned more
- * often after 10 ms. Halved: only twice that waiting is. */
-#define PRESSURE_SHARE 64u
 
 /* How long tasks have waited for memory, in microseconds. */
 struct pressure {
@@ -51,14 +42,17 @@ static bool scavenger_sleep(uint32_t period_ms)
     return true;
 }
 
-/* True if some task waited for memory for more than 1 / PRESSURE_SHARE of `elapsed_ms`. */
+/* True if some task waited for memory for more than 1 / 64 of `elapsed_ms`. */
 static bool pressure_grew(uint64_t *stalled_us, const char *path, uint32_t elapsed_ms)
 {
     uint64_t before_us = *stalled_us;
     uint64_t now_us = hak__os_pressure_stalled_us(path);
     *stalled_us = now_us;
+    /* Memory is short if some task waited for it for more than 1 / 64 of the last
+     * period (docs/decisions/0028). Doubled: half that waiting is enough, and free memory is
+     * returned more often after 10 ms. Halved: only twice that waiting is. */
     return before_us < now_us && now_us != UINT64_MAX &&
-           now_us - before_us > (uint64_t)elapsed_ms * 1000 / PRESSURE_SHARE;
+           now_us - before_us > (uint64_t)elapsed_ms * 1000 / 64;
 }
 
 /* Is memory short, for the program's cgroup or for the machine? Called once a period. */
@@ -80,8 +74,11 @@ static bool pressure_look(struct pressure *pressure)
 static uint32_t scavenger_usual_ms(void)
 {
     uint32_t usual_ms = atomic_load_relaxed(&hak__knobs.purge_delay_ms) / 2;
-    usual_ms = usual_ms < SCAVENGER_PERIOD_MS_MIN ? SCAVENGER_PERIOD_MS_MIN : usual_ms;
-    return usual_ms > SCAVENGER_PERIOD_MS_MAX ? SCAVENGER_PERIOD_MS_MAX : usual_ms;
+    usual_ms = usual_ms < 10 ? 10 : usual_ms;
+    /* The bounds of half the purge delay. The lower one is for short delays: halved, up to twice as
+     * many rounds. The other is for long ones, so that a memory shortage is noticed within a second
+     * (docs/decisions/0028): doubled, up to twice as late. */
+    return usual_ms > 1000 ? 1000 : usual_ms;
 }
 
 static void *scavenger_run(void *argument)

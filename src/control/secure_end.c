@@ -22,11 +22,6 @@
 #include "region/secure.h"
 #include "region/superslab.h"
 
-/* 10 to 50 ms at most, and a program with fewer live blocks takes less. Twice: twice that. Half:
- * the look covers half as large heaps. */
-#define END_OBJECTS_MAX (1u << 20)
-#define END_SLICES_MAX (1u << 15)
-
 static bool end_is_forgotten;
 
 void hak__secure_fork_child(bool had_threads)
@@ -110,12 +105,14 @@ static uint32_t end_look_slice(size_t slice, uint32_t class_index)
 void hak__secure_look_at_end(void)
 {
     size_t limit = window_limit_seen();
-    limit = limit < END_SLICES_MAX ? limit : END_SLICES_MAX;
+    /* 10 to 50 ms at most, and a program with fewer live blocks takes less. Twice: twice that.
+     * Half: the look covers half as large heaps. */
+    limit = limit < (1u << 15) ? limit : (1u << 15);
     if (!alone() || end_is_forgotten || (HAK_TAGS && hak__secure.tags)) {
         return;
     }
     uint32_t objects = 0;
-    for (size_t slice = 0; slice < limit && objects < END_OBJECTS_MAX; slice++) {
+    for (size_t slice = 0; slice < limit && objects < (1u << 20); slice++) {
         if (!superslab_has_slice(slice)) {
             continue;
         }

@@ -7,8 +7,6 @@
 #include "core/gate.h"
 #include "os/os.h"
 
-#define LINE_SIZE 256 /* the longest message is about 150 characters */
-
 /* The program's handler of SIGABRT may allocate. So this thread is marked as inside: its later slow
  * operations are refused and use emergency memory. */
 void hak__diagnose_abort(void)
@@ -34,7 +32,7 @@ void hak__diagnose_line(char *line, size_t size, const char *format, ...)
 static void diagnose_place(bool is_ours)
 {
     const char *program = hak__os_program();
-    DIAGNOSE_SAY(LINE_SIZE, "hakmem: in process %u%s; program %s", hak__os_process_id(),
+    DIAGNOSE_SAY(TEXT_LINE_SIZE, "hakmem: in process %u%s; program %s", hak__os_process_id(),
                  is_ours ? "; HAKMEM_GUARD=1 may show who allocated and freed it" : "",
                  program != NULL ? program : "unknown");
 }
@@ -48,8 +46,8 @@ static void diagnose_what(const char *what, const void *pointer, size_t bytes, u
     if (arena_id != 0) {
         hak__text_make(arena, sizeof arena, ", owned by arena %u", arena_id);
     }
-    DIAGNOSE_SAY(LINE_SIZE, "hakmem: fatal: %s: pointer %#lx%s%s", what, (uintptr_t)pointer, size,
-                 arena);
+    DIAGNOSE_SAY(TEXT_LINE_SIZE, "hakmem: fatal: %s: pointer %#lx%s%s", what, (uintptr_t)pointer,
+                 size, arena);
 }
 
 void hak__diagnose_report(const char *what, const void *pointer, size_t bytes, uint32_t arena_id)
@@ -73,7 +71,7 @@ void hak__diagnose_fatal(const char *what, const void *pointer, size_t bytes, ui
 
 void hak__diagnose_given(const char *what, size_t given, const void *pointer, size_t bytes)
 {
-    char text[LINE_SIZE];
+    char text[TEXT_LINE_SIZE];
     hak__text_make(text, sizeof text, "%s (%zu)", what, given);
     hak__diagnose_fatal(text, pointer, bytes, 0);
 }
@@ -81,15 +79,15 @@ void hak__diagnose_given(const char *what, size_t given, const void *pointer, si
 void hak__diagnose_warn(const char *what, const void *pointer)
 {
     if (pointer != NULL) {
-        DIAGNOSE_SAY(LINE_SIZE, "hakmem: warning: %s: pointer %#lx", what, (uintptr_t)pointer);
+        DIAGNOSE_SAY(TEXT_LINE_SIZE, "hakmem: warning: %s: pointer %#lx", what, (uintptr_t)pointer);
     } else {
-        DIAGNOSE_SAY(LINE_SIZE, "hakmem: warning: %s", what);
+        DIAGNOSE_SAY(TEXT_LINE_SIZE, "hakmem: warning: %s", what);
     }
 }
 
 void hak__assert_fail(const char *text, const char *file, int line)
 {
-    DIAGNOSE_SAY(LINE_SIZE, "hakmem: fatal: assertion failed: %s (%s:%u)", text, file,
+    DIAGNOSE_SAY(TEXT_LINE_SIZE, "hakmem: fatal: assertion failed: %s (%s:%u)", text, file,
                  (unsigned)line);
     hak__diagnose_abort();
 }

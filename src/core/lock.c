@@ -6,19 +6,11 @@
 #include "core/gate.h"
 #include "os/os.h"
 
-/* Pauses of a waiter before it sleeps: about one microsecond, less than it takes to sleep and be
- * woken. A critical section takes some tens of nanoseconds. Twice as many: more processor time is
- * lost if the holder was preempted. Half: more threads sleep, at two system calls each. */
-#define LOCK_SPINS 30
 /* Milliseconds after which a waiter looks again. A signal handler may stop a thread that was just
  * woken, and may wait for a fork that waits for this lock. A fork wakes waiters, but misses one
  * that is just falling asleep. Twice: such a lock stays free, and all others asleep, for twice as
  * long. With one, thousands of waiters leave the holder no time. */
 #define LOCK_LOOK_MS 1000u
-/* Milliseconds for which a thread that has given up does not wait for any stuck lock: several
- * threads may be stopped, each with a lock. Twice: after a holder that was only preempted, a thread
- * gives up others like it for longer. Half: a slow collector waits again. */
-#define LOCK_GAVE_UP_MS 1000u
 struct arch_own_line hak__lock_waits;
 HAK_TLS struct own hak__own;
 
@@ -26,7 +18,11 @@ HAK_TLS struct own hak__own;
 static bool lock_spin(struct lock *lock)
 {
     atomic_add_relaxed(&hak__lock_waits.word, UINT64_C(1)); /* a counter */
-    for (int i = 0; i < LOCK_SPINS; i++) {
+    /* Pauses of a waiter before it sleeps: about one microsecond, less than it takes to sleep and
+     * be woken. A critical section takes some tens of nanoseconds. Twice as many: more processor
+     * time is lost if the holder was preempted. Half: more threads sleep, at two system calls
+     * each. */
+    for (int i = 0; i < 30; i++) {
         if (atomic_load_relaxed(&lock->shared_state) == 0 && lock_try(lock)) {
             return true;
         }
@@ -74,7 +70,10 @@ static bool lock_give_up(struct lock *lock)
         return true;
     }
     uint32_t last = atomic_load_relaxed(&shared_gave_up_ms);
-    if ((uint16_t)(now - hak__own.gave_up_ms) >= LOCK_GAVE_UP_MS &&
+    /* Milliseconds for which a thread that has given up does not wait for any stuck lock: several
+     * threads may be stopped, each with a lock. Twice: after a holder that was only preempted, a
+     * thread gives up others like it for longer. Half: a slow collector waits again. */
+    if ((uint16_t)(now - hak__own.gave_up_ms) >= LOCK_LOOK_MS &&
         (now - last < LOCK_GIVE_UP_MS || !atomic_cas_acquire(&shared_gave_up_ms, &last, now))) {
         return false;
     }

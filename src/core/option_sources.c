@@ -30,17 +30,9 @@
 /* Most programs have none. */
 #pragma weak hak_options
 
-#define OPTION_PREFIX "HAKMEM_"
-#define OPTION_TEST_PREFIX "HAKMEM_TEST_"
-#define OPTION_TRACE_PREFIX "HAKMEM_TRACE_"
-
 /* Bytes of a file that is read; a larger one is ignored. Twice: 16 KiB more of addresses, which are
  * touched only where there is such a file. Half: some 200 lines. */
 #define OPTION_FILE_SIZE 16384u
-/* Lines of a file that are reported at most. A file that is no file of options has many. */
-#define OPTION_COMPLAINTS_MAX 10u
-/* Bytes of a source's name in a message. */
-#define OPTION_WHERE_SIZE 160u
 
 enum option_pass { PASS_FILE, PASS_PROFILE, PASS_OTHERS };
 
@@ -58,8 +50,8 @@ struct piece {
  * unprintable character. A long `where` is cut. */
 static void option_refuse(const char *where, const char *reason, const char *more)
 {
-    char line[280];
-    struct text text = {line, OPTION_WHERE_SIZE, 0};
+    char line[TEXT_LINE_SIZE];
+    struct text text = {line, sizeof line - 120, 0};
     hak__text_put(&text, "hakmem: ");
     for (; *where != '\0' && text.length < text.size; where++) {
         hak__text_put_part(&text, *where >= ' ' && *where <= '~' ? where : "?", 1);
@@ -95,9 +87,9 @@ static const char *option_value_of(const char *string, const char *name)
 
 static void option_read_variable(const char *string, enum option_pass pass)
 {
-    const char *name = hak__text_after(string, OPTION_PREFIX);
-    if (name == NULL || hak__text_after(string, OPTION_TEST_PREFIX) != NULL ||
-        hak__text_after(string, OPTION_TRACE_PREFIX) != NULL) {
+    const char *name = hak__text_after(string, "HAKMEM_");
+    if (name == NULL || hak__text_after(string, "HAKMEM_TEST_") != NULL ||
+        hak__text_after(string, "HAKMEM_TRACE_") != NULL) {
         return;
     }
     for (uint32_t i = 0; i < hak__option_count; i++) {
@@ -200,7 +192,7 @@ static void options_read_program(enum option_pass pass)
             reason = option_read_setting(setting, pass, &more);
         }
         if (reason != NULL) {
-            char where[OPTION_WHERE_SIZE];
+            char where[TEXT_LINE_SIZE];
             hak__text_make(where, sizeof where, "hak_options: %.*s",
                            (int)(setting.end - setting.at), setting.at);
             option_refuse(where, reason, more);
@@ -246,16 +238,16 @@ static bool option_section_is_ours(struct piece head, const char *program)
 }
 
 /* "FILE:LINE", with the end of a long path. */
-static void option_file_where(uint32_t line, char where[OPTION_WHERE_SIZE])
+static void option_file_where(uint32_t line, char where[TEXT_LINE_SIZE])
 {
-    const size_t most = OPTION_WHERE_SIZE / 2;
+    const size_t most = TEXT_LINE_SIZE / 2;
     const char *path = hak__settings.config_file;
     size_t length = hak__text_length(path, SIZE_MAX), cut = length > most ? length - most : 0;
     char number[16] = "";
     if (line != 0) {
         hak__text_make(number, sizeof number, ":%u", line);
     }
-    hak__text_make(where, OPTION_WHERE_SIZE, "%s%s%s", cut != 0 ? "..." : "", path + cut, number);
+    hak__text_make(where, TEXT_LINE_SIZE, "%s%s%s", cut != 0 ? "..." : "", path + cut, number);
 }
 
 /* While the file is read. */
@@ -293,8 +285,9 @@ static void options_read_file(enum option_pass pass)
         struct piece line = option_word(&rest, "\n");
         reader.line++;
         const char *more, *reason = option_read_line(&reader, line, &more);
-        if (reason != NULL && reader.wrong++ < OPTION_COMPLAINTS_MAX) {
-            char where[OPTION_WHERE_SIZE];
+        /* Lines of a file that are reported at most. A file that is no file of options has many. */
+        if (reason != NULL && reader.wrong++ < 10) {
+            char where[TEXT_LINE_SIZE];
             option_file_where(reader.line, where);
             option_refuse(where, reason, more);
         }
@@ -305,7 +298,7 @@ static void options_read_file(enum option_pass pass)
 static void options_load_file(bool named)
 {
     const char *path = hak__settings.config_file, *reason = NULL;
-    char where[OPTION_WHERE_SIZE];
+    char where[TEXT_LINE_SIZE];
     if (*path == '\0') {
         return;
     }

@@ -9,12 +9,11 @@
 /* Bytes of a stack; a page that nothing touches costs addresses only. A handler of the program may
  * run on it, too. Half: twice what a heap map needs, which is the deepest. */
 #define OWN_STACK_SIZE ((size_t)128 << 10)
-/* Free stacks that stay mapped. Half: more than two threads that sample at once map and unmap one
- * each time. Twice: some more memory once many have done so. */
-#define OWN_STACKS_KEPT 4u
 
-/* Free stacks; NULL: none here. Who takes one owns it, so each has one owner or lies here. */
-static void *shared_own_stacks[OWN_STACKS_KEPT];
+/* Free stacks; NULL: none here. Who takes one owns it, so each has one owner or lies here. Free
+ * stacks that stay mapped. Half: more than two threads that sample at once map and unmap one each
+ * time. Twice: some more memory once many have done so. */
+static void *shared_own_stacks[4];
 
 ARCH_CALL_ON("hak__call_on");
 HAK_HIDDEN void hak__call_on(void *top, void (*function)(void *argument), void *argument);
@@ -22,7 +21,7 @@ HAK_HIDDEN void hak__call_on(void *top, void (*function)(void *argument), void *
 static void *own_stack_take(void)
 {
     void *stack = NULL;
-    for (uint32_t i = 0; i < OWN_STACKS_KEPT && stack == NULL; i++) {
+    for (uint32_t i = 0; i < HAK_COUNT_OF(shared_own_stacks) && stack == NULL; i++) {
         /* acquire: pairs with the release in own_stack_put: its last user is done with it */
         stack = atomic_load_relaxed(&shared_own_stacks[i]) != NULL
                     ? atomic_exchange_acquire(&shared_own_stacks[i], NULL)
@@ -36,7 +35,7 @@ static void *own_stack_take(void)
 
 static void own_stack_put(void *stack)
 {
-    for (uint32_t i = 0; i < OWN_STACKS_KEPT; i++) {
+    for (uint32_t i = 0; i < HAK_COUNT_OF(shared_own_stacks); i++) {
         void *none = NULL;
         /* release: pairs with the acquire in own_stack_take */
         if (atomic_cas_weak_release(&shared_own_stacks[i], &none, stack)) {

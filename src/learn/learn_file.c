@@ -29,10 +29,10 @@ static bool learn_is(const char *value)
 }
 
 /* The program's name as the file has it: no directory, no line break, cut where it is long. */
-static void learn_name_program(char name[LEARN_PROGRAM_SIZE])
+static void learn_name_program(char name[SITE_NAME_SIZE])
 {
     const char *path = hak__os_program(), *slash = path != NULL ? strrchr(path, '/') : NULL;
-    hak__text_make(name, LEARN_PROGRAM_SIZE, "%s",
+    hak__text_make(name, SITE_NAME_SIZE, "%s",
                    slash != NULL  ? slash + 1
                    : path != NULL ? path
                                   : "");
@@ -91,7 +91,7 @@ __attribute__((constructor(103))) static void learn_begin(void)
     if (hak__settings.learn == NULL || learn_is("off")) {
         return;
     }
-    char program[LEARN_PROGRAM_SIZE];
+    char program[SITE_NAME_SIZE];
     void *memory = NULL;
     size_t size = sizeof(struct learn_memory);
     const char *complaint = NULL;
@@ -296,7 +296,7 @@ static bool learn_get_lines(struct learn_reader *reader, struct learn_state *sta
     state->decisions_count = 0;
     while (learn_get(reader, "apart ")) {
         if (sites == LEARN_SITES_MAX ||
-            !learn_get_printable(reader, state->sites[sites++], LEARN_SITE_SIZE)) {
+            !learn_get_printable(reader, state->sites[sites++], SITE_NAME_SIZE)) {
             return false;
         }
     }
@@ -315,8 +315,8 @@ static bool learn_get_all(struct learn_reader *reader, struct learn_state *state
     uint64_t runs, checksum, memory_percent;
     const char *begin = reader->at;
     if (!learn_get(reader, LEARN_HEADER "\n") || !learn_get(reader, "program ") ||
-        !learn_get_rest(reader, state->program, LEARN_PROGRAM_SIZE) ||
-        !learn_get(reader, "runs ") || !learn_get_unsigned(reader, UINT32_MAX - 1, &runs) ||
+        !learn_get_rest(reader, state->program, SITE_NAME_SIZE) || !learn_get(reader, "runs ") ||
+        !learn_get_unsigned(reader, UINT32_MAX - 1, &runs) ||
         !learn_get(reader, "\nmemory_percent ") ||
         !learn_get_unsigned(reader, UINT32_MAX, &memory_percent) ||
         !learn_get(reader, "\noptions") || !learn_get_point(reader, &state->options) ||

@@ -15,17 +15,6 @@
 /* Length of a stretch, ms, for knobs that act at once. Twice: decisions take twice the time. Half:
  * fewer allocations in each, and more noise. */
 #define LEARN_STRETCH_MS 400u
-/* A setting with a delay needs stretches of twice the delay, but at most this. Twice: tests of long
- * delays take minutes. */
-#define LEARN_STRETCH_MOST_MS 4000u
-/* The first part of each stretch does not count: the memory is still that of the setting before. */
-#define LEARN_SETTLE_DIVISOR 4u
-/* The resident memory is read so often in a stretch, which takes three system calls each time.
- * Half: short peaks count too little. */
-#define LEARN_LOOKS 32u
-/* A stretch in which the program allocates less says nothing about the allocator. Twice: programs
- * that allocate little learn more slowly. */
-#define LEARN_BYTES_LEAST ((uint64_t)1 << 20)
 
 struct learner {
     uint32_t shared_busy;  /* 1: a thread is at work here */
@@ -68,7 +57,9 @@ static uint32_t learner_length_ms(const struct learn_point *a, const struct lear
     if (!delays || delay_ms <= LEARN_STRETCH_MS / 2) {
         return LEARN_STRETCH_MS;
     }
-    return delay_ms < LEARN_STRETCH_MOST_MS / 2 ? 2 * delay_ms : LEARN_STRETCH_MOST_MS;
+    /* A setting with a delay needs stretches of twice the delay, but at most this. Twice: tests of
+     * long delays take minutes. */
+    return delay_ms < 10 * LEARN_STRETCH_MS / 2 ? 2 * delay_ms : 10 * LEARN_STRETCH_MS;
 }
 
 static void learner_begin_stretch(uint32_t now_ms)
@@ -108,7 +99,9 @@ static void learner_finish(uint32_t now_ms)
 {
     uint64_t cpu_ns = hak__os_cpu_ns() - learner->cpu_ns;
     uint64_t bytes = atomic_load_relaxed(&learner->shared_bytes) - learner->bytes;
-    if (bytes < LEARN_BYTES_LEAST) {
+    /* A stretch in which the program allocates less says nothing about the allocator. Twice:
+     * programs that allocate little learn more slowly. */
+    if (bytes < (uint64_t)1 << 20) {
         learner_begin_stretch(now_ms); /* the same setting once more */
         return;
     }
@@ -127,13 +120,17 @@ static void learner_look(void)
 {
     uint32_t now_ms = hak__os_clock_ms(), elapsed_ms = now_ms - learner->began_ms;
     if (!learner->settled) {
-        if (elapsed_ms >= learner->length_ms / LEARN_SETTLE_DIVISOR) {
+        /* The first part of each stretch does not count: the memory is still that of the setting
+         * before. */
+        if (elapsed_ms >= learner->length_ms / 4) {
             learner_settle(now_ms);
         }
         return;
     }
     uint32_t part_ms = now_ms - learner->looked_ms;
-    if (part_ms < learner->length_ms / LEARN_LOOKS) {
+    /* The resident memory is read so often in a stretch, which takes three system calls each time.
+     * Half: short peaks count too little. */
+    if (part_ms < learner->length_ms / 32) {
         return;
     }
     uint64_t rss = hak__os_rss();
@@ -176,7 +173,7 @@ bool hak__learner_start(const char *program, const struct learn_state *state)
     if (state != NULL) {
         learner->state = *state;
     }
-    hak__text_make(learner->state.program, LEARN_PROGRAM_SIZE, "%s", program);
+    hak__text_make(learner->state.program, SITE_NAME_SIZE, "%s", program);
     learner->state.options = now;
     learner->state.memory_percent = hak__settings.learn_memory_percent;
     learner->state.runs++;
@@ -223,7 +220,7 @@ bool hak__learn_note_site(const char *name, bool apart)
     }
     char *site = learner_find_site(name);
     if (site != NULL) {
-        hak__text_make(site, LEARN_SITE_SIZE, "%s", apart ? name : "");
+        hak__text_make(site, SITE_NAME_SIZE, "%s", apart ? name : "");
         learner->unsaved = true;
     }
     learner_leave();

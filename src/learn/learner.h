@@ -22,22 +22,20 @@
  * 700. */
 #define LEARN_DECISION_SIZE 768u
 
-/* Bytes for the program's name; a longer one is cut. */
-#define LEARN_PROGRAM_SIZE 64u
-
 /* Names of sites whose objects lie apart (observe/sites.h). Twice: a state file that is 2 KiB
  * longer. */
 #define LEARN_SITES_MAX 32u
-/* Bytes of such a name, with its zero (HAK_SITE_NAME_MAX). */
-#define LEARN_SITE_SIZE 64u
+/* Bytes of such a name, with its zero: HAK_SITE_NAME_MAX and 1. Also of the name of the program; a
+ * longer one is cut. */
+#define SITE_NAME_SIZE 64u
 
 /* What is kept from run to run. */
 struct learn_state {
-    char program[LEARN_PROGRAM_SIZE]; /* without its directory */
-    struct learn_point options;       /* the setting that the options ask for */
+    char program[SITE_NAME_SIZE]; /* without its directory */
+    struct learn_point options;   /* the setting that the options ask for */
     struct learn_point champion;
-    uint32_t memory_percent;                      /* the weight of memory */
-    char sites[LEARN_SITES_MAX][LEARN_SITE_SIZE]; /* "": free */
+    uint32_t memory_percent;                     /* the weight of memory */
+    char sites[LEARN_SITES_MAX][SITE_NAME_SIZE]; /* "": free */
     uint64_t seed;
     uint32_t runs;
     uint32_t decisions_count; /* of all runs; the last LEARN_DECISIONS_MAX are kept */

@@ -9,7 +9,6 @@
 /* The ends of each knob. Below BINS_LEAST a refill brings one object of many classes, and each
  * malloc of them is slow. Above BINS_MOST a bin holds more than a superslab takes. */
 #define LEARN_BINS_LEAST 16384u
-#define LEARN_BINS_MOST 2097152u
 /* A purge delay below 16 ms purges between two steps of most programs. One of 64 s keeps more than
  * a server's minute-by-minute burst needs. */
 #define LEARN_DELAY_LEAST_MS 16u
@@ -60,7 +59,8 @@ bool hak__learn_point_equal(const struct learn_point *a, const struct learn_poin
 static void point_scale_bins(struct learn_point *point, bool larger)
 {
     uint32_t bytes = point->bin_bytes_max;
-    if (larger && bytes <= LEARN_BINS_MOST / LEARN_STEP) {
+    /* Above 2 MiB a bin holds more than a superslab takes. */
+    if (larger && bytes <= 2097152 / LEARN_STEP) {
         point->bin_bytes_max = bytes * LEARN_STEP;
         point->cache_bytes *= LEARN_STEP;
     } else if (!larger && bytes >= LEARN_BINS_LEAST * LEARN_STEP) {

@@ -5,30 +5,15 @@
 /* Smallest relative gain that is worth a change. Twice: gains of 1 to 2 % are left. Half: changes
  * that nobody notices are adopted. */
 #define LEARN_GAIN_MIN 0.01
-/* What a change may cost, as a part of the time and of the memory: as much as one of hakmem itself.
- * Twice: programs become slower or larger by that for a gain in the other. Half: the noise of a
- * test refuses good changes. */
-#define LEARN_TIME_HARM 0.01
-#define LEARN_MEMORY_HARM 0.02
-/* Odds against chance. Twice: one or two pairs more for each decision. Half: twice as many wrong
- * decisions of that kind, at most 1 in 500 challengers for the first. */
+/* Odds against chance: to adopt a challenger, or to say that the cost has changed, and to drop one
+ * or go back. Twice: one or two pairs more for each decision. Half: twice as many wrong decisions
+ * of that kind, at most 1 in 500 challengers for the first. */
 #define LEARN_EVIDENCE_ADOPT 1000.0
-#define LEARN_EVIDENCE_BACK 20.0
 #define LEARN_EVIDENCE_DROP 20.0
-/* The part of the capital that is bet on each pair. Best for settings that win 3 of 4 pairs (J. L.
- * Kelly, 1956). */
-#define LEARN_BET 0.5
-/* Part of the time that challengers may cost together, and what they may cost at the start, in ns.
- * A challenger that alone has cost the latter goes if it has not won more than half of its pairs.
- * Twice: a quicker tournament, and a program that is slower by so much meanwhile. */
-#define LEARN_REGRET_PERMILLE 5.0
+/* What challengers may cost together at the start, in ns. A challenger that alone has cost this
+ * goes if it has not won more than half of its pairs. Twice: a quicker tournament, and a program
+ * that is slower by so much meanwhile. */
 #define LEARN_REGRET_START_NS 250e6
-/* Relative change of a cost that counts as another workload. Twice: some changes go unnoticed.
- * Half: noisy programs are tested again and again. */
-#define LEARN_SHIFT 0.2
-/* Odds against chance that the cost has changed, counted from the luckiest moment on. Twice:
- * noticed two stretches later. */
-#define LEARN_EVIDENCE_SHIFT 1000.0
 
 static double relative(double a, double b)
 {
@@ -50,8 +35,8 @@ static bool tournament_flip(struct tournament *tournament)
 /* True: challengers have cost more than they may. */
 static bool tournament_overdrawn(const struct tournament *tournament)
 {
-    double allowed = LEARN_REGRET_START_NS + tournament->time * (LEARN_REGRET_PERMILLE / 1000);
-    return tournament->regret > allowed;
+    /* Five thousandths of the time. Twice: as LEARN_REGRET_START_NS. */
+    return tournament->regret > LEARN_REGRET_START_NS + tournament->time * 0.005;
 }
 
 static void tournament_begin_test(struct tournament *tournament, enum learn_move move,
@@ -66,7 +51,7 @@ static void tournament_freeze(struct tournament *tournament)
 {
     tournament->frozen = true;
     tournament->usual_count = 0;
-    for (uint32_t i = 0; i < LEARN_SHIFTS; i++) {
+    for (uint32_t i = 0; i < HAK_COUNT_OF(tournament->evidence_shift); i++) {
         tournament->evidence_shift[i] = 1;
     }
 }
@@ -122,10 +107,11 @@ const struct learn_point *hak__tournament_next(struct tournament *tournament)
     return tournament->challenger_runs ? &tournament->test.point : &tournament->champion;
 }
 
-/* The bet on one pair, half of the capital at even odds. */
+/* The bet on one pair, half of the capital at even odds: the best for settings that win 3 of 4
+ * pairs (J. L. Kelly, 1956). */
 static void evidence_add(double *odds, bool won)
 {
-    *odds *= won ? 1 + LEARN_BET : 1 - LEARN_BET;
+    *odds *= won ? 1.5 : 0.5;
 }
 
 /* A relative difference in tenths of a percent; its bound is that of `relative`. */
@@ -191,14 +177,16 @@ static double test_median(const int16_t differences[LEARN_PAIRS_MAX], uint32_t c
     return median(values, count);
 }
 
-/* True: the challenger pays for its gain with what the user values as much or more. */
+/* True: the challenger pays for its gain with what the user values as much or more: it costs as
+ * much as a change of hakmem itself may. Twice: programs become slower or larger by that for a gain
+ * in the other. Half: the noise of a test refuses good changes. */
 static bool tournament_harms(const struct tournament *tournament)
 {
     const struct learn_test *test = &tournament->test;
     return (tournament->memory_weight <= 1 &&
-            test_median(test->time, test->pairs) > LEARN_TIME_HARM) ||
+            test_median(test->time, test->pairs) > LEARN_GAIN_MIN) ||
            (tournament->memory_weight >= 1 &&
-            test_median(test->memory, test->pairs) > LEARN_MEMORY_HARM);
+            test_median(test->memory, test->pairs) > 2 * LEARN_GAIN_MIN);
 }
 
 /* True: the challenger, which is no canary, is as good as proven. Its pairs go on to the last one,
@@ -223,7 +211,7 @@ static enum learn_verdict tournament_judge(struct tournament *tournament)
     struct learn_test *test = &tournament->test;
     bool last = test->pairs == LEARN_PAIRS_MAX;
     bool adopt = test->move == LEARN_BACK
-                     ? test->evidence_for >= LEARN_EVIDENCE_BACK
+                     ? test->evidence_for >= LEARN_EVIDENCE_DROP
                      : test_has_won(test) && last && !tournament_harms(tournament);
     if (adopt) {
         return tournament_adopt(tournament);
@@ -250,22 +238,26 @@ static void tournament_pair(struct tournament *tournament, const struct learn_co
 
 /* Adds a stretch to the evidence that a cost has changed. Below 1 it starts anew, so that it always
  * counts from the moment that makes most of it (an e-detector: J. Shin, A. Ramdas, A. Rinaldo,
- * 2022). */
+ * 2022). Twice the odds: noticed two stretches later. */
 static bool shift_add(double *odds, bool away)
 {
     evidence_add(odds, away);
     *odds = *odds > 1 ? *odds : 1;
-    return *odds >= LEARN_EVIDENCE_SHIFT;
+    return *odds >= LEARN_EVIDENCE_ADOPT;
 }
 
 static bool tournament_has_shifted(struct tournament *tournament, const struct learn_cost *cost)
 {
-    double time = relative(cost->time, median(tournament->usual_time, LEARN_USUAL_COUNT));
-    double memory = relative(cost->memory, median(tournament->usual_memory, LEARN_USUAL_COUNT));
-    bool away[LEARN_SHIFTS] = {time > LEARN_SHIFT, time<-LEARN_SHIFT, memory> LEARN_SHIFT,
-                               memory < -LEARN_SHIFT};
+    double time =
+        relative(cost->time, median(tournament->usual_time, HAK_COUNT_OF(tournament->usual_time)));
+    double memory = relative(
+        cost->memory, median(tournament->usual_memory, HAK_COUNT_OF(tournament->usual_time)));
+    /* The relative change that counts as another workload. Twice: some changes go unnoticed. Half:
+     * noisy programs are tested again and again. */
+    const double much = 0.2;
+    bool away[] = {time > much, -time > much, memory > much, -memory > much};
     bool shifted = false;
-    for (uint32_t i = 0; i < LEARN_SHIFTS; i++) {
+    for (uint32_t i = 0; i < HAK_COUNT_OF(tournament->evidence_shift); i++) {
         shifted |= shift_add(&tournament->evidence_shift[i], away[i]);
     }
     return shifted;
@@ -275,7 +267,7 @@ static bool tournament_has_shifted(struct tournament *tournament, const struct l
 static enum learn_verdict tournament_watch(struct tournament *tournament,
                                            const struct learn_cost *cost)
 {
-    if (tournament->usual_count < LEARN_USUAL_COUNT) {
+    if (tournament->usual_count < HAK_COUNT_OF(tournament->usual_time)) {
         tournament->usual_time[tournament->usual_count] = cost->time;
         tournament->usual_memory[tournament->usual_count++] = cost->memory;
         return LEARN_GOES_ON;

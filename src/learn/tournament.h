@@ -6,8 +6,8 @@
  * pair if time and memory together cost at least LEARN_GAIN_MIN less.
  *
  *   adopted   Its wins would be a chance of 1 in LEARN_EVIDENCE_ADOPT for a setting without that
- *             gain. Besides, the medians of its LEARN_PAIRS_MAX pairs cost at most LEARN_TIME_HARM
- *             more time and LEARN_MEMORY_HARM more memory.
+ *             gain. Besides, the medians of its LEARN_PAIRS_MAX pairs cost at most LEARN_GAIN_MIN
+ *             more time and twice that more memory.
  *   dropped   Its other pairs would be a chance of 1 in LEARN_EVIDENCE_DROP for a setting with that
  *             gain. Or it has cost much time and has not won more than half of its pairs.
  *
@@ -15,9 +15,9 @@
  * "Testing by betting", 2021). He cannot expect to gain if the pairs are even, whenever he stops.
  * So a test may be looked at after each pair, which a test of a fixed size may not.
  *
- * After an adoption the old setting is the first challenger, and LEARN_EVIDENCE_BACK is enough for
+ * After an adoption the old setting is the first challenger, and LEARN_EVIDENCE_DROP is enough for
  * it (the canary). When all moves have been tried in vain the setting is frozen, until the cost
- * moves away from what it was. Challengers together may cost LEARN_REGRET_PERMILLE of the time; if
+ * moves away from what it was. Challengers together may cost five thousandths of the time; if
  * they have cost more, the champion runs alone for a while.
  *
  * The decisions depend on the results and the seed only. No clock, no lock: one thread at a
@@ -75,14 +75,6 @@ HAK_HIDDEN const char *hak__learn_move_name(enum learn_move move);
  * more than LEARN_GAIN_MIN are not found, and a median may be wrong by more than 1 %. */
 #define LEARN_PAIRS_MAX 40u
 
-/* Stretches that tell what the frozen setting costs; their median is the usual cost. Half: a poor
- * estimate. Twice: changes that come soon after are taken for the usual. */
-#define LEARN_USUAL_COUNT 16u
-#define LEARN_SHIFTS 4u
-
-/* Bound of a difference in the log, in tenths of a percent. */
-#define LEARN_DIFFERENCE_MOST 2000
-
 struct learn_cost {
     double time;   /* processor time for each byte allocated, ns */
     double memory; /* mean of the process's resident bytes */
@@ -129,10 +121,12 @@ struct tournament {
     struct learn_cost first;
     double regret; /* ns of extra time by challengers, above 0 */
     double time;   /* ns of all stretches */
-    /* Of the frozen setting. */
-    double usual_time[LEARN_USUAL_COUNT];
-    double usual_memory[LEARN_USUAL_COUNT];
-    double evidence_shift[LEARN_SHIFTS]; /* time up, time down, memory up, memory down */
+    /* Of the frozen setting. Stretches that tell what the frozen setting costs; their median is the
+     * usual cost. Half: a poor estimate. Twice: changes that come soon after are taken for the
+     * usual. */
+    double usual_time[16];
+    double usual_memory[16];
+    double evidence_shift[4]; /* time up, time down, memory up, memory down */
     uint32_t usual_count;
 };
 

@@ -16,7 +16,8 @@ struct claim {
     bool by_thread;
 };
 
-static struct claim claims[CLAIMS_MAX];
+/* Tools at a time. Doubled: 600 bytes more. Halved: the tools of a team may be refused. */
+static struct claim claims[16];
 static bool claims_lent_threads; /* the option is on for tools only */
 
 static void claims_set_threads(bool on)
@@ -33,7 +34,7 @@ static void claims_apply(void)
 {
     uint64_t period = 0;
     bool adapts = true, by_thread = false;
-    for (uint32_t i = 0; i < CLAIMS_MAX; i++) {
+    for (uint32_t i = 0; i < HAK_COUNT_OF(claims); i++) {
         const struct claim *claim = &claims[i];
         if (claim->number != 0) {
             uint64_t wanted = claim->period == 0 ? HAK_PROFILE_PERIOD : claim->period;
@@ -53,7 +54,7 @@ static void claims_apply(void)
 /* The claim of that number; 0: a free place. NULL: there is none. */
 static struct claim *claim_find(uint64_t number)
 {
-    for (uint32_t i = 0; i < CLAIMS_MAX; i++) {
+    for (uint32_t i = 0; i < HAK_COUNT_OF(claims); i++) {
         if (claims[i].number == number) {
             return &claims[i];
         }
@@ -102,7 +103,7 @@ void hak__claim_end(const char *argument)
 void hak__claims_wait(uint32_t waited_ms)
 {
     bool ended = false;
-    for (uint32_t i = 0; i < CLAIMS_MAX; i++) {
+    for (uint32_t i = 0; i < HAK_COUNT_OF(claims); i++) {
         struct claim *claim = &claims[i];
         if (claim->number != 0 && claim->left_ms <= waited_ms) {
             claim->number = 0;

@@ -14,8 +14,6 @@
 
 #include "base/compiler.h"
 
-/* Tools at a time. Doubled: 600 bytes more. Halved: the tools of a team may be refused. */
-#define CLAIMS_MAX 16u
 /* Doubled: after `kill -9` of a tool, samples are taken twice as long. Halved: a tool that waits
  * for a processor for some seconds loses samples. */
 #define CLAIM_MS 5000u

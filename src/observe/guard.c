@@ -14,8 +14,6 @@
 
 /* Fills the open pages beside a block. Not zero, which programs write most. */
 #define GUARD_FILL 0xb7u
-/* Times that a thread looks for a slot if others take the one it has found. */
-#define GUARD_TRIES 4u
 
 struct guard hak__guard;
 
@@ -74,7 +72,8 @@ static uint32_t guard_oldest(uint64_t *state)
 /* Makes the oldest slot the caller's. GUARD_SLOTS: none. */
 static uint32_t guard_take(uint64_t *state)
 {
-    for (uint32_t i = 0; i < GUARD_TRIES; i++) {
+    /* Times that a thread looks for a slot if others take the one it has found. */
+    for (uint32_t i = 0; i < 4; i++) {
         uint32_t index = guard_oldest(state);
         /* acquire: pairs with the release of the last owner */
         if (index == GUARD_SLOTS ||
@@ -127,8 +126,8 @@ uint32_t hak__guard_nearest(uintptr_t address)
 static void guard_walk(void *argument)
 {
     struct guard_event *event = argument;
-    uintptr_t frames[GUARD_WALK_DEPTH];
-    uint32_t depth = hak__stack_capture(frames, GUARD_WALK_DEPTH);
+    uintptr_t frames[2 * GUARD_DEPTH_MAX];
+    uint32_t depth = hak__stack_capture(frames, 2 * GUARD_DEPTH_MAX);
     depth -= depth != 0 && frames[depth - 1] == STACK_CUT;
     uint32_t own = hak__stack_own(frames, depth);
     event->depth = depth - own < GUARD_DEPTH_MAX ? depth - own : GUARD_DEPTH_MAX;

@@ -33,8 +33,6 @@
 #define GUARD_OPEN_BYTES_MAX ((size_t)3 << 20)
 /* Return addresses kept of a stack. Twice: 0.4 MiB more for the records. */
 #define GUARD_DEPTH_MAX 24u
-/* Those that are looked at: hakmem's own, or a signal handler's, come before. */
-#define GUARD_WALK_DEPTH (GUARD_DEPTH_MAX + 24u)
 
 enum guard_state {
     GUARD_UNUSED,
@@ -119,7 +117,7 @@ HAK_HIDDEN void hak__guard_fault(const struct os_fault *fault);
 
 /* Writes a report if the address is one of a closed page: behind a live block, or in a freed one.
  * Does nothing otherwise. In the signal's handler; it allocates nothing and waits at most
- * HUGE_LOOKS_MAX milliseconds for a lock. */
+ * 100 milliseconds for a lock. */
 HAK_HIDDEN void hak__secure_fault(const struct os_fault *fault);
 
 #endif

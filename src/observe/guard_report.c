@@ -15,13 +15,6 @@
 
 #include <string.h>
 
-#define GUARD_LINE_SIZE 512 /* the first line with a long path; paths are cut */
-#define GUARD_PATH_MAX 240u /* of a file in a line, characters */
-/* Files whose build ids a report names. Stacks go through some five. Half: some are missing. */
-#define GUARD_FILES_MAX 16u
-/* Longest wait for the thread that reports, milliseconds: then the process ends anyway. */
-#define GUARD_REPORT_WAIT_MS 5000u
-
 /* The file that gets the lines, too; less than 0: none. Only the thread that reports uses it. */
 static int guard_copy = -1;
 
@@ -45,7 +38,7 @@ static void guard_copy_line(const char *line, size_t size)
 
 #define GUARD_SAY(...)                                                                             \
     do {                                                                                           \
-        char line_[GUARD_LINE_SIZE];                                                               \
+        char line_[TEXT_LINE_SIZE];                                                                \
         hak__diagnose_line(line_, sizeof line_, __VA_ARGS__);                                      \
         guard_copy_line(line_, sizeof line_);                                                      \
     } while (0)
@@ -53,7 +46,9 @@ static void guard_copy_line(const char *line, size_t size)
 /* For %.*s. */
 static int guard_path_length(const struct module_place *place)
 {
-    return place->path_length < GUARD_PATH_MAX ? (int)place->path_length : (int)GUARD_PATH_MAX;
+    /* So that the rest of the line has room. */
+    return place->path_length < TEXT_LINE_SIZE / 2 ? (int)place->path_length
+                                                   : (int)TEXT_LINE_SIZE / 2;
 }
 
 /* `address` is a return address, and the byte before it belongs to the call. */
@@ -84,7 +79,8 @@ static void guard_report_event(const struct modules *modules, const char *what,
 /* The files of one report. */
 struct guard_files {
     uint32_t count;
-    uint64_t heads[GUARD_FILES_MAX];
+    /* Files whose build ids a report names. Stacks go through some five. Half: some are missing. */
+    uint64_t heads[16];
 };
 
 /* True: the file is new, and there is room for it. */
@@ -95,7 +91,7 @@ static bool guard_files_add(struct guard_files *files, uint64_t head)
             return false;
         }
     }
-    if (head == 0 || files->count == GUARD_FILES_MAX) {
+    if (head == 0 || files->count == HAK_COUNT_OF(files->heads)) {
         return false;
     }
     files->heads[files->count++] = head;
@@ -157,8 +153,8 @@ static bool guard_report_may_begin(void)
     if (atomic_cas_acquire(&hak__guard.reported, &none, 1u)) {
         return true;
     }
-    for (uint32_t i = 0; i < GUARD_REPORT_WAIT_MS && atomic_load_acquire(&hak__guard.reported) == 1;
-         i++) {
+    /* Longest wait for the thread that reports, milliseconds: then the process ends anyway. */
+    for (uint32_t i = 0; i < 5000 && atomic_load_acquire(&hak__guard.reported) == 1; i++) {
         hak__os_sleep_ms(1);
     }
     return false;
@@ -218,8 +214,8 @@ void hak__guard_fatal(const char *what, uint32_t slot, uintptr_t address, const 
  * address. */
 static void guard_note_fault(struct guard_event *event, uintptr_t code)
 {
-    uintptr_t frames[GUARD_WALK_DEPTH];
-    uint32_t depth = hak__stack_capture(frames, GUARD_WALK_DEPTH), first = 0;
+    uintptr_t frames[2 * GUARD_DEPTH_MAX];
+    uint32_t depth = hak__stack_capture(frames, 2 * GUARD_DEPTH_MAX), first = 0;
     depth -= depth != 0 && frames[depth - 1] == STACK_CUT;
     event->time_us = hak__os_clock_us();
     event->thread = hak__os_thread_id();

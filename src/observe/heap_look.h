@@ -55,9 +55,6 @@ HAK_HIDDEN void hak__heap_look(struct heap_look *look, size_t index);
 
 /* The heap map: docs/observability/formats.md has the format. */
 
-/* The format's version. It changes when a reader of the earlier one would misread the document. */
-#define HEAP_MAP_VERSION 1
-
 /* Bytes of the longest description of a superslab's slices: 64 slabs, each of another arena and
  * class, take 30 bytes each. */
 #define HEAP_MAP_SLICES_SIZE 2048

@@ -169,7 +169,9 @@ static void map_header(struct report_writer *writer)
 {
     const char *program = hak__os_program();
     hak__report_section_begin(writer, "heap_map");
-    hak__report_number(writer, "version", HEAP_MAP_VERSION, "");
+    /* The format's version. It changes when a reader of the earlier one would misread the
+     * document. */
+    hak__report_number(writer, "version", 1, "");
     hak__report_string(writer, "hakmem", hak_version(), "");
     hak__report_number(writer, "process", hak__os_process_id(), "");
     hak__report_string(writer, "program", program != NULL ? program : "", "");

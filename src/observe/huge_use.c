@@ -61,7 +61,7 @@ void hak__huge_use_add_block(struct huge_use *use, const struct huge_view *view,
     }
 }
 
-const char *hak__huge_use_why(char why[HUGE_USE_WHY_SIZE], const struct huge_use *use)
+const char *hak__huge_use_why(char why[TEXT_LINE_SIZE], const struct huge_use *use)
 {
     const struct superslab_table *table = &hak__superslabs;
     const char *kernel = hak__os_no_huge_pages();
@@ -77,12 +77,12 @@ const char *hak__huge_use_why(char why[HUGE_USE_WHY_SIZE], const struct huge_use
     } else if (least == UINT64_MAX) {
         return "huge_threshold is never";
     } else if (heap < least) {
-        return hak__text_make(why, HUGE_USE_WHY_SIZE, "the heap is below huge_threshold (%s)",
+        return hak__text_make(why, TEXT_LINE_SIZE, "the heap is below huge_threshold (%s)",
                               hak__report_scale(scaled, least));
     } else if (use->unknown || split + use->refused_count + use->unasked_count == 0) {
         return "";
     }
-    return hak__text_make(why, HUGE_USE_WHY_SIZE,
+    return hak__text_make(why, TEXT_LINE_SIZE,
                           "superslabs with small pages: %zu purged in part, %lu refused by the "
                           "kernel, %lu not asked for",
                           split, use->refused_count, use->unasked_count);
@@ -96,7 +96,7 @@ uint64_t hak__huge_use_permille(const struct huge_use *use)
 
 void hak__huge_use_write(struct report_writer *writer, const struct huge_use *use)
 {
-    char why[HUGE_USE_WHY_SIZE];
+    char why[TEXT_LINE_SIZE];
     hak__report_section_begin(writer, "huge_pages");
     REPORT_FIGURES(
         writer,

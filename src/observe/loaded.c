@@ -42,9 +42,7 @@ static uintptr_t strange_low = UINTPTR_MAX, strange_high; /* frames in no module
 static const struct loaded loaded_unknown = {.number = LOADED_UNKNOWN};
 /* Entries by their starts, under SAMPLES. Half the buckets: a program that loads 8,192 times looks
  * at 64 entries for a frame instead of 32. */
-#define LOADED_BUCKETS 256u
-#define LOADED_GRAIN 4096u
-static const struct loaded *loaded_buckets[LOADED_BUCKETS];
+static const struct loaded *loaded_buckets[256];
 
 /* The libraries of C, C++ and Rust, whose functions are not the program's own: the names of their
  * files up to a version or a hash, each with its end. The tools know the same
@@ -113,10 +111,10 @@ static bool loaded_has(const struct loaded *loaded, uintptr_t address)
 }
 
 /* "" if it is too long. */
-static void loaded_copy_path(char path[LOADED_PATH_SIZE], const struct link_map *link_map)
+static void loaded_copy_path(char path[TEXT_LINE_SIZE / 2], const struct link_map *link_map)
 {
     size_t length = strlen(link_map->l_name);
-    if (length < LOADED_PATH_SIZE) {
+    if (length < TEXT_LINE_SIZE / 2) {
         memcpy(path, link_map->l_name, length);
     }
 }
@@ -140,7 +138,7 @@ static size_t loaded_head_size(const struct loader_answer *answer)
 
 static const struct loaded **loaded_bucket(uintptr_t start)
 {
-    return &loaded_buckets[start / LOADED_GRAIN % LOADED_BUCKETS];
+    return &loaded_buckets[start / ARCH_PAGE_SIZE_MIN % HAK_COUNT_OF(loaded_buckets)];
 }
 
 static const struct loaded *loaded_add(const struct loader_answer *answer)
@@ -149,7 +147,9 @@ static const struct loaded *loaded_add(const struct loader_answer *answer)
     const struct loaded **bucket = loaded_bucket(start);
     struct loaded *loaded = NULL;
     uint64_t number = loaded_is_taken(start, end) ? loaded_numbers + 1 : 0;
-    if (loaded_count < LOADED_MAX && number < LOADED_UNKNOWN && hak__os_is_readable(start)) {
+    /* Entries, of 1.3 KiB each. Half: programs that load plugins again and again, each time at
+     * another place, lose names sooner. */
+    if (loaded_count < 8192 && number < LOADED_UNKNOWN && hak__os_is_readable(start)) {
         loaded = hak__metadata_allocate(sizeof *loaded);
     }
     if (loaded == NULL) {

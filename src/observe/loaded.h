@@ -23,13 +23,9 @@
 
 #include <link.h>
 
-/* Entries, of 1.3 KiB each. Half: programs that load plugins again and again, each time at another
- * place, lose names sooner. */
-#define LOADED_MAX 8192u
 /* Bytes at a module's start by which it is known: headers and notes end before. Half: of a program
  * with many segments the build id lies behind. */
 #define LOADED_HEAD_SIZE 1024u
-#define LOADED_PATH_SIZE 256u
 /* Where the number begins in a frame: user space ends below it. */
 #define LOADED_SHIFT 48
 #define LOADED_UNKNOWN UINT64_C(0xffff)
@@ -39,9 +35,10 @@ struct loaded {
     uintptr_t start, end;              /* all its segments */
     uintptr_t base;                    /* tools count addresses from here */
     uint64_t number;
-    bool is_library;             /* the C or C++ library, or part of it */
-    char path[LOADED_PATH_SIZE]; /* as the loader has it; "": the program, or the path is longer */
-    size_t head_size;            /* of the module, if it is shorter than LOADED_HEAD_SIZE */
+    bool is_library; /* the C or C++ library, or part of it */
+    char
+        path[TEXT_LINE_SIZE / 2]; /* as the loader has it; "": the program, or the path is longer */
+    size_t head_size;             /* of the module, if it is shorter than LOADED_HEAD_SIZE */
     unsigned char head[LOADED_HEAD_SIZE];
 };
 

@@ -2,13 +2,10 @@
 /* modules.c: see modules.h. */
 #include "observe/modules.h"
 
+#include "core/limits.h"
 #include "os/os.h"
 
 #include <string.h>
-
-/* Bytes of the list that are tried first: some 3,000 mappings. It doubles until all fit. Half: a
- * large program needs one attempt more. */
-#define MODULES_SIZE_START ((size_t)256 << 10)
 
 static struct modules modules_kept; /* constant once the process has started */
 
@@ -16,7 +13,9 @@ static struct modules modules_kept; /* constant once the process has started */
 static bool modules_read(struct modules *modules)
 {
     *modules = (struct modules){NULL, 0};
-    for (size_t size = MODULES_SIZE_START;; size *= 2) {
+    /* Bytes of the list that are tried first: some 3,000 mappings. It doubles until all fit. Half:
+     * a large program needs one attempt more. */
+    for (size_t size = METADATA_CHUNK_SIZE;; size *= 2) {
         void *memory;
         if (hak__os_map(size, hak__os_page_size(), &memory) != 0) {
             return false;

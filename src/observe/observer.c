@@ -29,18 +29,8 @@
 #include "observe/samples.h"
 #include "os/os.h"
 
-/* First size of the file if it can grow later, and if it cannot: room for a report of some hundred
- * arenas and threads. Doubled: as much more memory for each observed process. */
-#define OBSERVER_SIZE_GROWS ((size_t)4096)
-#define OBSERVER_SIZE_FIXED ((size_t)256 << 10)
-/* Largest file, a bound on what a request can take. Doubled: pictures of twice as large a heap. */
-#define OBSERVER_SIZE_MAX ((size_t)256 << 20)
-/* A file above this size shrinks before the next reply. Doubled: twice as much memory may stay. */
-#define OBSERVER_SIZE_KEPT ((size_t)1 << 20)
-
 HAK_STATIC_ASSERT(sizeof(struct observer_page) == 1016, "tools know the layout");
 HAK_STATIC_ASSERT(sizeof(struct observer_page) <= OBSERVER_REPLY_OFFSET, "the reply follows");
-HAK_STATIC_ASSERT(OBSERVER_REPLY_OFFSET <= OBSERVER_SIZE_GROWS, "the page is in the first size");
 
 enum observer_state { OBSERVER_NONE, OBSERVER_STARTING, OBSERVER_RUNNING, OBSERVER_STOPPING };
 
@@ -127,8 +117,10 @@ static void observer_put(void *argument, const char *text, size_t size)
     size_t needed = OBSERVER_REPLY_OFFSET + reply->size + size;
     if (reply->error == 0 && needed > reply->shared->size) {
         size_t larger = bits_align_up(needed * 2, hak__os_page_size());
+        /* Largest file, a bound on what a request can take. Doubled: pictures of twice as large a
+         * heap. */
         reply->error =
-            needed > OBSERVER_SIZE_MAX ? -EFBIG : hak__os_share_resize(reply->shared, larger);
+            needed > (size_t)256 << 20 ? -EFBIG : hak__os_share_resize(reply->shared, larger);
     }
     if (reply->error != 0) {
         return;
@@ -139,7 +131,7 @@ static void observer_put(void *argument, const char *text, size_t size)
 
 static void observer_answer(struct os_shared *shared, uint32_t number)
 {
-    char request[OBSERVER_REQUEST_SIZE];
+    char request[sizeof observer_page(shared)->request];
     struct observer_reply reply = {shared, 0, 0};
     memcpy(request, observer_page(shared)->request, sizeof request);
     request[sizeof request - 1] = '\0';
@@ -147,8 +139,10 @@ static void observer_answer(struct os_shared *shared, uint32_t number)
     if (*argument == ' ') {
         *argument++ = '\0';
     }
-    if (shared->size > OBSERVER_SIZE_KEPT && shared->descriptor >= 0) {
-        hak__os_share_resize(shared, bits_align_up(OBSERVER_SIZE_GROWS, hak__os_page_size()));
+    /* A file above this size shrinks before the next reply. Doubled: twice as much memory may
+     * stay. */
+    if (shared->size > (size_t)1 << 20 && shared->descriptor >= 0) {
+        hak__os_share_resize(shared, bits_align_up(OBSERVER_REPLY_OFFSET, hak__os_page_size()));
     }
     int unknown = observer_write(request, argument, observer_put, &reply);
     reply.error = unknown != 0 ? unknown : reply.error;
@@ -198,8 +192,10 @@ static int observer_open(struct os_shared *shared)
     /* In the program's table, a number that is in use for a moment would change what the program's
      * next open returns, and a program that closes all descriptors would close the file's. */
     bool grows = hak__os_leave_descriptors();
+    /* The first size of a file that cannot grow has room for a report of some hundred arenas and
+     * threads. */
     size_t size =
-        bits_align_up(grows ? OBSERVER_SIZE_GROWS : OBSERVER_SIZE_FIXED, hak__os_page_size());
+        bits_align_up(grows ? OBSERVER_REPLY_OFFSET : METADATA_CHUNK_SIZE, hak__os_page_size());
     observer_name_file(false);
     int error = hak__os_share(observer.path, size, shared);
     if (error == -EEXIST) {
@@ -215,7 +211,7 @@ static int observer_open(struct os_shared *shared)
     struct observer_page *page = observer_page(shared);
     page->process = hak__os_process_id();
     page->start_time = observer_start_time();
-    page->version = OBSERVER_VERSION;
+    page->version = 1;
     memcpy(page->magic, magic, sizeof magic);
     return 0;
 }

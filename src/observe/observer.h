@@ -25,15 +25,12 @@
 #include "hakmem/observe.h"
 #include "hakmem/stats.h"
 
-/* Readers take any other version for an observer that they cannot talk to. */
-#define OBSERVER_VERSION 1u
-#define OBSERVER_REQUEST_SIZE 960u
 #define OBSERVER_REPLY_OFFSET 4096u
 
 /* All numbers are the machine's own.          written by */
 struct observer_page {
     char magic[8];       /* observer: "hakmem\0O" */
-    uint32_t version;    /* observer */
+    uint32_t version;    /* observer: 1; readers refuse to talk to another one */
     uint32_t process;    /* observer: its process id, in its own name space */
     uint64_t start_time; /* observer: the process's start, field 22 of /proc/PID/stat; 0: unknown */
     uint32_t shared_request; /* readers: number of the last request; wraps */
@@ -41,7 +38,7 @@ struct observer_page {
     uint64_t reply_size;     /* observer: bytes */
     uint32_t status;         /* observer: 0, or an errno value: ENOENT: there is no such request */
     uint32_t unused[3];
-    char request[OBSERVER_REQUEST_SIZE]; /* readers: "NAME" or "NAME ARGUMENT", and a zero */
+    char request[960]; /* readers: "NAME" or "NAME ARGUMENT", and a zero */
 };
 
 #endif

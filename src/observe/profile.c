@@ -15,9 +15,6 @@
 #include "observe/samples.h"
 #include "os/os.h"
 
-/* Of the JSON document. It grows when a field changes its meaning. */
-#define PROFILE_VERSION 1
-
 /* Microseconds on a clock that does not wrap: tells processes of one number apart. 0: not
  * started. */
 static uint64_t shared_profile_started_us;
@@ -233,7 +230,8 @@ void hak__profile_write(hak_report_sink *sink, void *argument, uint64_t since_ms
     }
     hak__report_begin(&writer, HAK_REPORT_JSON, sink, argument);
     hak__report_section_begin(&writer, "hakmem_profile");
-    hak__report_number(&writer, "version", PROFILE_VERSION, "");
+    /* Of the JSON document. It grows when a field changes its meaning. */
+    hak__report_number(&writer, "version", 1, "");
     hak__report_string(&writer, "program", program != NULL ? program : "", "");
     uint64_t started_us = atomic_load_relaxed(&shared_profile_started_us);
     REPORT_NUMBERS(&writer, {"process", hak__os_process_id()}, {"time", hak__os_wall_clock_s()},

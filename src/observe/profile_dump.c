@@ -21,10 +21,6 @@
 #include "hakmem/profile.h"
 #include "os/os.h"
 
-/* Milliseconds between two looks at the process's memory. A look takes some 80 us. Doubled: a peak
- * of a fifth of a second may be missed. Halved: twice as many wake-ups. */
-#define DUMP_WATCH_MS 100u
-
 static uint32_t shared_dump_asked; /* signals so far; the thread sleeps on it */
 static uint32_t shared_dump_ready; /* 1: the file is open */
 static bool dump_catches;          /* the signal asks for profiles */
@@ -212,8 +208,10 @@ static void *dump_run(void *argument)
             written++;
             hak__exit_file_write(&dump_file);
         } else {
-            hak__os_wait_ms(&shared_dump_asked, written,
-                            dump_watches ? DUMP_WATCH_MS : BACKGROUND_LOOK_MS);
+            /* Milliseconds between two looks at the process's memory. A look takes some 80 us.
+             * Doubled: a peak of a fifth of a second may be missed. Halved: twice as many
+             * wake-ups. */
+            hak__os_wait_ms(&shared_dump_asked, written, dump_watches ? 100 : BACKGROUND_LOOK_MS);
         }
         if (dump_watches) {
             watch_look();

@@ -67,8 +67,7 @@ HAK_HIDDEN void hak__huge_use_add_block(struct huge_use *use, const struct huge_
 /* Used bytes in thousandths of the superslabs' size. UINT64_MAX: there are none. */
 HAK_HIDDEN uint64_t hak__huge_use_permille(const struct huge_use *use);
 /* Why not more of the heap, in words; "": there is no reason, or it is unknown. */
-#define HUGE_USE_WHY_SIZE 160u
-HAK_HIDDEN const char *hak__huge_use_why(char why[HUGE_USE_WHY_SIZE], const struct huge_use *use);
+HAK_HIDDEN const char *hak__huge_use_why(char why[TEXT_LINE_SIZE], const struct huge_use *use);
 /* Writes the section "huge_pages". */
 HAK_HIDDEN void hak__huge_use_write(struct report_writer *writer, const struct huge_use *use);
 
@@ -142,9 +141,8 @@ HAK_HIDDEN void hak__site_list_write(struct report_writer *writer, const struct 
 HAK_HIDDEN void hak__named_sites_write(struct report_writer *writer);
 
 /* The site's name; of an address the name of the file, and where addr2line finds the call. */
-#define SITE_TITLE_SIZE 320u
 HAK_HIDDEN void hak__site_title(const struct site *site, const struct modules *modules,
-                                char title[SITE_TITLE_SIZE]);
+                                char title[TEXT_LINE_SIZE]);
 
 struct report {
     struct census census;

@@ -14,10 +14,6 @@
 #include "base/text.h"
 #include "hakmem/stats.h"
 
-/* Bytes collected before the sink is called. A report is then some tens of pieces, and the buffer
- * fits on any thread's stack. Doubled: half as many calls of the sink, and 1 KiB more stack. */
-#define REPORT_BUFFER_SIZE 1024
-
 /* Is told each number: the keys of its groups and its own key, with dots between them, such as
  * "counters.malloc_slow". In a record the first number stands for the key: "classes.64.in_use". */
 typedef void report_visit(void *argument, const char *name, uint64_t value, const char *help);
@@ -31,7 +27,10 @@ struct report_writer {
     report_visit *visit; /* told the numbers, and nothing is written; NULL: write */
     bool names;          /* the next number is the name of its record */
     struct text text;    /* while `visit` is told: the names of the groups that are open */
-    char buffer[REPORT_BUFFER_SIZE];
+    /* Bytes collected before the sink is called. A report is then some tens of pieces, and the
+     * buffer fits on any thread's stack. Doubled: half as many calls of the sink, and 1 KiB more
+     * stack. */
+    char buffer[1024];
 };
 
 /* Begins a report that goes to `sink` with `argument`; hak__report_end sends the rest. */

@@ -16,19 +16,17 @@
 #include "region/superslab.h"
 #include "region/window.h"
 
-/* Pages that one system call looks at: as many as the kernel looks at under one hold of its lock.
- * Twice: 4 KiB more stack and no fewer holds. Half: twice the system calls. */
-#define LOOK_PAGES 4096u
-
 uint64_t hak__resident_bytes(struct resident *resident, uintptr_t start, uintptr_t end)
 {
-    unsigned char pages[LOOK_PAGES];
-    size_t page = hak__os_page_size();
+    /* Pages that one system call looks at: as many as the kernel looks at under one hold of its
+     * lock. Twice: 4 KiB more stack and no fewer holds. Half: twice the system calls. */
+    unsigned char pages[4096];
+    size_t page = hak__os_page_size(), most = sizeof pages * page;
     uint64_t count = 0;
     start = bits_align_down(start, page);
     end = bits_align_up(end, page);
     for (size_t size; start < end; start += size) {
-        size = end - start < LOOK_PAGES * page ? end - start : LOOK_PAGES * page;
+        size = end - start < most ? end - start : most;
         bool answered = hak__os_look((const void *)start, size, pages) == 0;
         count += answered ? hak__os_resident_pages(pages, size / page) : 0;
         resident->answers += answered;
@@ -82,7 +80,7 @@ static void look_at_huge(struct resident *resident)
  * unmapped. */
 static uint64_t look_at_slab_metadata(struct resident *resident, uintptr_t high)
 {
-    const size_t step = SUPERSLAB_SLICES * SLAB_METADATA_SIZE;
+    const size_t step = SUPERSLAB_SLICES * HAK_CACHE_LINE;
     uintptr_t start = (uintptr_t)hak__window.slabs, at = start;
     size_t count = atomic_load_relaxed(&hak__superslabs.count);
     uint64_t bytes = 0;

@@ -30,9 +30,6 @@ struct sample_record {
 
 /* Records come in pieces of this size. */
 #define SAMPLES_CHUNK_SIZE ((size_t)16 << 10)
-/* Buckets at first: enough for a heap of 4 GiB at one sample in 512 KiB. The table doubles when
- * there are more records than buckets. */
-#define SAMPLES_BUCKETS_START (OS_PAGE_SIZE_MAX / sizeof(void *))
 
 struct lock HAK_LOCK_LINE hak__samples_lock = LOCK_INITIAL(LOCK_RANK_SAMPLES);
 /* Under SAMPLES. */
@@ -100,7 +97,10 @@ static struct sample_record **samples_bucket(uintptr_t address)
 /* Doubles the table. False: no memory; the old table stays. */
 static bool samples_grow(void)
 {
-    size_t count = samples_buckets_count == 0 ? SAMPLES_BUCKETS_START : 2 * samples_buckets_count;
+    /* Buckets at first: enough for a heap of 4 GiB at one sample in 512 KiB. The table doubles when
+     * there are more records than buckets. */
+    size_t count =
+        samples_buckets_count == 0 ? OS_PAGE_SIZE_MAX / sizeof(void *) : 2 * samples_buckets_count;
     struct sample_record **old = samples_buckets;
     size_t old_count = samples_buckets_count;
     void *grown;

@@ -80,11 +80,10 @@ HAK_HIDDEN void hak__profile_write(hak_report_sink *sink, void *argument, uint64
 /* Threads with stacks of their own; later ones share the number 0. Twice as many: a server with a
  * thread for each connection fills the table of stacks sooner. Half: a large pool is cut. */
 #define SAMPLE_THREADS_MAX 512u
-#define SAMPLE_THREAD_NAME_SIZE 16u /* the kernel's, with the zero */
 
 struct sample_thread {
-    uint32_t id; /* the kernel's; 0: took no sample */
-    char name[SAMPLE_THREAD_NAME_SIZE];
+    uint32_t id;   /* the kernel's; 0: took no sample */
+    char name[16]; /* the kernel's, with the zero */
 };
 
 /* NULL: no thread with this number has taken a sample. */

@@ -17,24 +17,6 @@
 #include <errno.h>
 #include <string.h>
 
-/* Time between two looks at all sites, ms. Half: twice the work, which takes some microseconds for
- * each hundred sites. Twice: sites are placed a second later. */
-#define PLACEMENT_LOOK_MS 1000u
-/* Samples that a proof takes. Half: sites are placed earlier, and more often in error. Twice: rare
- * long-lived objects, which hold as much memory, take twice the time. */
-#define PLACEMENT_SAMPLES_LEAST 16u
-/* Counters of lifetimes below which a block is short-lived: the first 7 count those to 4 s. Blocks
- * that live longer outlive a purge and its delay. One less: to 1 s. */
-#define PLACEMENT_SHORT 7u
-/* Milliseconds that a site is watched before it is judged. Blocks of the last 4 s, which may be
- * short-lived still, are then a quarter of them if the rate is even. Half: they are half. */
-#define PLACEMENT_WATCH_MS 16384u
-/* Percent of a site's blocks that may be short-lived before it is placed. Twice: holes among
- * long-lived objects, which cost what was to be saved. */
-#define PLACEMENT_SHORT_PERCENT 10.0
-/* Percent from which on it is placed no longer. Near the other one, sites would go to and fro. */
-#define PLACEMENT_BACK_PERCENT 30.0
-
 bool hak__placement_on;
 
 static uint32_t shared_placement_looked_ms;
@@ -68,7 +50,9 @@ static void placement_begin(const char *name, uintptr_t id)
 static double placement_short_percent(const struct site_sums *sums)
 {
     double brief = 0;
-    for (uint32_t i = 0; i < PLACEMENT_SHORT; i++) {
+    /* Counters of lifetimes below which a block is short-lived: the first 7 count those to 4 s.
+     * Blocks that live longer outlive a purge and its delay. One less: to 1 s. */
+    for (uint32_t i = 0; i < 7; i++) {
         brief += sums->lifetimes[i];
     }
     return 100 * brief / sums->allocated_count;
@@ -76,12 +60,17 @@ static double placement_short_percent(const struct site_sums *sums)
 
 bool hak__placement_judge(const struct site_sums *sums, bool apart, uint64_t now_ms)
 {
-    if (sums->samples_count < PLACEMENT_SAMPLES_LEAST ||
-        now_ms - sums->began_ms < PLACEMENT_WATCH_MS) {
+    /* Samples that a proof takes. Half: sites are placed earlier, and more often in error. Twice:
+     * rare long-lived objects, which hold as much memory, take twice the time. Milliseconds that a
+     * site is watched before it is judged. Blocks of the last 4 s, which may be short-lived still,
+     * are then a quarter of them if the rate is even. Half: they are half. */
+    if (sums->samples_count < 16 || now_ms - sums->began_ms < 16384) {
         return apart;
     }
-    double percent = placement_short_percent(sums);
-    return apart ? percent < PLACEMENT_BACK_PERCENT : percent <= PLACEMENT_SHORT_PERCENT;
+    /* At most 10 percent of a site's blocks may be short-lived before it is placed. Twice: holes
+     * among long-lived objects, which cost what was to be saved. From 30 percent on it is placed no
+     * longer: nearer to the other one, sites would go to and fro. */
+    return placement_short_percent(sums) <= (apart ? 30.0 : 10.0);
 }
 
 /* The learner may be busy or full. The site then stays as it is until the next look. Under
@@ -98,7 +87,9 @@ static void placement_look(void)
 {
     uint32_t now_ms = hak__os_clock_ms(),
              looked_ms = atomic_load_relaxed(&shared_placement_looked_ms);
-    if (now_ms - looked_ms < PLACEMENT_LOOK_MS ||
+    /* Time between two looks at all sites, ms. Half: twice the work, which takes some microseconds
+     * for each hundred sites. Twice: sites are placed a second later. */
+    if (now_ms - looked_ms < 1000 ||
         !atomic_cas_acquire(&shared_placement_looked_ms, &looked_ms, now_ms) ||
         !hak__samples_enter(false)) {
         return;

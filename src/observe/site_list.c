@@ -8,9 +8,6 @@
 
 #include <string.h>
 
-/* Bytes of a file's path. Longer ones are cut, and name no file then. Half: paths of deep build
- * directories are cut. */
-#define SITE_PATH_SIZE 512
 /* Behind the path of a library that was closed: no file has this name, so tools look into none. */
 #define SITE_CLOSED " (closed)"
 
@@ -85,7 +82,7 @@ static const char *site_kind(const struct site *site)
 static void site_write_place(struct report_writer *writer, const struct site *site,
                              const struct modules *modules, struct build_id *id)
 {
-    char path[SITE_PATH_SIZE] = "";
+    char path[TEXT_LINE_SIZE] = "";
     static const struct module_place none = {.end = 0};
     struct module_place place = none;
     bool closed = false;
@@ -179,7 +176,7 @@ void hak__named_sites_write(struct report_writer *writer)
 }
 
 void hak__site_title(const struct site *site, const struct modules *modules,
-                     char title[SITE_TITLE_SIZE])
+                     char title[TEXT_LINE_SIZE])
 {
     char name[SITE_NAME_SIZE];
     struct module_place place;
@@ -190,12 +187,12 @@ void hak__site_title(const struct site *site, const struct modules *modules,
         while (start != 0 && place.path[start - 1] != '/') {
             start--;
         }
-        hak__text_make(title, SITE_TITLE_SIZE, "%.*s%s+%#lx", (int)(place.path_length - start),
+        hak__text_make(title, TEXT_LINE_SIZE, "%.*s%s+%#lx", (int)(place.path_length - start),
                        place.path + start, closed ? SITE_CLOSED : "",
                        closed ? place.offset : hak__module_address(&place));
     } else if (site->is_address) {
-        hak__text_make(title, SITE_TITLE_SIZE, "%#lx", loaded_address(site->key));
+        hak__text_make(title, TEXT_LINE_SIZE, "%#lx", loaded_address(site->key));
     } else {
-        hak__text_make(title, SITE_TITLE_SIZE, "%s", name);
+        hak__text_make(title, TEXT_LINE_SIZE, "%s", name);
     }
 }

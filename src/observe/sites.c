@@ -12,13 +12,12 @@
 
 HAK_STATIC_ASSERT(SITE_NAME_SIZE == HAK_SITE_NAME_MAX + 1, "the header says how long names are");
 
-/* Buckets of the hash table: with a full table, 4 sites each. Half: longer searches. */
-#define SITES_BUCKETS (SITES_MAX / 4)
-
 HAK_TLS uintptr_t hak__site_current;
 
 /* Written under SAMPLES. */
-static struct site **sites_buckets; /* [SITES_BUCKETS]; NULL: not allocated yet */
+/* [SITES_MAX / 4]: with a full table, 4 sites each. Half: longer searches. NULL: not allocated
+ * yet. */
+static struct site **sites_buckets;
 static struct site *sites_newest;
 static struct site *sites_other;
 static uint32_t sites_named_count, sites_others_count;
@@ -28,7 +27,7 @@ static struct site **site_bucket(uintptr_t key)
 {
     uint64_t hash = (uint64_t)key * UINT64_C(0x9e3779b97f4a7c15); /* Fibonacci hashing */
     struct site **buckets = atomic_load_acquire(&sites_buckets);  /* pairs with sites_are_ready */
-    return buckets != NULL ? &buckets[(hash >> 32) % SITES_BUCKETS] : NULL;
+    return buckets != NULL ? &buckets[(hash >> 32) % SITES_MAX / 4] : NULL;
 }
 
 static struct site *site_find(uintptr_t key, bool is_address)
@@ -61,7 +60,7 @@ static bool sites_are_ready(void)
     if (sites_buckets == NULL) {
         /* release: pairs with the acquire in site_bucket */
         atomic_store_release(&sites_buckets,
-                             hak__metadata_allocate(SITES_BUCKETS * sizeof(struct site *)));
+                             hak__metadata_allocate(SITES_MAX / 4 * sizeof(struct site *)));
     }
     if (sites_buckets != NULL && sites_other == NULL) {
         sites_other = site_add(SITE_ID_OTHER, false);

@@ -17,6 +17,7 @@
 #define HAK_OBSERVE_SITES_H
 
 #include "core/limits.h"
+#include "learn/learner.h"
 
 /* Sites in the table. A site takes 320 bytes, so all take 1.3 MiB. Half: large programs have more
  * callers of malloc than that, and the rarely sampled ones share the entry "other". */
@@ -24,8 +25,6 @@
 /* Of these for names, which so find room whatever was sampled before. Also the most series
  * of a site's figure. Twice as many: monitoring systems store twice as many. */
 #define SITES_NAMED_MAX 1024u
-/* Bytes of a name, with its zero: HAK_SITE_NAME_MAX and 1. */
-#define SITE_NAME_SIZE 64u
 /* Counters of lifetimes: 0 ms, then up to 3 ms, 15 ms, 63 ms and so on by powers of 4; the last
  * one, from 17 minutes on. One more: lifetimes of more than 70 minutes stand apart. */
 #define SITE_LIFETIMES 12u

@@ -28,7 +28,9 @@ static size_t stacks_bytes;       /* taken for stacks */
 static uint64_t history_ms[HISTORY_MAX];
 static uint32_t history_count;
 static uint64_t history_next_ms;
-static uint64_t history_period_ms = HISTORY_START_MS;
+/* Milliseconds between the first two moments. Half: a program that ends at once has more of
+ * them. */
+static uint64_t history_period_ms = 16;
 
 bool hak__stacks_start(void)
 {

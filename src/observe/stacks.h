@@ -28,9 +28,6 @@
  * only grow. When all are used, every second one is dropped, and the time between two moments
  * doubles. Twice as many: 64 bytes more a stack. Half: less than 4 moments may be left. */
 #define HISTORY_MAX 16u
-/* Milliseconds between the first two moments. Half: a program that ends at once has more of
- * them. */
-#define HISTORY_START_MS 16u
 
 /* Sums of weighted samples. Counts are numbers of blocks, estimated. */
 struct stack_sums {

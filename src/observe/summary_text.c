@@ -11,12 +11,7 @@
 
 /* Classes and sites that are named. */
 #define SUMMARY_LARGEST 3u
-/* A class with less is "0.00 MiB": not one of the largest. */
-#define SUMMARY_LARGEST_MIN ((1u << 20) / 200)
 #define SUMMARY_MIB_SIZE 32u
-/* With less in slabs, the part that is free says nothing: a small program has few objects of each
- * size, so that most of its slabs are nearly empty. */
-#define SUMMARY_FRAGMENTATION_MIN (8u << 20)
 
 /* `bytes` in hundredths of a MiB, rounded. */
 static uint64_t summary_hundredths(uint64_t bytes)
@@ -140,7 +135,8 @@ static void summary_put_largest(struct report_writer *writer, const struct resid
         char name[24] = "over 2 MiB", mib[SUMMARY_MIB_SIZE];
         class_index = summary_next_largest(resident, class_index);
         uint64_t bytes = summary_class_bytes(resident, class_index);
-        if (class_index == 0 || (i != 0 && bytes < SUMMARY_LARGEST_MIN)) {
+        /* a class with less is "0.00 MiB": not one of the largest */
+        if (class_index == 0 || (i != 0 && bytes < (1u << 20) / 200)) {
             hak__report_put(writer, "%s", i == 0 ? "none" : "");
             break;
         }
@@ -163,7 +159,9 @@ static void summary_put_conclusions(struct report_writer *writer, const struct s
     }
     hak__report_put(writer, "could go back to the OS now: %s",
                     summary_mib(mib, summary->parts[SUMMARY_KEPT]));
-    if (in_slabs >= SUMMARY_FRAGMENTATION_MIN) {
+    /* With less in slabs, the part that is free says nothing: a small program has few objects of
+     * each size, so that most of its slabs are nearly empty. */
+    if (in_slabs >= 8u << 20) {
         hak__report_put(writer,
                         "; fragmentation: %u.%u %% (free in slabs, as a part of blocks and slabs)",
                         summary->fragmentation / 10, summary->fragmentation % 10);
@@ -177,7 +175,7 @@ static void summary_put_huge_pages(struct report_writer *writer, const struct su
 {
     const struct huge_use *use = &summary->resident.huge_use;
     uint64_t bytes = use->unknown ? hak__os_huge_page_bytes() : use->bytes;
-    char mib[SUMMARY_MIB_SIZE], text[HUGE_USE_WHY_SIZE];
+    char mib[SUMMARY_MIB_SIZE], text[TEXT_LINE_SIZE];
     bool some = bytes != 0 && bytes != UINT64_MAX;
     const char *amount = some ? summary_mib(mib, bytes) : bytes == 0 ? "none" : "unknown";
     hak__report_put(writer, "huge pages: %s", amount);
@@ -203,7 +201,7 @@ static void summary_put_sites(struct report_writer *writer, const struct site_li
     uint32_t i = 0;
     hak__modules_open(&modules);
     for (; i < sites->count && i < SUMMARY_LARGEST; i++) {
-        char mib[SUMMARY_MIB_SIZE], title[SITE_TITLE_SIZE];
+        char mib[SUMMARY_MIB_SIZE], title[TEXT_LINE_SIZE];
         if (!hak__site_copy(sites->sites[i], &sums) || sums.samples_live == 0) {
             break;
         }

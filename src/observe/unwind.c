@@ -4,20 +4,15 @@
 
 #include "os/os.h"
 
-/* Pages are asked for in this size, which every kernel's page is a multiple of. */
-#define WALK_PAGE_SIZE ((uintptr_t)4096)
 /* Pages that one walk asks the kernel for. Twice: a wrong frame pointer that lies far up costs up
  * to 1 ms. Half: callers of generated code with frames of more than 1 MiB are missing. */
 #define WALK_LOOKS_MAX 512u
-/* Frames of a walk that may lie below the one before: other stacks, as of a signal handler, may lie
- * anywhere. Half: a handler on hakmem's stack in a coroutine is as deep as this. */
-#define WALK_FALLS_MAX 8u
 
 /* --- memory --- */
 
 bool hak__unwind_can_read(struct unwind_walk *walk, uintptr_t address, size_t size)
 {
-    uintptr_t page = address & ~(WALK_PAGE_SIZE - 1);
+    uintptr_t page = address & ~(ARCH_PAGE_SIZE_MIN - 1);
     if (address + size < address) {
         return false;
     }
@@ -29,7 +24,7 @@ bool hak__unwind_can_read(struct unwind_walk *walk, uintptr_t address, size_t si
         if (walk->looks++ >= WALK_LOOKS_MAX || !hak__os_is_readable(walk->readable_high)) {
             return false;
         }
-        walk->readable_high += WALK_PAGE_SIZE;
+        walk->readable_high += ARCH_PAGE_SIZE_MIN;
     }
     return true;
 }
@@ -76,7 +71,7 @@ static bool walk_has_module(struct unwind_walk *walk, uintptr_t address)
 /* Generated code: the page of the last such address is remembered. */
 static bool walk_can_read_code(struct unwind_walk *walk, uintptr_t address)
 {
-    uintptr_t page = address & ~(WALK_PAGE_SIZE - 1);
+    uintptr_t page = address & ~(ARCH_PAGE_SIZE_MIN - 1);
     if (page != walk->code_page && !hak__os_is_readable(page)) {
         return false;
     }
@@ -88,7 +83,7 @@ static bool walk_can_read_code(struct unwind_walk *walk, uintptr_t address)
  * of /proc; tools do that. */
 static bool walk_may_be_code(struct unwind_walk *walk, uintptr_t address)
 {
-    return address > WALK_PAGE_SIZE &&
+    return address > ARCH_PAGE_SIZE_MIN &&
            (walk_has_module(walk, address - 1) || walk_can_read_code(walk, address - 1));
 }
 
@@ -166,7 +161,7 @@ static enum step walk_by_pointer(struct unwind_walk *walk)
     const uintptr_t size = 2 * sizeof(uintptr_t);
     uintptr_t record = walk->registers[ARCH_FRAME_POINTER];
     if ((walk->known >> ARCH_FRAME_POINTER & 1) == 0 || record < walk->low ||
-        record - walk->low > WALK_LOOKS_MAX * WALK_PAGE_SIZE || record % sizeof(uintptr_t) != 0 ||
+        record - walk->low > WALK_LOOKS_MAX * ARCH_PAGE_SIZE_MIN || record % sizeof(uintptr_t) != 0 ||
         !hak__unwind_can_read(walk, walk->low, record + size - walk->low)) {
         return STEP_FAILED;
     }
@@ -199,8 +194,10 @@ static bool walk_step(struct unwind_walk *walk)
     if (step != STEP_DONE || walk_next_instruction(walk) == 0) {
         return false;
     }
+    /* Frames of a walk that may lie below the one before: other stacks, as of a signal handler, may
+     * lie anywhere. Half: a handler on hakmem's stack in a coroutine is as deep as this. */
     if (HAK_UNLIKELY(stack_pointer <= walk->low) &&
-        (walk->falls++ == WALK_FALLS_MAX || walk_next_instruction(walk) == from)) {
+        (walk->falls++ == 8 || walk_next_instruction(walk) == from)) {
         return false;
     }
     walk->low = stack_pointer;
@@ -217,8 +214,8 @@ HAK_NOINLINE uint32_t hak__unwind(uintptr_t *addresses, uint32_t depth_max, bool
     memset(walk.registers, 0, sizeof walk.registers);
     arch_store_registers(walk.registers);
     walk.low = walk.registers[ARCH_STACK_POINTER];
-    walk.readable_low = walk.low & ~(WALK_PAGE_SIZE - 1); /* this function's own page */
-    walk.readable_high = walk.readable_low + WALK_PAGE_SIZE;
+    walk.readable_low = walk.low & ~(ARCH_PAGE_SIZE_MIN - 1); /* this function's own page */
+    walk.readable_high = walk.readable_low + ARCH_PAGE_SIZE_MIN;
     walk.code_page = 0;
     walk.looks = 0;
     walk.falls = 0;

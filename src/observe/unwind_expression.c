@@ -5,18 +5,16 @@
  * library use in tables; another one ends the walk. See unwind.h. */
 #include "observe/unwind.h"
 
-/* Words on the stack. glibc's tables need 4. */
-#define EXPRESSION_WORDS 32u
-
 struct expression {
     struct cursor cursor;
     uint32_t count;
-    uintptr_t words[EXPRESSION_WORDS];
+    /* Words on the stack. glibc's tables need 4. */
+    uintptr_t words[32];
 };
 
 static void expression_push(struct expression *expression, uintptr_t word)
 {
-    if (expression->count == EXPRESSION_WORDS) {
+    if (expression->count == HAK_COUNT_OF(expression->words)) {
         expression->cursor.failed = true;
     } else {
         expression->words[expression->count++] = word;

@@ -10,13 +10,9 @@
 
 #include <link.h>
 
-#define INDEX_FILE "/proc/self/exe"
-/* Sections that are looked at. Half: programs have 40. */
-#define INDEX_SECTIONS_MAX 128u
-
 static bool index_read(uint64_t offset, void *to, size_t size)
 {
-    return hak__os_read_part(INDEX_FILE, offset, to, size) == (long)size;
+    return hak__os_read_part("/proc/self/exe", offset, to, size) == (long)size;
 }
 
 static bool index_read_section(const ElfW(Ehdr) * file, uint32_t number, ElfW(Shdr) * section)
@@ -31,8 +27,9 @@ static bool index_find_section(ElfW(Shdr) * section)
     char name[sizeof wanted];
     ElfW(Ehdr) file;
     ElfW(Shdr) names;
+    /* Sections that are looked at. Half: programs have 40. */
     if (!index_read(0, &file, sizeof file) || file.e_shentsize != sizeof *section ||
-        file.e_shnum > INDEX_SECTIONS_MAX || !index_read_section(&file, file.e_shstrndx, &names)) {
+        file.e_shnum > 128 || !index_read_section(&file, file.e_shstrndx, &names)) {
         return false;
     }
     for (uint32_t i = 1; i < file.e_shnum; i++) {

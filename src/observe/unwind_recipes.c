@@ -11,20 +11,18 @@
 #include "base/atomics.h"
 #include "base/bits.h"
 
-/* Entries of 32 bytes. Twice: 32 KiB more. Half: a large program reads its tables more often, a
- * third of a microsecond each time. */
-#define RECIPES_COUNT 1024u
-
 struct recipe_entry {
     uint64_t words[3]; /* relaxed: the sum binds them */
     uint64_t sum;
 };
-static struct recipe_entry __attribute__((aligned(HAK_CACHE_LINE))) shared_recipes[RECIPES_COUNT];
+/* Entries of 32 bytes. Twice: 32 KiB more. Half: a large program reads its tables more often, a
+ * third of a microsecond each time. */
+static struct recipe_entry __attribute__((aligned(HAK_CACHE_LINE))) shared_recipes[1024];
 HAK_STATIC_ASSERT(sizeof(struct unwind_recipe) == 3 * sizeof(uint64_t), "it is stored as words");
 
 static struct recipe_entry *recipe_place(uintptr_t address)
 {
-    return &shared_recipes[bits_mix(address) % RECIPES_COUNT];
+    return &shared_recipes[bits_mix(address) % HAK_COUNT_OF(shared_recipes)];
 }
 
 static uint64_t recipe_sum(const struct unwind_module *module, uintptr_t address,

@@ -4,10 +4,6 @@
  * extensions are those of the Linux Standard Base). See unwind.h. */
 #include "observe/unwind.h"
 
-/* Rows that a program may keep at the same time. Compilers keep one; each takes
- * 176 bytes, on aarch64 320. */
-#define UNWIND_ROWS_KEPT 4u
-
 enum rule_kind {
     RULE_SAME,
     RULE_UNDEFINED,
@@ -28,7 +24,9 @@ struct unwind_row {
 struct rules {
     struct unwind_row row;
     struct unwind_row first; /* as it was when the function's own program began */
-    struct unwind_row kept[UNWIND_ROWS_KEPT];
+    /* Rows that a program may keep at the same time. Compilers keep one; each takes 176 bytes, on
+     * aarch64 320. */
+    struct unwind_row kept[4];
     uint32_t kept_count;
     const struct unwind_entry *entry;
     uintptr_t location;
@@ -156,7 +154,7 @@ static void rules_run_other(struct rules *rules, struct cursor *cursor, uint8_t 
             cursor_take(cursor, (size_t)1 << (operation - 0x02)) * rules->entry->code_factor;
         break;
     case 0x0a: /* DW_CFA_remember_state */
-        cursor->failed |= rules->kept_count == UNWIND_ROWS_KEPT;
+        cursor->failed |= rules->kept_count == HAK_COUNT_OF(rules->kept);
         if (!cursor->failed) {
             rules->kept[rules->kept_count++] = rules->row;
         }

@@ -21,15 +21,14 @@
 
 #pragma weak dlsym
 
-/* The longest entry, bytes: a function of some 100,000 instructions. Half: larger ones count as
- * without tables. */
-#define TABLE_ENTRY_SIZE_MAX ((size_t)64 << 10)
 /* Encodings of addresses in tables (DW_EH_PE_*). */
-#define TABLE_UNSIGNED_4 0x03u
-#define TABLE_SIGNED_4 0x0bu
-#define TABLE_TO_SELF 0x10u
-#define TABLE_TO_HEADER 0x30u
-#define TABLE_NONE 0xffu
+enum table_encoding {
+    TABLE_UNSIGNED_4 = 0x03,
+    TABLE_SIGNED_4 = 0x0b,
+    TABLE_TO_SELF = 0x10,
+    TABLE_TO_HEADER = 0x30,
+    TABLE_NONE = 0xff,
+};
 
 typedef int table_visit(struct dl_phdr_info *module, size_t size, void *argument);
 typedef int table_iterate(table_visit *visit, void *argument);
@@ -45,10 +44,7 @@ HAK_HIDDEN extern const ElfW(Ehdr) __ehdr_start;
 /* Pages of tables that the kernel has found readable, each a word with the page's number and a part
  * of its module's key, at the index that follows from the number. Twice: 4 KiB more. Half: the
  * tables of a large program are asked for more often, a microsecond each time. */
-#define TABLE_PAGES 512u
-#define TABLE_PAGE_SHIFT 12
-#define TABLE_KEY_BITS 28
-static uint64_t shared_table_pages[TABLE_PAGES]; /* relaxed: each word stands for itself */
+static uint64_t shared_table_pages[512]; /* relaxed: each word stands for itself */
 
 /* False: not all of these bytes lie in the module and can be read. */
 static bool table_can_read(const struct unwind_module *module, uintptr_t address, size_t size)
@@ -59,12 +55,12 @@ static bool table_can_read(const struct unwind_module *module, uintptr_t address
     if (address < module->start || address >= module->end || size > module->end - address) {
         return false;
     }
-    uint64_t page = address >> TABLE_PAGE_SHIFT, last = (address + size - 1) >> TABLE_PAGE_SHIFT;
+    uint64_t page = address / ARCH_PAGE_SIZE_MIN, last = (address + size - 1) / ARCH_PAGE_SIZE_MIN;
     for (; page <= last; page++) {
-        uint64_t *known = &shared_table_pages[page % TABLE_PAGES];
-        uint64_t word = page << TABLE_KEY_BITS | module->key >> (64 - TABLE_KEY_BITS);
+        uint64_t *known = &shared_table_pages[page % HAK_COUNT_OF(shared_table_pages)];
+        uint64_t word = page << 28 | module->key >> (64 - 28);
         if (HAK_UNLIKELY(atomic_load_relaxed(known) != word)) {
-            if (!hak__os_is_readable(page << TABLE_PAGE_SHIFT)) {
+            if (!hak__os_is_readable(page * ARCH_PAGE_SIZE_MIN)) {
                 return false;
             }
             atomic_store_relaxed(known, word);
@@ -213,7 +209,9 @@ static struct cursor entry_open(const struct unwind_module *module, uintptr_t at
 {
     struct cursor cursor = table_cursor(module, at, sizeof(uint32_t));
     size_t size = (size_t)cursor_take(&cursor, sizeof(uint32_t));
-    if (cursor.failed || size < 2 * sizeof(uint32_t) || size > TABLE_ENTRY_SIZE_MAX) {
+    /* The longest entry, bytes: a function of some 100,000 instructions. Half: larger ones count as
+     * without tables. */
+    if (cursor.failed || size < 2 * sizeof(uint32_t) || size > (size_t)64 << 10) {
         return (struct cursor){cursor.at, cursor.at, true};
     }
     return table_cursor(module, at + sizeof(uint32_t), size);

@@ -18,6 +18,10 @@
 #include "base/atomics.h"
 #include "base/compiler.h"
 
+#ifndef MAP_FIXED_NOREPLACE /* of Linux 4.17; the value is part of the kernel's ABI */
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+
 enum {
     BOUND_PLAINLY, /* override/direct.c has found that nobody follows mappings */
     BOUND_DIRECT,  /* somebody does, and is not ready yet: make the system call */

@@ -6,9 +6,6 @@
 #include "base/text.h"
 #include "os/os.h"
 
-#define CGROUP_PATH_SIZE 4096u
-#define CGROUP_LINE "0::" /* in /proc/self/cgroup, before the path of version 2's group */
-
 /* Reads "QUOTA PERIOD", both in microseconds, as whole processors, rounded up. UINT32_MAX: no quota
  * ("max"), or not readable. */
 static uint32_t cgroup_parse_quota(const char *text)
@@ -38,15 +35,16 @@ static void cgroup_put_path(char *path, size_t size, const char *root, const cha
 
 /* Writes the path of the process's group to `group`. Returns its length; SIZE_MAX: there is none.
  */
-static size_t cgroup_find(const char *membership, char group[CGROUP_PATH_SIZE])
+static size_t cgroup_find(const char *membership, char group[OS_TEXT_SIZE])
 {
-    (void)hak__os_read_text(membership, group, CGROUP_PATH_SIZE);
+    (void)hak__os_read_text(membership, group, OS_TEXT_SIZE);
     for (const char *line = group; *line != '\0';) {
         size_t length = 0;
         while (line[length] != '\0' && line[length] != '\n') {
             length++;
         }
-        const char *found = hak__text_after(line, CGROUP_LINE);
+        /* In /proc/self/cgroup, before the path of version 2's group. */
+        const char *found = hak__text_after(line, "0::");
         if (found != NULL) {
             length -= (size_t)(found - line);
             memmove(group, found, length);
@@ -71,7 +69,7 @@ static size_t cgroup_above(const char *group, size_t length)
 struct os_container hak__os_container(const char *membership, const char *root)
 {
     struct os_container least = {UINT32_MAX, UINT64_MAX};
-    char group[CGROUP_PATH_SIZE], path[2 * CGROUP_PATH_SIZE], line[64];
+    char group[OS_TEXT_SIZE], path[2 * OS_TEXT_SIZE], line[64];
     size_t length = cgroup_find(membership, group);
     for (; length != SIZE_MAX; length = cgroup_above(group, length)) { /* may have lower limits */
         cgroup_put_path(path, sizeof path, root, group, length, "/cpu.max");
@@ -118,7 +116,7 @@ static uint32_t cgroup_percent(char *path, size_t size, const char *root, const 
 
 uint32_t hak__os_memory_percent(const char *membership, const char *root, uint32_t least)
 {
-    char group[CGROUP_PATH_SIZE], path[2 * CGROUP_PATH_SIZE];
+    char group[OS_TEXT_SIZE], path[2 * OS_TEXT_SIZE];
     uint32_t fullest = 0;
     size_t length = cgroup_find(membership, group);
     for (; length != SIZE_MAX; length = cgroup_above(group, length)) {
@@ -130,7 +128,7 @@ uint32_t hak__os_memory_percent(const char *membership, const char *root, uint32
 
 bool hak__os_pressure_path(const char *membership, const char *root, char *path, size_t size)
 {
-    char group[CGROUP_PATH_SIZE];
+    char group[OS_TEXT_SIZE];
     size_t length = cgroup_find(membership, group);
     if (length != SIZE_MAX) {
         cgroup_put_path(path, size, root, group, length, "/memory.pressure");

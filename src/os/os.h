@@ -58,6 +58,10 @@ HAK_HIDDEN void hak__os_note_filter(void);
 /* From now on no filter counts, because the user says so. */
 HAK_HIDDEN void hak__os_ignore_filters(void);
 
+/* Bytes of a file of the kernel's that are read: about a thread with some 500 groups of users,
+ * about memory, or a path. Twice: more stack at start. Half: a process in 150 groups counts as one
+ * with a filter. */
+#define OS_TEXT_SIZE 4096u
 /* Bytes of an OS page: ARCH_PAGE_SIZE_MIN on most machines, up to ARCH_PAGE_SIZE_MAX. */
 HAK_HIDDEN size_t hak__os_page_size(void);
 /* Bytes of RAM of the machine; 16 GiB if the kernel does not say. */

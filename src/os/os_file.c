@@ -20,12 +20,6 @@
 #include "base/text.h"
 #include "os/quiet.h"
 
-/* Seconds that a write waits for the reader of a pipe. Twice: a process whose report nobody reads
- * lives that much longer. Half: a reader that is slow for a moment gets no end of the report. */
-#define OS_WRITE_WAIT_S 5
-/* What a pipe that is ready takes at least. */
-#define OS_PIPE_PAGE 4096
-
 const char *hak__os_file_error(int error)
 {
     switch (-error) {
@@ -219,13 +213,17 @@ void hak__os_close(int descriptor)
 
 /* Bytes that a write to the descriptor takes without a wait: all of a file's; a page of a pipe's,
  * or all that an empty one holds, so that a report stays in one piece. 0: a pipe or socket has
- * taken nothing for OS_WRITE_WAIT_S. */
+ * taken nothing for some seconds. */
 static size_t os_write_room(int descriptor, mode_t mode, size_t size)
 {
     struct pollfd wanted = {descriptor, POLLOUT, 0};
-    struct timespec wait = {OS_WRITE_WAIT_S, 0}; /* the kernel stores what is left */
+    /* Seconds that a write waits for the reader of a pipe. Twice: a process whose report nobody
+     * reads lives that much longer. Half: a reader that is slow for a moment gets no end of the
+     * report. */
+    struct timespec wait = {5, 0}; /* the kernel stores what is left */
     int unread = 1;
-    long ready, room = OS_PIPE_PAGE;
+    /* What a pipe that is ready takes at least. */
+    long ready, room = ARCH_PAGE_SIZE_MIN;
     if (!S_ISFIFO(mode) && !S_ISSOCK(mode)) {
         return size;
     }
@@ -347,11 +345,6 @@ int hak__os_update_file(const char *path, const char *data, size_t size)
     return error;
 }
 
-/* Files that are looked at, and how many missing ones in a row end the look. Twice: a watching
- * program with many files is noticed, and a look takes twice as long. */
-#define WATCH_FILES 256u
-#define WATCH_GAP 16u
-
 bool hak__os_has_userfaultfd(void)
 {
     static const char kind[] = "anon_inode:[userfaultfd]";
@@ -361,8 +354,9 @@ bool hak__os_has_userfaultfd(void)
     if (!hak__os_may_ask()) {
         return false;
     }
-    for (uint32_t file = 0, missing = 0; !found && file < WATCH_FILES && missing < WATCH_GAP;
-         file++) {
+    /* Files that are looked at, and how many missing ones in a row end the look. Twice: a watching
+     * program with many files is noticed, and a look takes twice as long. */
+    for (uint32_t file = 0, missing = 0; !found && file < 256 && missing < 16; file++) {
         struct os_file about = os_identify((int)file);
         missing = about.known ? 0 : missing + 1;
         if (!about.known || (about.mode & S_IFMT) != 0) {

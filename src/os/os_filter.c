@@ -23,25 +23,21 @@
 #include "base/text.h"
 #include "os/charge.h"
 
-/* The kernel's file about a thread, with some 500 groups of users. Twice: more stack at start.
- * Half: a process in 150 groups counts as one with a filter. */
-#define FILTER_TEXT_SIZE 4096u
-
 /* A filter stays: the program cannot remove it. */
 enum { FILTER_NONE, FILTER_PRESENT, FILTER_IGNORED };
 static uint32_t shared_os_filter; /* relaxed: it orders nothing */
 
 /* What follows `key` in the calling thread's status; NULL: there is no such line. *whole: the file
  * was read to its end. */
-static const char *filter_status(const char *key, char text[FILTER_TEXT_SIZE], bool *whole)
+static const char *filter_status(const char *key, char text[OS_TEXT_SIZE], bool *whole)
 {
-    *whole = hak__os_read_text("/proc/thread-self/status", text, FILTER_TEXT_SIZE);
+    *whole = hak__os_read_text("/proc/thread-self/status", text, OS_TEXT_SIZE);
     return hak__text_line(text, key);
 }
 
 void hak__os_init_filter(void)
 {
-    char text[FILTER_TEXT_SIZE];
+    char text[OS_TEXT_SIZE];
     bool whole;
     const char *mode = filter_status("Seccomp:\t", text, &whole);
     if (mode != NULL ? *mode != '0' : !whole) { /* a kernel without filters has no such line */
@@ -81,7 +77,7 @@ bool hak__os_may_ask(void)
 
 uint32_t hak__os_processors_by_file(void)
 {
-    char text[FILTER_TEXT_SIZE];
+    char text[OS_TEXT_SIZE];
     bool whole;
     const char *mask = filter_status("Cpus_allowed:\t", text, &whole);
     uint32_t count = 0;

@@ -69,11 +69,6 @@ static bool os_unmark(void *address, size_t size)
             hak__os_replace(address, size));
 }
 
-/* Mappings that closed pages may add where the kernel does not mark pages; Linux allows a process
- * 65,530. Twice as many: a program with many mappings of its own may reach the limit. Half: half as
- * many blocks end in a closed page. */
-#define OS_CLOSED_MAX 16384u
-
 static uint32_t shared_os_closed; /* ranges closed by their protection */
 
 uint32_t hak__os_closed_ranges(void)
@@ -88,7 +83,10 @@ bool hak__os_close_pages(void *address, size_t size)
     bool closed = os_mark(address, size);
     if (!closed) { /* also for locked memory, which the kernel does not mark */
         uint32_t count = atomic_add_relaxed(&shared_os_closed, 1u);
-        closed = count < OS_CLOSED_MAX && os_protect(address, size, PROT_NONE);
+        /* Mappings that closed pages may add where the kernel does not mark pages; Linux allows a
+         * process 65,530. Twice as many: a program with many mappings of its own may reach the
+         * limit. Half: half as many blocks end in a closed page. */
+        closed = count < 16384 && os_protect(address, size, PROT_NONE);
         (void)bound_madvise(address, size, MADV_DONTNEED);
         if (!closed) {
             atomic_sub_relaxed(&shared_os_closed, 1u);
@@ -183,15 +181,13 @@ void hak__os_release_addresses(void *address, size_t size)
 
 /* --- the signal --- */
 
-/* Programs set handlers, and these restore or call the one that they have replaced: hakmem's. So
- * hakmem has several handlers, each of which stands before another action and gives way to that
- * one: 0 before the first action, 1 before the handler that replaced 0, and so on. */
-#define FAULT_LEVELS 4u
-
 static os_fault_function *shared_fault_function; /* NULL: not watched */
 static uint32_t shared_fault_busy;               /* 1: a thread changes the action */
-/* The action before which each handler stands. Constant once the handler is set. */
-static struct sigaction fault_previous[FAULT_LEVELS];
+/* The action before which each handler stands. Constant once the handler is set. Programs set
+ * handlers, and these restore or call the one that they have replaced: hakmem's. So hakmem has
+ * several handlers, each of which stands before another action and gives way to that one: 0 before
+ * the first action, 1 before the handler that replaced 0, and so on. */
+static struct sigaction fault_previous[4];
 static uint32_t shared_fault_levels; /* in use */
 
 #if defined(__x86_64__)
@@ -267,12 +263,12 @@ FAULT_ACT(1)
 FAULT_ACT(2)
 FAULT_ACT(3)
 
-static void (*const fault_acts[FAULT_LEVELS])(int, siginfo_t *, void *) = {
+static void (*const fault_acts[HAK_COUNT_OF(fault_previous)])(int, siginfo_t *, void *) = {
     fault_act_0, fault_act_1, fault_act_2, fault_act_3};
 
 static bool fault_is_own(const struct sigaction *action)
 {
-    for (uint32_t i = 0; i < FAULT_LEVELS; i++) {
+    for (uint32_t i = 0; i < HAK_COUNT_OF(fault_previous); i++) {
         if ((action->sa_flags & SA_SIGINFO) != 0 && action->sa_sigaction == fault_acts[i]) {
             return true;
         }
@@ -280,7 +276,7 @@ static bool fault_is_own(const struct sigaction *action)
     return false;
 }
 
-/* The handler that stands before the action; a new one if there is room. FAULT_LEVELS: none. */
+/* The handler that stands before the action; a new one if there is room. Their number: none. */
 static uint32_t fault_level_before(const struct sigaction *action)
 {
     uint32_t count = atomic_load_relaxed(&shared_fault_levels);
@@ -291,7 +287,7 @@ static uint32_t fault_level_before(const struct sigaction *action)
             return i;
         }
     }
-    if (count < FAULT_LEVELS) {
+    if (count < HAK_COUNT_OF(fault_previous)) {
         fault_previous[count] = *action;
         atomic_store_relaxed(&shared_fault_levels, count + 1);
     }
@@ -301,7 +297,7 @@ static uint32_t fault_level_before(const struct sigaction *action)
 static void fault_stand_before(const struct sigaction *action)
 {
     uint32_t level = fault_level_before(action);
-    if (level < FAULT_LEVELS) {
+    if (level < HAK_COUNT_OF(fault_previous)) {
         struct sigaction own = {.sa_sigaction = fault_acts[level], .sa_mask = action->sa_mask};
         own.sa_flags = SA_SIGINFO | SA_ONSTACK;
         sigaction(SIGSEGV, &own, NULL);

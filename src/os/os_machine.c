@@ -26,9 +26,6 @@
 #include "os/charge.h"
 #include "os/vdso.h"
 
-/* Of a set; the largest machines have fewer. */
-#define OS_PROCESSORS_MAX 8192u
-
 static size_t os_page = 4096;
 os_getcpu_function *hak__os_getcpu;
 
@@ -36,7 +33,6 @@ os_getcpu_function *hak__os_getcpu;
  * node: <sys/rseq.h> of glibc 2.35. Other C libraries have none. */
 extern const ptrdiff_t __rseq_offset __attribute__((weak, visibility("default")));
 extern const unsigned __rseq_size __attribute__((weak, visibility("default"))); /* 0: it does not */
-#define OS_AT_RSEQ_FEATURE_SIZE 27u
 enum { RSEQ_PROCESSOR = 1, RSEQ_NODE = 5 }; /* in words of 4 bytes */
 
 static long os_getcpu_rseq(unsigned *processor, unsigned *node, void *unused)
@@ -54,7 +50,7 @@ static void os_init_node(void)
 {
     hak__os_getcpu = (os_getcpu_function *)(uintptr_t)hak__vdso_find("__vdso_getcpu");
     if (hak__os_getcpu == NULL && &__rseq_size != NULL && __rseq_size != 0 &&
-        getauxval(OS_AT_RSEQ_FEATURE_SIZE) >= (RSEQ_NODE + 1) * sizeof(uint32_t)) {
+        getauxval(27 /* AT_RSEQ_FEATURE_SIZE */) >= (RSEQ_NODE + 1) * sizeof(uint32_t)) {
         hak__os_getcpu = os_getcpu_rseq;
     }
 }
@@ -114,10 +110,10 @@ uint32_t hak__os_processors(void)
         return by_file;
     }
     HAK_KEEP_ERRNO;
-    uint64_t set[OS_PROCESSORS_MAX / 64];
+    uint64_t set[128]; /* the largest machines have fewer processors */
     /* Returns the bytes written. It fails on a machine with more processors than the set holds. */
     long size = syscall(SYS_sched_getaffinity, 0, sizeof set, set);
-    uint32_t count = size > 0 ? 0 : OS_PROCESSORS_MAX;
+    uint32_t count = size > 0 ? 0 : 8 * sizeof set;
     for (long i = 0; i < size / (long)sizeof *set; i++) {
         count += bits_count(set[i]);
     }

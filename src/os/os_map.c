@@ -20,11 +20,6 @@
 #include "os/bound.h"
 #include "os/charge.h"
 
-/* Headers older than the kernel they run on lack it; the value is part of the kernel's ABI. */
-#ifndef MAP_FIXED_NOREPLACE
-#define MAP_FIXED_NOREPLACE 0x100000
-#endif
-
 uint8_t hak__os_shared_bound = BOUND_FOLLOWED;
 void *(*hak__os_hide_bins)(void *hidden);
 uint64_t hak__os_calls[OS_CALL_COUNT];
@@ -93,25 +88,20 @@ bool hak__os_charge(size_t size)
     return fits;
 }
 
-/* Linux on aarch64; headers older than 5.10 lack them. */
-#define OS_PROT_TAGS 0x20
-#define OS_HWCAP2_TAGS (UINT64_C(1) << 18)
-#define OS_TAGGED_ADDRESSES 55 /* prctl */
-#define OS_TAGS_ON (UINT64_C(1) << 0)
-#define OS_TAGS_FAULT_AT_ONCE (UINT64_C(1) << 1)
-#define OS_TAGS_ALL_BUT_0 (UINT64_C(0xfffe) << 3)
-
 static int os_protection = PROT_READ | PROT_WRITE; /* written before there are threads */
 
 bool hak__os_start_tags(void)
 {
-    if (!HAK_TAGS || (getauxval(AT_HWCAP2) & OS_HWCAP2_TAGS) == 0) {
+    /* Linux on aarch64; headers older than 5.10 lack them. */
+    enum { HWCAP2_TAGS = 1 << 18, PROT_TAGS = 0x20, TAGGED_ADDRESSES = 55 /* of prctl */ };
+    enum { TAGS_ON = 1 << 0, TAGS_FAULT_AT_ONCE = 1 << 1, TAGS_ALL_BUT_0 = 0xfffe << 3 };
+    if (!HAK_TAGS || (getauxval(AT_HWCAP2) & HWCAP2_TAGS) == 0) {
         return false;
     }
     HAK_KEEP_ERRNO;
-    uint64_t how = OS_TAGS_ON | OS_TAGS_FAULT_AT_ONCE | OS_TAGS_ALL_BUT_0;
-    bool on = syscall(SYS_prctl, OS_TAGGED_ADDRESSES, how, 0, 0, 0) == 0;
-    os_protection |= on ? OS_PROT_TAGS : 0;
+    uint64_t how = TAGS_ON | TAGS_FAULT_AT_ONCE | TAGS_ALL_BUT_0;
+    bool on = syscall(SYS_prctl, TAGGED_ADDRESSES, how, 0, 0, 0) == 0;
+    os_protection |= on ? PROT_TAGS : 0;
     return on;
 }
 

@@ -14,17 +14,6 @@
 #include "base/text.h"
 #include "os/charge.h"
 
-/* A smaller process is counted page by page: /proc/self/status may be off by 32 OS pages or more
- * for each processor before Linux 6.17, and the count takes the kernel some 20 ms a GiB. Twice as
- * much: summaries of processes up to 512 MiB take twice as long. Half: the RSS of processes above
- * 128 MiB may be off by more than 1 %. */
-#define MEMORY_COUNT_MAX (UINT64_C(256) << 20)
-/* The head of /proc/self/status up to the lines about memory. A process in some hundred groups has
- * a longer one; then /proc/self/statm answers. */
-#define MEMORY_TEXT_SIZE 2048u
-/* Seven numbers of 64 bits. */
-#define MEMORY_STATM_SIZE 160u
-
 /* The number at the start of `text`, after blanks. */
 static uint64_t memory_number(const char *text)
 {
@@ -43,14 +32,15 @@ static uint64_t memory_line(const char *text, const char *key)
 
 uint64_t hak__os_ram_by_file(void)
 {
-    char text[MEMORY_TEXT_SIZE];
+    char text[OS_TEXT_SIZE];
     (void)hak__os_read_text("/proc/meminfo", text, sizeof text);
     return memory_line(text, "MemTotal:");
 }
 
 uint64_t hak__os_rss(void)
 {
-    char text[MEMORY_STATM_SIZE];
+    /* Seven numbers of 64 bits. */
+    char text[160];
     (void)hak__os_read_text("/proc/thread-self/statm", text, sizeof text);
     const char *second = text;
     while (*second != '\0' && *second != ' ') {
@@ -61,7 +51,7 @@ uint64_t hak__os_rss(void)
 
 struct os_memory hak__os_memory(void)
 {
-    char text[MEMORY_TEXT_SIZE];
+    char text[OS_TEXT_SIZE];
     (void)hak__os_read_text("/proc/thread-self/status", text, sizeof text);
     struct os_memory memory = {memory_line(text, "VmRSS:"), memory_line(text, "VmHWM:"),
                                memory_line(text, "VmSwap:"), memory_line(text, "RssFile:")};
@@ -71,7 +61,11 @@ struct os_memory hak__os_memory(void)
     if (memory.rss == UINT64_MAX) {
         memory.rss = hak__os_rss();
     }
-    if (memory.rss < MEMORY_COUNT_MAX) {
+    /* A smaller process is counted page by page: /proc/self/status may be off by 32 OS pages or
+     * more for each processor before Linux 6.17, and the count takes the kernel some 20 ms a GiB.
+     * Twice as much: summaries of processes up to 512 MiB take twice as long. Half: the RSS of
+     * processes above 128 MiB may be off by more than 1 %. */
+    if (memory.rss < (UINT64_C(256) << 20)) {
         (void)hak__os_read_text("/proc/thread-self/smaps_rollup", text, sizeof text);
         uint64_t counted = memory_line(text, "Rss:");
         memory.rss = counted != UINT64_MAX ? counted : memory.rss;
@@ -84,14 +78,14 @@ struct os_memory hak__os_memory(void)
 
 uint64_t hak__os_huge_page_bytes(void)
 {
-    char text[MEMORY_TEXT_SIZE];
+    char text[OS_TEXT_SIZE];
     (void)hak__os_read_text("/proc/thread-self/smaps_rollup", text, sizeof text);
     return memory_line(text, "AnonHugePages:");
 }
 
 const char *hak__os_no_huge_pages(void)
 {
-    char text[MEMORY_TEXT_SIZE];
+    char text[OS_TEXT_SIZE];
     if (!hak__os_read_text("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text)) {
         return "the kernel seems to have none: it shows no /sys/kernel/mm/transparent_hugepage";
     }

@@ -23,11 +23,6 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* A gap of fewer pages without memory is cleared with its neighbours, which takes less time than a
- * system call (docs/decisions/0039). Twice: fewer system calls, and more pages to read. Half: the
- * reverse. */
-#define CLEAR_GAP_PAGES 4u
-
 /* Purges go by the name: see os_machine.c. */
 static int os_advise(enum os_call call, void *address, size_t size, int advice)
 {
@@ -202,8 +197,10 @@ static void clear_part(unsigned char *start, size_t size)
         bool resident = (residency.pages[i] & 1) != 0;
         for (end = i; end < count && ((residency.pages[end] & 1) != 0) == resident; end++) {
         }
-        if (!resident && end - i >= CLEAR_GAP_PAGES &&
-            hak__os_purge(start + i * page, (end - i) * page) == 0) {
+        /* A gap of fewer pages without memory is cleared with its neighbours, which takes less time
+         * than a system call (docs/decisions/0039). Twice: fewer system calls, and more pages to
+         * read. Half: the reverse. */
+        if (!resident && end - i >= 4 && hak__os_purge(start + i * page, (end - i) * page) == 0) {
             clear_pages(start + cleared * page, (i - cleared) * page);
             cleared = end;
         }

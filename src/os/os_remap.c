@@ -21,10 +21,7 @@
 #include "os/bound.h"
 #include "os/charge.h"
 
-#ifndef MAP_FIXED_NOREPLACE /* of Linux 4.17; the value is part of the kernel's ABI */
-#define MAP_FIXED_NOREPLACE 0x100000
-#endif
-#ifndef MREMAP_DONTUNMAP /* of Linux 5.7 */
+#ifndef MREMAP_DONTUNMAP /* of Linux 5.7; the value is part of the kernel's ABI */
 #define MREMAP_DONTUNMAP 4
 #endif
 

@@ -28,9 +28,6 @@
 #define CLOSE_RANGE_UNSHARE 2u
 #endif
 
-/* Of a process's directory of threads: its own two, besides one for each thread. */
-#define OS_TASKS_LINKS 2u
-
 static bool os_wait(uint32_t *word, int operation, uint32_t value, uint32_t duration_ms)
 {
     HAK_KEEP_ERRNO;
@@ -155,19 +152,19 @@ bool hak__os_is_last_thread(uint32_t others_count)
     if (syscall(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &tasks, 0) != 0) {
         return !os_main_thread_lives(); /* after chroot, for example */
     }
-    return tasks.st_nlink <= OS_TASKS_LINKS + 2 + others_count &&
+    /* Of a process's directory of threads: its own two, besides one for each thread. */
+    return tasks.st_nlink <= 2 + 2 + others_count &&
            syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, sizeof path) < 0;
 }
-
-/* The kernel's fixed number for the machine's own name space of process ids (PROC_PID_INIT_INO). */
-#define OS_PROCESS_SPACE_FIRST 0xeffffffcu
 
 uint64_t hak__os_process_space(void)
 {
     HAK_KEEP_ERRNO;
     struct stat space;
     bool known = syscall(SYS_newfstatat, AT_FDCWD, "/proc/self/ns/pid", &space, 0) == 0;
-    return known && space.st_ino != OS_PROCESS_SPACE_FIRST ? space.st_ino : 0;
+    /* The kernel's fixed number for the machine's own name space of process ids
+     * (PROC_PID_INIT_INO). */
+    return known && space.st_ino != 0xeffffffcu ? space.st_ino : 0;
 }
 
 bool hak__os_leave_descriptors(void)

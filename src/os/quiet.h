@@ -15,7 +15,6 @@
 
 /* In the kernel's set of signals, bit 0 is signal 1. */
 #define OS_SIGNAL(number) (UINT64_C(1) << ((number)-1))
-#define OS_SIGNALS_OF_WRITES (OS_SIGNAL(SIGXFSZ) | OS_SIGNAL(SIGPIPE))
 
 struct os_quiet {
     bool blocked;     /* the kernel has blocked them */
@@ -26,7 +25,7 @@ struct os_quiet {
 static inline struct os_quiet os_quiet_begin(void)
 {
     struct os_quiet quiet = {false, 0, 0};
-    uint64_t two = OS_SIGNALS_OF_WRITES;
+    uint64_t two = (OS_SIGNAL(SIGXFSZ) | OS_SIGNAL(SIGPIPE));
     /* a filter of system calls may kill for it */
     quiet.blocked = !hak__os_is_filtered() && syscall(SYS_rt_sigprocmask, SIG_BLOCK, &two,
                                                       &quiet.before, sizeof quiet.before) == 0;

@@ -180,10 +180,6 @@ HAK_API struct mallinfo mallinfo(void)
 
 /* --- mallopt --- */
 
-/* glibc's own limits: malloc(3). */
-#define LIBC_MXFAST_MAX ((int)(80 * sizeof(size_t) / 4))
-#define LIBC_MMAP_THRESHOLD_MAX (4 * 1024 * 1024 * (int)sizeof(long))
-
 /* Returns 1 if the parameter is accepted, else 0. Programs that tune glibc treat 0 as an error, so
  * parameters without effect on hakmem are accepted. A parameter is refused if a program would rely
  * on an effect that hakmem does not have. */
@@ -196,10 +192,10 @@ HAK_API int mallopt(int parameter, int value)
             seal_close();
         }
         return 1;
-    case M_MXFAST:
-        return value >= 0 && value <= LIBC_MXFAST_MAX;
+    case M_MXFAST: /* here and below glibc's own limits: malloc(3) */
+        return value >= 0 && value <= (int)(80 * sizeof(size_t) / 4);
     case M_MMAP_THRESHOLD:
-        return value >= 0 && value <= LIBC_MMAP_THRESHOLD_MAX;
+        return value >= 0 && value <= 4 * 1024 * 1024 * (int)sizeof(long);
     case M_TOP_PAD:
     case M_MMAP_MAX:
     case M_ARENA_TEST:

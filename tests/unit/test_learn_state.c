@@ -35,15 +35,15 @@ static void fill(struct learn_state *state)
     state->memory_percent = 100;
     snprintf(state->program, sizeof state->program, "program with = and \"");
     for (uint32_t i = 0; i < LEARN_SITES_MAX; i += 2) { /* free places between them */
-        snprintf(state->sites[i], LEARN_SITE_SIZE,
+        snprintf(state->sites[i], SITE_NAME_SIZE,
                  "site %u with a name that is as long as it may be: 6%u", 10 + i, 10 + i);
     }
     for (uint32_t i = 0; i < LEARN_DECISIONS_MAX + 5; i++) {
         struct learn_test test = {.move = i % LEARN_MOVES_ALL, .point = usual};
         test.pairs = i % (LEARN_PAIRS_MAX + 1);
         for (uint32_t pair = 0; pair < test.pairs; pair++) {
-            test.time[pair] = (int16_t)((int)(pair * 613) % 4001 - LEARN_DIFFERENCE_MOST);
-            test.memory[pair] = (int16_t)(LEARN_DIFFERENCE_MOST - (int)pair);
+            test.time[pair] = (int16_t)((int)(pair * 613) % 4001 - 2000);
+            test.memory[pair] = (int16_t)(2000 - (int)pair);
         }
         hak__learn_state_add(state, LEARN_ADOPTED + i % 5, &test, 10 * i);
     }

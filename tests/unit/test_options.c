@@ -230,7 +230,7 @@ TEST(odd_values)
     memset(variable + strlen(variable), 'x', sizeof variable - 1 - strlen(variable));
     end = SHOW_WITH(variable);
     assert_true(
-        text_matches(end.text, "^hakmem: HAKMEM_NONSENSE=.{50,200} ignored: unknown option$"));
+        text_matches(end.text, "^hakmem: HAKMEM_NONSENSE=.{50,400} ignored: unknown option$"));
 }
 
 TEST(paths)

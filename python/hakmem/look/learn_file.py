@@ -14,7 +14,7 @@ FILE_MAX = 1 << 20  # bytes
 SITES_MAX = 32  # LEARN_SITES_MAX in src/learn/learner.h
 SITE = re.compile(r"apart ([ -~]{1,63})")
 GAIN_MIN = 1.0  # percent: LEARN_GAIN_MIN in src/learn/tournament.c
-BET = 0.5  # LEARN_BET
+BET = 0.5  # evidence_add in src/learn/tournament.c
 
 
 class Decision:
