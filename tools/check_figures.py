@@ -37,9 +37,8 @@ def defines(text):
 GOLDEN = dict(re.findall(r"^gcc-12 (\S+) (\d+)$", read("tests/golden/fast_path.txt"), re.M))
 HIT = [GOLDEN["malloc(100)"], GOLDEN["malloc(2000)"], GOLDEN["free(100)"]]
 LIMITS = defines(read("src/core/limits.h"))
-OWNER = defines(read("src/region/window.h"))
-CLASSES, CLASSES_MAX = LIMITS["CLASS_COUNT"], OWNER["OWNER_SPAN_TAKEN"] // 2
-SEARCH = 2 * LIMITS["ALIGNED_LOOKS"] + 1
+CLASSES, CLASSES_MAX = LIMITS["CLASS_COUNT"], int(re.search(r"OWNER_SPAN_TAKEN = (\w+),", read("src/region/window.h"))[1], 0) // 2
+SEARCH = 2 * LIMITS["LOOKS_MAX"] + 1
 RULES = read("python/hakmem/lab/verdict.py")
 ROUNDS = re.search(r"^ROUNDS, ROUNDS_MAX = (\d+), (\d+)", read("python/hakmem/lab/options.py"), re.M).groups()
 PERFORMANCE = read("docs/performance.md")

@@ -10,6 +10,7 @@ calls      no printf, malloc, getenv, assert.h in src/
 size       lines to 100 columns, files to 500 lines, functions to 70
 names      file names are unique in src/
 reach      front/fast.h needs few headers: who reads the fast paths need not read arenas, gate or locks
+constants  no more #defines with a value than CONSTANTS_MAX says: a new one replaces one that nobody would miss
 markers    no unfinished business, no paths of one machine
 """
 import re
@@ -24,6 +25,8 @@ IF_ALLOWED = re.compile(r"src/(base/(compiler|arch|tags)\.h|core/limits\.h|os/.*
 FAST_HEADERS_MAX = 14
 SHARED_ONLY = {"override/direct.c", "override/dlopen.c", "override/early.c"}
 LINE_MAX, FILE_MAX, FUNCTION_MAX = 100, 500, 70
+CONSTANTS_MAX = {"src/core/limits.h": 63, "src and include": 249}
+CONSTANT = re.compile(r"^[ \t]*#[ \t]*define[ \t]+\w+[ \t]+(?=\S)(?!.*(?:__|[{;]|do\b|return))", re.M)
 FAMILY = r"malloc|calloc|realloc|reallocarray|free|strdup|strndup|aligned_alloc|posix_memalign"
 CALL = re.compile(r"(?<![\w.>])(?:v?(?:f|d|s|sn|as)?printf|puts|(?:secure_)?getenv|assert)\s*\(")
 FAMILY_CALL = re.compile(rf"(?<![\w.>])(?:{FAMILY})\s*\(")
@@ -128,6 +131,14 @@ def check_size(report, path, text):
             start = 0
 
 
+def check_constants(report, root, paths):
+    counts = {str(path): len(CONSTANT.findall((root / path).read_text())) for path in paths}
+    counts["src and include"] = sum(counts.values())
+    for place, most in CONSTANTS_MAX.items():
+        if counts.get(place, 0) > most:
+            report.fail(place, 0, f"{counts[place]} constants, at most {most}")
+
+
 def check_unity(report, root, sources):
     unity = root / "src/hakmem.c"
     if not unity.exists():
@@ -202,6 +213,7 @@ def main():
             continue
         check_includes(report, path, layer, strip_comments_only(text))
         check_calls(report, path, layer, code)
+    check_constants(report, root, sources + headers)
     check_unity(report, root, sources)
     check_reach(report, root)
     check_markers(report, root)

@@ -27,7 +27,7 @@ struct arena *hak__arena_first(void)
 /* Under ARENAS. Other arenas' threads look at the patience, reports at the count. */
 static void arena_set_threads(struct arena *arena, uint32_t count)
 {
-    uint32_t patience = count == 0 ? NOTIFIED_PENDING_MAX_PARKED : NOTIFIED_PENDING_MAX;
+    uint32_t patience = count == 0 ? NOTIFIED_PENDING_MAX / 2 : NOTIFIED_PENDING_MAX;
     atomic_store_relaxed(&arena->slabs.shared_patience, patience);
     atomic_store_relaxed(&arena->slabs.shared_threads, count);
     atomic_store_relaxed(&arena->threads_count, count);

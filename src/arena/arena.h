@@ -44,7 +44,7 @@ struct arena {
     uint32_t threads_count; /* drawing from it; written under ARENAS, read relaxed by reports */
     /* Hints of hak__arena_borrow; any thread of the arena writes them, without a lock. */
     struct arena *shared_lender; /* whom it asks first; NULL: the first arena */
-    uint32_t shared_vain;        /* rounds that found nothing, in a row; at most BORROW_VAIN_MAX */
+    uint32_t shared_vain;        /* rounds that found nothing, in a row; at most 2 */
     uint32_t shared_silent;      /* refills that do not ask before the next one does */
     /* Constant once listed. In its own cache line, because walking the list must not disturb the
      * threads of each arena. */
@@ -304,7 +304,7 @@ HAK_HIDDEN uint32_t hak__arena_tick_period_ms(void);
  * Begins at the gate. Any thread, no lock held. */
 HAK_HIDDEN void hak__arena_scavenge(void);
 /* `pressed`: tasks wait for memory. Until it is set to false, free memory goes back after
- * LIMIT_DELAY_MS. Any thread. */
+ * 10 ms. Any thread. */
 HAK_HIDDEN void hak__arena_set_pressed(bool pressed);
 /* Gives free memory back to the OS now: this thread's cache, kept spans, freed huge blocks, free
  * slices. With `unmap` it unmaps wholly free superslabs instead of purging free slices, so that

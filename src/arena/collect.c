@@ -75,7 +75,11 @@ static bool arena_may_borrow(struct arena *own)
 static void arena_note_borrowed(struct arena *own, struct arena *next, bool vain)
 {
     uint32_t rounds = atomic_load_relaxed(&own->shared_vain);
-    rounds = !vain ? 0 : rounds < BORROW_VAIN_MAX ? rounds + 1 : rounds;
+    /* 2 to this power, less one: the most refills of a growing arena that do not ask after one that
+     * asked in vain. One more: an arena takes up to 7 slabs for each 8 arenas before it
+     * finds the one that could have spared it. One less: it asks in vain twice as often while many
+     * arenas grow, and the lines that it reads move (lab/README.md). */
+    rounds = !vain ? 0 : rounds < (HAK_TINY_LIMITS ? 1u : 2u) ? rounds + 1 : rounds;
     atomic_store_relaxed(&own->shared_vain, rounds);
     atomic_store_relaxed(&own->shared_silent, (1u << rounds) - 1);
     atomic_store_release(&own->shared_lender, next);
@@ -101,7 +105,11 @@ struct object_list hak__arena_borrow(struct arena *own, uint32_t class_index, ui
     struct arena *arena = start;
     struct arena *keeper = NULL;
     bool busy = false; /* an arena that could not be asked */
-    for (uint32_t asked = 0; asked < LENDERS_MAX; asked++) {
+    /* The most arenas that a refill goes through for free objects before the process grows; it
+     * skips its own. That takes some 100 ns, and a new slab at least 8 microseconds
+     * (docs/decisions/0059). Twice as many: a process of more than 8 arenas grows less often, but
+     * the refills that grow it are slower. Half: it grows more often. */
+    for (uint32_t asked = 0; asked < (HAK_TINY_LIMITS ? 2u : 8u); asked++) {
         bool near = arena != own && arena->node == own->node; /* its memory is on the same node */
         keeper = near && slab_keeps(&arena->slabs) ? arena : keeper;
         if (near && lendable && arena->id != ARENA_ID_SAMPLES &&
@@ -172,7 +180,11 @@ static uint32_t collect_delay(void)
 {
     uint32_t delay = atomic_load_relaxed(&hak__knobs.purge_delay_ms);
     bool short_of_memory = hak__limit_is_exceeded() || atomic_load_relaxed(&shared_pressed) != 0;
-    return short_of_memory && delay > LIMIT_DELAY_MS ? LIMIT_DELAY_MS : delay;
+    /* Above the soft limit (HAKMEM_LIMIT) and under memory pressure, free memory goes back after
+     * this many milliseconds. Twice as many: the process stays above its limit longer. Half: memory
+     * that is about to be used again is purged more often. */
+    const uint32_t most = HAK_TINY_LIMITS ? 0 : 10;
+    return short_of_memory && delay > most ? most : delay;
 }
 
 void hak__arena_set_pressed(bool pressed)
@@ -188,20 +200,26 @@ static bool collect_is_under_way(void)
 uint32_t hak__arena_tick_period_ms(void)
 {
     uint32_t half = collect_delay() / 2;
-    if (half < PURGE_TICK_MS || collect_is_under_way()) {
-        return PURGE_TICK_MS;
+    /* Milliseconds from one tick to the next while a purge pass is under way. Twice as many: free
+     * memory goes back at half the rate. Half: the pauses follow each other more closely. */
+    const uint32_t least = HAK_TINY_LIMITS ? 1 : 4;
+    if (half < least || collect_is_under_way()) {
+        return least;
     }
     return half < TICK_MS ? half : TICK_MS;
 }
 
-/* Does a tick's part of the pass: one part, more if very much waits, and one for each PURGE_PART_MS
+/* Does a tick's part of the pass: one part, more if very much waits, and one for each 10 ms
  * if the tick is late. `elapsed`: milliseconds for which the thread left out a pass under way.
  * Between steps of PURGE_PARTS_MIN a fork goes first, and so does a trim that waits for PURGE. */
 static void collect_purge(bool begin, uint32_t elapsed)
 {
-    size_t parts = hak__superslab_bytes_dirty() / (PURGE_TICKS * PURGE_BYTES_AT_ONCE), done = 0;
+    /* If more than this many times PURGE_BYTES_AT_ONCE wait (2 GiB), ticks purge more at once, so
+     * that these ticks, 4 ms apart, purge most of it within 2 s. Twice: memory goes back half as
+     * fast. Half: pauses grow when 1 GiB waits. */
+    size_t parts = hak__superslab_bytes_dirty() / (500 * PURGE_BYTES_AT_ONCE), done = 0;
     parts = parts < 1 ? 1 : parts < PURGE_PARTS_MIN ? parts : PURGE_PARTS_MIN;
-    size_t late = elapsed / PURGE_PART_MS;
+    size_t late = elapsed / 10;
     late = elapsed >= TICK_MS && late < PURGE_PARTS_MIN ? PURGE_PARTS_MIN : late;
     late = late < PURGE_PARTS_MAX ? late : PURGE_PARTS_MAX;
     parts = parts < late ? late : parts;

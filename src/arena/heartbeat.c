@@ -13,8 +13,8 @@
  *
  * The countdown follows the clock. A look before the next tick is due doubles the countdown, up to
  * countdown_most. A late look shortens it in proportion. After much memory has become free, each of
- * the thread's next LOOK_EAGER mallocs and slow operations looks: the program may be about to idle,
- * and may make no other calls (docs/design/arena.md).
+ * the thread's next TICK_OPERATIONS mallocs and slow operations looks: the program may be about to
+ * idle, and may make no other calls (docs/design/arena.md).
  *
  * The countdown also ends where the thread's next sample is due (arena/sampling.c).
  *
@@ -36,7 +36,7 @@ tick_listener *hak__tick_listener;
 static void thread_move_if_crowded(struct thread *thread)
 {
     uint32_t now = hak__os_clock_ms();
-    bool crowded = now - thread->waits_ms <= CROWDED_MS && !thread->apart;
+    bool crowded = now - thread->waits_ms <= (HAK_TINY_LIMITS ? UINT32_MAX : 16u) && !thread->apart;
     thread->waits = 0;
     thread->waits_ms = now;
     if (crowded && atomic_load_relaxed(&thread->arena->threads_count) != 1 &&
@@ -45,15 +45,16 @@ static void thread_move_if_crowded(struct thread *thread)
     }
 }
 
-/* Moves a thread that has been on another memory node than its arena's for NUMA_AWAY_MS, at each of
- * its ticks meanwhile, to an arena of that node. */
+/* Moves a thread that has been on another memory node than its arena's for 250 ms, at each of its
+ * ticks meanwhile, to an arena of that node. Twice: it gets memory of its old node for twice as
+ * long. Half: a thread that the kernel moves for a moment empties its bins. */
 static void thread_follow_node(struct thread *thread)
 {
     if (hak__numa_look() == thread->arena->node || thread->apart || hak__knobs.arenas_max == 1) {
         thread->away_ms = 0;
     } else if (thread->away_ms == 0) {
         thread->away_ms = thread->ticked_ms | 1;
-    } else if (thread->ticked_ms - thread->away_ms >= NUMA_AWAY_MS) {
+    } else if (thread->ticked_ms - thread->away_ms >= (HAK_TINY_LIMITS ? 2u : 250u)) {
         thread->away_ms = 0;
         hak__thread_move(thread);
     }
@@ -150,21 +151,21 @@ static HAK_NOINLINE void thread_look_after_operations(struct thread *thread)
     thread_look(thread, hak__os_clock_ms() - thread->ticked_ms, hak__arena_tick_period_ms());
 }
 
-/* Much memory has become free: each of the thread's next LOOK_EAGER mallocs and operations looks.
- */
+/* Much memory has become free: each of the thread's next TICK_OPERATIONS mallocs and operations
+ * looks. */
 static void thread_become_eager(struct thread *thread, uint32_t freed_much)
 {
     thread->freed_much = freed_much;
-    thread->eager_looks = LOOK_EAGER;
+    thread->eager_looks = TICK_OPERATIONS;
     thread->interval = 0;
     hak__sampling_set_countdown(thread, 0);
 }
 
 /* The longest countdown after a malloc of `size` bytes: LOOK_BYTES, within LOOK_MALLOCS_LEAST to
- * LOOK_MALLOCS mallocs of that size. */
+ * 8 times as many mallocs of that size. */
 static uint32_t countdown_most(uint32_t size)
 {
-    uint32_t least = LOOK_MALLOCS_LEAST * size, most = LOOK_MALLOCS * size;
+    uint32_t least = LOOK_MALLOCS_LEAST * size, most = 8 * LOOK_MALLOCS_LEAST * size;
     most = most < LOOK_BYTES ? most : LOOK_BYTES;
     return most < least ? least : most;
 }

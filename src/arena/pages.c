@@ -56,7 +56,7 @@ static size_t pages_of_arena(struct arena *arena, size_t first, uint64_t *wanted
 /* The same for all arenas with slabs in the superslab. */
 static size_t pages_of_superslab(size_t index, uint32_t passes)
 {
-    size_t first = index * SUPERSLAB_SLICES, cost = PAGES_LOOK_BYTES;
+    size_t first = index * SUPERSLAB_SLICES, cost = SLICE_SIZE;
     uint64_t wanted = 0, owners = 0; /* slices; bit I % 64 for each arena I that may have some */
     for (uint32_t i = 0; i < SUPERSLAB_SLICES; i++) {
         uint32_t owner = window_owner(first + i);
@@ -81,8 +81,10 @@ static size_t pages_of_superslab(size_t index, uint32_t passes)
 /* Says after which growth a thread does the next part. */
 static void pages_set_growth(void)
 {
-    size_t part = hak__superslab_bytes_touched() / PAGES_GROWTH_PARTS;
-    part = part > PAGES_GROWTH_MIN ? part : PAGES_GROWTH_MIN;
+    /* The parts of the heap. Half: a program whose sizes change has up to a third more memory
+     * (docs/decisions/0105). */
+    size_t part = hak__superslab_bytes_touched() / 16;
+    part = part > PURGE_BYTES_AT_ONCE ? part : PURGE_BYTES_AT_ONCE;
     hak__superslab_set_growth(hak__arena_pages_are_under_way() ? SUPERSLAB_SIZE : part);
 }
 
@@ -122,7 +124,9 @@ void hak__arena_pages_grew(void)
 {
     pages_set_growth(); /* first: other threads need not come as well */
     if (atomic_load_relaxed(&hak__knobs.purge_delay_ms) != UINT32_MAX && !watched()) {
-        pages_begin(PAGES_PASSES_GROWING);
+        /* One pass must have seen a list unchanged. Without waiting: up to twice the page
+         * faults. */
+        pages_begin(1);
         pages_part(PURGE_BYTES_AT_ONCE);
     }
 }

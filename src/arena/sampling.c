@@ -19,17 +19,11 @@
 #include "base/exponential.h"
 #include "os/os.h"
 
-/* A thread that takes SAMPLES_FAST samples in less than SAMPLES_FAST_MS milliseconds doubles its
+/* A thread that takes 32 samples in less than SAMPLES_FAST_MS milliseconds doubles its
  * distance; one that needs more than four times as long halves it, down to the period that was
  * asked for. A sample takes about 2 microseconds, so samples take about a percent of the time at
  * most. Half the milliseconds: twice that. Twice as many: fewer samples of fast threads. */
-#define SAMPLES_FAST 32u
 #define SAMPLES_FAST_MS 8u
-
-/* Bytes from one point of guarding to the next on average, for each of the N of HAKMEM_GUARD=N.
- * Twice: half as many slow exits, and objects of 16 bytes are guarded at half the rate. Half: twice
- * as many exits, and objects of 8 bytes are guarded at the full rate. */
-#define GUARD_POINT_BYTES 16u
 
 struct sampling hak__sampling;
 
@@ -115,7 +109,7 @@ static HAK_COLD void sampler_begin(struct thread *thread)
 /* Adapts the period to the rate of samples. */
 static void sampler_adapt(struct sampler *sampler)
 {
-    if (++sampler->count < SAMPLES_FAST || !atomic_load_relaxed(&hak__sampling.adapts)) {
+    if (++sampler->count < 32 || !atomic_load_relaxed(&hak__sampling.adapts)) {
         return;
     }
     uint32_t now_ms = hak__os_clock_ms(), elapsed_ms = now_ms - sampler->started_ms;
@@ -171,7 +165,11 @@ static HAK_COLD void sampler_end_guard(struct thread *thread)
     if (rate == 0) {
         sampler->guard_left = INT64_MAX;
     } else {
-        uint64_t period = rate == 1 ? 0 : (uint64_t)GUARD_POINT_BYTES * rate;
+        /* Bytes from one point of guarding to the next on average, for each of the N of
+         * HAKMEM_GUARD=N. Twice: half as many slow exits, and objects of 16 bytes are guarded at
+         * half the rate. Half: twice as many exits, and objects of 8 bytes are guarded at the full
+         * rate. */
+        uint64_t period = rate == 1 ? 0 : (uint64_t)OBJECT_ALIGNMENT * rate;
         sampler->guard_left = hak__exponential_draw(sampler_random(thread), period);
     }
 }
@@ -186,7 +184,7 @@ bool hak__sampling_guards(struct thread *thread, size_t size)
         return false;
     }
     thread->sampler.guard_due = false;
-    double kept = hak__exponential_weight(size, (uint64_t)GUARD_POINT_BYTES * rate) / rate;
+    double kept = hak__exponential_weight(size, (uint64_t)OBJECT_ALIGNMENT * rate) / rate;
     double uniform = (double)(sampler_random(thread) >> 11) / (double)(UINT64_C(1) << 53);
     return uniform < kept;
 }

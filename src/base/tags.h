@@ -16,13 +16,10 @@
 #define HAK_TAGS 0
 #endif
 
-#define TAG_SHIFT 56u
-#define TAG_GRANULE 16u
-
 /* The pointer without the byte that may hold a tag. */
 HAK_INLINE void *tag_strip(const void *pointer)
 {
-    return (void *)((uintptr_t)pointer & ((UINT64_C(1) << TAG_SHIFT) - 1));
+    return (void *)((uintptr_t)pointer & ((UINT64_C(1) << 56) - 1));
 }
 
 #if HAK_TAGS
@@ -51,7 +48,8 @@ HAK_INLINE void *tag_random(const void *address, uint64_t excluded)
     return tagged;
 }
 
-/* Gives the memory from `tagged` on the pointer's tag. `bytes` is a multiple of TAG_GRANULE. */
+/* Gives the memory from `tagged` on the pointer's tag. `bytes` is a multiple of
+ * OBJECT_ALIGNMENT. */
 HAK_INLINE void tag_memory(void *tagged, size_t bytes)
 {
     char *at = (char *)tagged, *end = at + bytes;

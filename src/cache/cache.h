@@ -15,7 +15,7 @@
  * the arena has one thread, no other thread gets a part of a cache line that this thread uses.
  *
  * How large bins and refills are (docs/design/cache.md says why). A number of bytes means as many
- * objects as fit into it, but at least BIN_OBJECTS_MIN and at most BIN_OBJECTS_MAX.
+ * objects as fit into it, but at least 2 and at most BIN_OBJECTS_MAX.
  *   Limit   The limit of a bin is 2 KiB after its first overflows. Each overflow that a refill came
  *           before doubles it, up to HAKMEM_BIN_BYTES (divided by the threads of the arena, for
  *           objects up to 1 KiB) and as far as the budgets allow. A class without a slow operation
@@ -107,7 +107,7 @@ struct cache {
     uint64_t charged;         /* the sum of the charges of all bin limits, in bytes */
     uint64_t charged_told;    /* what the process is charged for it: at least as much */
     struct slab_set *lagging; /* an owner that leaves its notifications unread; NULL: none */
-    uint32_t remote_waiting;  /* entries that are not empty, at most REMOTE_WAITING_MAX */
+    uint32_t remote_waiting;  /* entries that are not empty, at most REMOTE_ENTRIES / 2 */
     uint32_t remote_hand;     /* if too many entries wait, the search for one to send begins here */
     /* No bin lies across two cache lines. bins[0] stays empty, so malloc(0) takes the slow path. */
     struct bin bins[CLASS_COUNT] __attribute__((aligned(sizeof(struct bin))));

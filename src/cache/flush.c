@@ -9,11 +9,6 @@
 
 #include <string.h>
 
-/* A cache charges the process this part of the budget more than it needs, so that it writes to the
- * shared sum seldom, until half of the budget is charged. Twice as many: caches write twice as
- * often while threads start. Half: 128 threads charge half of the budget, not 256. */
-#define CHARGE_PARTS 512u
-
 struct arch_own_line hak__cache_charged;
 
 void hak__cache_start(struct cache *cache, struct slab_set *slabs)
@@ -29,7 +24,7 @@ void hak__cache_start(struct cache *cache, struct slab_set *slabs)
 static uint32_t cache_limit_for(uint32_t class_index, uint32_t bytes)
 {
     uint32_t limit = size_class_quotient(bytes, class_index);
-    limit = limit < BIN_OBJECTS_MIN ? BIN_OBJECTS_MIN : limit;
+    limit = limit < 2 ? 2 : limit;
     return limit > BIN_OBJECTS_MAX ? BIN_OBJECTS_MAX : limit;
 }
 
@@ -47,7 +42,10 @@ static uint64_t cache_charge(uint32_t class_index, uint32_t limit)
 static void cache_charge_process(struct cache *cache)
 {
     uint64_t total = atomic_load_relaxed(&hak__knobs.cache_bytes_total);
-    uint64_t spare = total / CHARGE_PARTS, told = cache->charged_told;
+    /* A cache charges the process this part of the budget more than it needs, so that it writes to
+     * the shared sum seldom, until half of the budget is charged. Twice as many: caches write twice
+     * as often while threads start. Half: 128 threads charge half of the budget, not 256. */
+    uint64_t spare = total / 512, told = cache->charged_told;
     if (cache->charged != 0 && cache->charged <= told && told - cache->charged <= 2 * spare) {
         return;
     }
@@ -94,7 +92,7 @@ static uint32_t cache_limit_wanted(struct cache *cache, uint32_t class_index)
     if (cache->frees[class_index] > FREES_CHECKED) {
         return cache->refills[class_index] != 0 ? 2 * bin->limit : bin->limit;
     }
-    uint32_t count = bin_count(bin), start = cache_limit_for(class_index, BIN_BYTES_START);
+    uint32_t count = bin_count(bin), start = cache_limit_for(class_index, 2 * REFILL_BYTES_START);
     return cache->frees[class_index]++ < FREES_CHECKED && count < start ? count : start;
 }
 
@@ -290,7 +288,7 @@ void hak__cache_overflow(struct cache *cache, uint32_t class_index)
      * cache miss. Work on older ones took a third of the time of the workload fragment_stress
      * (docs/decisions/0012). */
     uint32_t count = bin_count(bin);
-    uint32_t most = large ? FLUSH_LARGE_OBJECTS_MAX : FLUSH_OBJECTS_MAX;
+    uint32_t most = large ? (FLUSH_OBJECTS_MAX + 5) / 6 : FLUSH_OBJECTS_MAX;
     cache_return(cache, class_index, count < most ? count : most);
 }
 

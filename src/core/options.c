@@ -23,12 +23,10 @@
 #define BIN_BYTES(bytes) (HAK_TINY_LIMITS ? BIN_BYTES_MAX : (bytes))
 #define CACHE_BYTES(bytes) ((bytes) / (HAK_TINY_LIMITS ? 128u : 1u))
 /* hak__options_settle replaces it by a share of the RAM. Without this limit, 400 idle threads that
- * used every class would hold 7 MB each. Twice CACHE_RAM_SHARE: all bins together hold half as
- * much, and many busy threads take the slow path more often. Twice CACHE_BYTES_TOTAL_MIN: machines
- * and containers with less than 4 GiB get the limit of those with 4 GiB. */
+ * used every class would hold 7 MB each. Twice the divisor of the RAM: all bins together hold
+ * half as much, and many busy threads take the slow path more often. Twice the 32 MiB: machines and
+ * containers with less than 4 GiB get the limit of those with 4 GiB. */
 #define CACHE_BYTES_AUTOMATIC 0
-#define CACHE_RAM_SHARE 64u
-#define CACHE_BYTES_TOTAL_MIN MIB(32)
 #define HUGE_BYTES(bytes) ((bytes) / (HAK_TINY_LIMITS ? 4u : 1u))
 
 /* hak__options_settle replaces it by the number of CPUs. */
@@ -399,14 +397,16 @@ void hak__options_settle(void)
         options_container(hak__knobs.cache_bytes_total == CACHE_BYTES_AUTOMATIC ||
                           hak__knobs.arenas_max == ARENAS_AUTOMATIC);
     if (hak__knobs.cache_bytes_total == CACHE_BYTES_AUTOMATIC) {
-        uint64_t share = here.memory / CACHE_RAM_SHARE;
-        uint64_t least = CACHE_BYTES_TOTAL_MIN;
+        uint64_t share = here.memory / 64;
+        uint64_t least = MIB(32);
         hak__knobs.cache_bytes_total = share > least ? share : least;
     }
     hak__os_set_limit(hak__knobs.limit_hard);
     if (hak__knobs.arenas_max == ARENAS_AUTOMATIC) {
         hak__knobs.arenas_max = HAK_TINY_LIMITS ? 2 : here.processors;
     }
-    uint64_t crowded = (uint64_t)ARENAS_CROWDED_FACTOR * hak__knobs.arenas_max;
+    /* For crowded threads hakmem adds arenas, up to this multiple of knobs.arenas_max in all.
+     * Twice: fewer waits, but more partly used slabs. 1: no arena is added. */
+    uint64_t crowded = (uint64_t)2 * hak__knobs.arenas_max;
     hak__knobs.arenas_crowded_max = crowded < ARENA_ID_MAX ? (uint32_t)crowded : ARENA_ID_MAX;
 }

@@ -19,11 +19,8 @@
      : SLAB_SUITS(size, 7) ? 7                                                                     \
      : SLAB_SUITS(size, 8) ? 8                                                                     \
                            : (int)SLAB_SLICES_MAX)
-/* Cache lines of the rest at a slab's end. A slab uses at most 64 of them as colors: the sets of a
- * first-level cache repeat after 4 KiB, so more would gain nothing. Half: objects share twice as
- * many sets. */
+/* Cache lines of the rest at a slab's end. A slab uses at most COLORS_MAX of them as colors. */
 #define LINES_LEFT(size) (SLICES_FOR(size) * SLICE_SIZE % (size) / HAK_CACHE_LINE)
-#define COLORS_MAX 64u
 #define COLORS(size)                                                                               \
     ((size) <= TINY_SIZE_MAX              ? 1                                                      \
      : LINES_LEFT(size) + 1 <= COLORS_MAX ? LINES_LEFT(size) + 1                                   \
@@ -60,8 +57,6 @@ const struct size_class hak__size_classes[CLASS_COUNT] = {{0, 0, 0, 1}, CLASSES}
 
 const uint64_t hak__size_reciprocals[CLASS_COUNT] = {0, CLASSES};
 
-HAK_STATIC_ASSERT(MID_SKEW == 1u << MID_STEP_SHIFT, "one entry of hak__mid_class");
-
 /* Entry i is the class of sizes i * 128 + 1 to (i + 1) * 128. An eighth of the doubling that starts
  * at 1024 * 2^k is 2^k entries. MID_SKEW gives the last class of a doubling one entry more, and the
  * class behind it one entry less. */
@@ -79,7 +74,7 @@ HAK_STATIC_ASSERT(MID_SKEW == 1u << MID_STEP_SHIFT, "one entry of hak__mid_class
     run(c), run(c), run((c) + 1), run((c) + 1), run((c) + 1), run((c) + 2), run((c) + 2),          \
         run((c) + 2)
 
-const uint8_t hak__mid_class[MID_SIZE_MAX >> MID_STEP_SHIFT] = {
+const uint8_t hak__mid_class[MID_SIZE_MAX / MID_SKEW] = {
     R8(0),         EIGHT(R1, R1, 66), EIGHT(R1, R2, 74), EIGHT(R3, R4, 82),
     THREE(R8, 90), THREE(R16, 93),    THREE(R32, 96),
 };

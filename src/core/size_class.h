@@ -40,7 +40,7 @@ struct size_class {
 
 HAK_HIDDEN extern const struct size_class hak__size_classes[CLASS_COUNT];
 /* The class of a mid size, by (size - 1) / 128. Entries below TINY_SIZE_MAX are 0 and unused. */
-HAK_HIDDEN extern const uint8_t hak__mid_class[MID_SIZE_MAX >> MID_STEP_SHIFT];
+HAK_HIDDEN extern const uint8_t hak__mid_class[MID_SIZE_MAX / MID_SKEW];
 
 /* Bytes of an object of the tiny class for `size`, which is at most TINY_SIZE_MAX. */
 HAK_INLINE size_t size_class_round_tiny(size_t size)
@@ -55,7 +55,7 @@ HAK_INLINE size_t size_class_of_tiny(size_t size)
 
 HAK_INLINE uint32_t size_class_of_mid(size_t size)
 {
-    return hak__mid_class[(size - 1) >> MID_STEP_SHIFT];
+    return hak__mid_class[(size - 1) / MID_SKEW];
 }
 
 /* The class for a request of `size` bytes, 0 to MID_REQUEST_MAX. Size 0 has the class of size 1. */
@@ -98,6 +98,11 @@ HAK_INLINE uint32_t size_class_quotient(size_t bytes, uint32_t class_index)
     return (uint32_t)(uint64_t)(product >> 64);
 }
 
+/* The most cache lines behind its start at which a slab or a span may begin: the sets of a
+ * first-level cache repeat after 4 KiB, so more would gain nothing. Half: objects share twice as
+ * many sets. */
+#define COLORS_MAX 64u
+
 /* True: no two objects of the class share a cache line. Slabs start at a slice, and object sizes
  * above TINY_SIZE_MAX are multiples of 128 bytes. */
 HAK_INLINE bool size_class_has_own_lines(uint32_t class_index)
@@ -105,10 +110,10 @@ HAK_INLINE bool size_class_has_own_lines(uint32_t class_index)
     return class_index > TINY_CLASS_COUNT;
 }
 
-HAK_STATIC_ASSERT((UINT32_C(1) << MID_STEP_SHIFT) % HAK_CACHE_LINE == 0, "steps of whole lines");
+HAK_STATIC_ASSERT(MID_SKEW % HAK_CACHE_LINE == 0, "steps of whole lines");
 
 HAK_STATIC_ASSERT(ROUND_SIZE_MIN < TINY_SIZE_MAX && ROUND_SIZE_MIN % (4 * HAK_CACHE_LINE) == 0 &&
-                      ROUND_SIZE_MIN << ROUND_CLASS_COUNT / 4 == ROUND_SIZE_MAX,
+                      ROUND_SIZE_MIN << 6 == MID_SIZE_MAX - MID_SKEW,
                   "what is aligned to more than a line is tiny, or has a round class");
 
 /* A class whose objects hold `size` bytes and start at multiples of `alignment`, a power of two.
@@ -129,7 +134,7 @@ HAK_INLINE uint32_t size_class_of_aligned(size_t size, size_t alignment)
     if (alignment <= HAK_CACHE_LINE) {
         return size_class_of_mid(rounded);
     }
-    if (HAK_UNLIKELY(rounded > ROUND_SIZE_MAX)) {
+    if (HAK_UNLIKELY(rounded > MID_SIZE_MAX - MID_SKEW)) {
         return CLASS_COUNT;
     }
     uint32_t doubling = bits_log2(rounded - 1);

@@ -257,7 +257,6 @@ struct control_name {
 #define X(name, function, value, help) {name, function, value, help},
 static const struct control_name control_names[] = {CONTROL_ACTIONS(X)};
 #undef X
-#define CONTROL_NAMES (sizeof control_names / sizeof control_names[0])
 
 /* Where the action "list" writes: whole lines, each zero-terminated behind its line break. */
 struct control_listing {
@@ -284,7 +283,7 @@ static void control_list_name(struct control_listing *listing, const char *group
 static int control_list(const char *prefix, struct control_answer *answer)
 {
     struct control_listing listing = {answer, prefix != NULL ? prefix : ""};
-    for (size_t i = 0; i < CONTROL_NAMES; i++) {
+    for (size_t i = 0; i < HAK_COUNT_OF(control_names); i++) {
         const struct control_name *name = &control_names[i];
         control_list_name(&listing, "", name->name, name->value, name->help);
     }
@@ -310,7 +309,7 @@ static int control_do(const char *name, const char *value, struct control_answer
         control_put_option(answer, option);
         return 0;
     }
-    for (size_t i = 0; i < CONTROL_NAMES; i++) {
+    for (size_t i = 0; i < HAK_COUNT_OF(control_names); i++) {
         if (hak__text_equal(name, control_names[i].name)) {
             bool refused = value != NULL && control_names[i].value[0] == '\0';
             return refused ? EINVAL : control_names[i].action(value, answer);

@@ -66,7 +66,7 @@ HAK_INLINE void *malloc_pop(size_t offset, size_t size, enum secure_state state)
 HAK_INLINE void *malloc_try(size_t size, enum secure_state state)
 {
     size_t offset, bytes;
-    if (HAK_LIKELY(size <= TINY_REQUEST_MAX)) {
+    if (HAK_LIKELY(size <= TINY_SIZE_MAX - OBJECT_TAIL)) {
         /* Offset 0 for size 0: that bin is always empty. The offset is also the class's size. */
         offset = bytes = size_class_round_tiny(size + OBJECT_TAIL);
     } else if (HAK_LIKELY(size <= MID_REQUEST_MAX)) {
@@ -76,10 +76,10 @@ HAK_INLINE void *malloc_try(size_t size, enum secure_state state)
     } else {
         return NULL;
     }
-    return malloc_pop_of(offset, bytes, size, state, size <= TINY_REQUEST_MAX);
+    return malloc_pop_of(offset, bytes, size, state, size <= TINY_SIZE_MAX - OBJECT_TAIL);
 }
 
-/* Secure form: malloc_fast for requests above TINY_REQUEST_MAX, whose code is longer. In
+/* Secure form: malloc_fast for requests of larger classes, whose code is longer. In
  * front/malloc_slow.c. */
 HAK_HIDDEN HAK_NOINLINE void *hak__malloc_mid(size_t size, malloc_door *slow,
                                               enum secure_state state);
@@ -88,7 +88,7 @@ HAK_HIDDEN HAK_NOINLINE void *hak__malloc_mid(size_t size, malloc_door *slow,
  * also for a thread without a struct. */
 HAK_INLINE void *malloc_fast(size_t size, malloc_door *slow, enum secure_state state)
 {
-    if (HAK_SECURE && HAK_UNLIKELY(size > TINY_REQUEST_MAX)) {
+    if (HAK_SECURE && HAK_UNLIKELY(size > TINY_SIZE_MAX - OBJECT_TAIL)) {
         return hak__malloc_mid(size, slow, state);
     }
     void *object = malloc_try(size, state);
@@ -155,9 +155,6 @@ HAK_INLINE void free_from_quarantine(void *pointer)
  * front/free_slow.c. */
 HAK_HIDDEN HAK_NOINLINE void hak__free_long(void *pointer, enum secure_state state);
 
-/* `size` of free_short: any. */
-#define FREE_ANY SIZE_MAX
-
 /* Secure form: as hak__free_long, for an object that is less than SECURE_CLEAR_MIN bytes long, has
  * little slack and does not begin a page, and for which `size` bytes were asked. False: nothing was
  * done. The calls that others need are elsewhere, so this function saves few registers. */
@@ -176,10 +173,11 @@ HAK_INLINE bool free_short(void *pointer, enum secure_state state, size_t size)
     }
     unsigned char byte = atomic_load_relaxed(secure_state_at(pointer));
     size_t slack = (size_t)(byte >> SECURE_STATE_BITS) + OBJECT_TAIL;
+    /* `size` of free_short: any. */
     if (HAK_UNLIKELY((uintptr_t)pointer % OBJECT_ALIGNMENT != 0 ||
                      (uintptr_t)pointer % ARCH_PAGE_SIZE_MIN == 0 ||
                      (byte & SECURE_STATE_MASK) != state || slack > SECURE_NEAR_MAX ||
-                     (size != FREE_ANY && bytes - slack != size))) {
+                     (size != SIZE_MAX && bytes - slack != size))) {
         return false;
     }
     pointer = secure_take_back(pointer, (uint32_t)(bytes / OBJECT_ALIGNMENT), bytes, byte);
@@ -194,7 +192,7 @@ HAK_INLINE bool free_short(void *pointer, enum secure_state state, size_t size)
 /* Frees any pointer; an object of a slab must have the state. Keeps errno. */
 HAK_INLINE void free_secure(void *pointer, enum secure_state state)
 {
-    if (HAK_UNLIKELY(!free_short(pointer, state, FREE_ANY))) {
+    if (HAK_UNLIKELY(!free_short(pointer, state, SIZE_MAX))) {
         hak__free_long(pointer, state);
     }
 }

@@ -28,13 +28,6 @@
 #include <errno.h>
 #include <string.h>
 
-/* calloc clears a reused block of at least this size through hak__os_clear. That asks the kernel
- * which pages are resident, and leaves most of the others without memory. The system call is cheap
- * beside clearing so much memory (docs/decisions/0039). Doubled: blocks between the old and the new
- * value are written in full, so that all their pages become resident. Halved: smaller blocks also
- * cost a system call. */
-#define CLEAR_LOOK_MIN ((size_t)256 << 10)
-
 /* malloc refers to life.c, so that a program linked with the archive gets that file, too. */
 __attribute__((used)) static const bool *const malloc_life = &hak__life_linked;
 
@@ -372,7 +365,12 @@ HAK_INLINE void *malloc_large(size_t size, size_t alignment, bool want_zero)
         hak__malloc_sample_block(large.pointer, size);
     }
     if (want_zero && !large.zeroed) {
-        if (size < CLEAR_LOOK_MIN) {
+        /* calloc clears a reused block of at least this size through hak__os_clear. That asks the
+         * kernel which pages are resident, and leaves most of the others without memory. The system
+         * call is cheap beside clearing so much memory (docs/decisions/0039). Doubled: blocks
+         * between the old and the new value are written in full, so that all their pages become
+         * resident. Halved: smaller blocks also cost a system call. */
+        if (size < ((size_t)256 << 10)) {
             memset(large.pointer, 0, size);
         } else {
             hak__os_clear(large.pointer, size);

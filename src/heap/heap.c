@@ -117,12 +117,10 @@ bool hak__heap_enter(struct hak_heap *heap)
     return true;
 }
 
-/* Operations from one full check to the next, at assertion level 2. Half: twice the checks. */
-#define CHECK_OPERATIONS 64u
-
 void hak__heap_leave(struct hak_heap *heap)
 {
-    if (HAK_LEVEL >= 2 && ++heap->operations % CHECK_OPERATIONS == 0) {
+    /* Operations from one full check to the next, at assertion level 2. Half: twice the checks. */
+    if (HAK_LEVEL >= 2 && ++heap->operations % 64 == 0) {
         hak__heap_check(heap);
     }
     struct heap_chunk *released = heap->released;
@@ -192,9 +190,13 @@ static struct hak_heap *heap_take(void)
  * heap may have. */
 static void heap_set_sizes(struct hak_heap *heap, size_t bound)
 {
-    size_t bin = bound / HEAP_BIN_PART,
-           slab = bits_align_down(bound / HEAP_SLAB_PART, HEAP_PAGE_SIZE);
-    heap->bin_bytes = bin < HEAP_BIN_BYTES ? (uint32_t)bin : HEAP_BIN_BYTES;
+    /* In a heap with a bound, a bin may have a 512th of it, and a slab a 64th. Twice the parts:
+     * less is out of use, but the lock is taken more often. */
+    size_t bin = bound / 512, slab = bits_align_down(bound / 64, HEAP_PAGE_SIZE);
+    /* The most bytes of a bin, an eighth for objects that share cache lines. Twice: threads may
+     * keep twice as much; half: they take the heap's lock twice as often. */
+    const uint32_t most = HAK_TINY_LIMITS ? 4096 : 262144;
+    heap->bin_bytes = bin < most ? (uint32_t)bin : most;
     heap->slab_bytes = slab < HEAP_SLAB_BYTES ? (uint32_t)slab : HEAP_SLAB_BYTES;
     heap->slab_bytes = heap->slab_bytes == 0 ? HEAP_PAGE_SIZE : heap->slab_bytes;
 }
@@ -208,7 +210,7 @@ static void heap_set_name(struct hak_heap *heap, const char *name)
 
 static void heap_set_near(struct hak_heap *heap, struct heap_chunk *chunk)
 {
-    for (size_t i = 0; i < HEAP_NEAR; i++) {
+    for (size_t i = 0; i < HAK_COUNT_OF(heap->shared_near); i++) {
         heap->shared_near[i] = chunk;
     }
 }

@@ -126,9 +126,6 @@ struct heap_chunk {
 /* A huge block's chunk has no more entries. */
 #define HEAP_CHUNK_PAGES (HEAP_CHUNK_SIZE >> HEAP_PAGE_SHIFT)
 
-/* The most objects of a slab: those of 16 bytes in HEAP_SLAB_BYTES. */
-#define HEAP_SLAB_OBJECTS (HEAP_SLAB_BYTES / OBJECT_ALIGNMENT)
-
 struct heap_class {
     struct heap_run *first; /* slabs with room */
     size_t slab_bytes;      /* of all slabs, in whole pages */
@@ -152,8 +149,10 @@ struct hak_heap {
     char name[HAK_HEAP_NAME_MAX + 1];
 
     /* The chunk that was last looked for, by the last bits of its number; hak__heap_no_chunk: none.
-     * Of a heap in the program's memory, each is the only chunk. */
-    struct heap_chunk *shared_near[HEAP_NEAR];
+     * Of a heap in the program's memory, each is the only chunk. Chunks that a heap finds by their
+     * address at once. Twice: 512 bytes more for each heap, and frees in heaps above 32 MiB take 40
+     * instructions less. */
+    struct heap_chunk *shared_near[64];
     /* Objects freed by threads that could take no lock then; linked by their first word. */
     struct object *shared_late;
 
@@ -210,7 +209,7 @@ HAK_INLINE struct heap_slot *heap_slot(const struct hak_heap *heap)
 /* Where the heap last looked for a chunk at this address. */
 HAK_INLINE struct heap_chunk **heap_near(struct hak_heap *heap, uintptr_t address)
 {
-    return &heap->shared_near[(address >> HEAP_CHUNK_SHIFT) % HEAP_NEAR];
+    return &heap->shared_near[address / HEAP_CHUNK_SIZE % HAK_COUNT_OF(heap->shared_near)];
 }
 /* Page 0 of the default provider's chunks stays unused: an object there would have the address of
  * the chunk itself, which free would take for it. */

@@ -28,7 +28,7 @@ uint32_t hak__heap_cache_limit(struct heap_cache *cache, uint32_t class_index)
     struct bin *bin = &cache->bins[class_index];
     if (bin->limit == 0) {
         size_t bytes = cache->heap->bin_bytes;
-        bytes >>= size_class_has_own_lines(class_index) ? 0 : HEAP_BIN_SMALL_SHIFT;
+        bytes >>= size_class_has_own_lines(class_index) ? 0 : 3;
         size_t objects = bytes / size_class_bytes(class_index);
         bin->limit = objects < BIN_OBJECTS_MAX ? (uint32_t)objects : BIN_OBJECTS_MAX;
         bin->room += (int32_t)bin->limit;
@@ -213,7 +213,8 @@ static bool slots_reach(const struct hak_heap *heap)
     if (old.mask != 0 && heap->slot_offset <= old.mask) {
         return true;
     }
-    size_t count = HEAP_SLOTS;
+    /* The fewest slots of a thread that uses heaps. Twice: 2 KiB for each such thread, not 1. */
+    size_t count = 64;
     while (heap->slot_offset >= count * sizeof(struct heap_slot)) {
         count *= 2;
     }

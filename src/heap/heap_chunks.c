@@ -19,19 +19,19 @@
 
 #define MAP_BITS 10u
 #define MAP_LEVELS 3u
-#define MAP_NODE ((size_t)1 << MAP_BITS)
 
 HAK_STATIC_ASSERT(sizeof(struct heap_chunk) + HEAP_CHUNK_PAGES * 43 <= HEAP_SPARE_MAX,
                   "structs of chunks are used again");
 HAK_STATIC_ASSERT(HEAP_CHUNK_PAGES == 128 && HEAP_RUN_KINDS == 4 * 7 + 1,
                   "chunks with all pages free have the last list");
-HAK_STATIC_ASSERT(HEAP_CHUNK_SHIFT + MAP_LEVELS * MAP_BITS >= 48, "every address has a place");
+HAK_STATIC_ASSERT(HEAP_CHUNK_SIZE << MAP_LEVELS * MAP_BITS >= UINT64_C(1) << 48,
+                  "every address has a place");
 HAK_STATIC_ASSERT(HEAP_CHUNK_SIZE == HAK_HEAP_CHUNK_SIZE &&
                       HAK_HEAP_ALIGNMENT_MAX < HEAP_CHUNK_SIZE,
                   "a huge block's first page has an entry");
 
 struct heap_chunk hak__heap_no_chunk; /* never written */
-static void *shared_map[MAP_NODE];
+static void *shared_map[1 << MAP_BITS];
 /* In the program's memory, and others, which all begin at multiples of HEAP_CHUNK_SIZE: so a free
  * that reads the struct of one that is gone cannot find its own address there. */
 static struct heap_spare *spare_chunks[2];
@@ -41,7 +41,8 @@ static struct heap_spare *spare_chunks[2];
 /* The place in a node of the level, 0 being the last one. */
 static size_t map_index(const void *pointer, uint32_t level)
 {
-    return (uintptr_t)pointer >> (HEAP_CHUNK_SHIFT + level * MAP_BITS) & (MAP_NODE - 1);
+    return (uintptr_t)pointer / HEAP_CHUNK_SIZE >> level * MAP_BITS &
+           (HAK_COUNT_OF(shared_map) - 1);
 }
 
 struct heap_chunk *hak__heap_chunk_find(const void *pointer)
@@ -62,7 +63,7 @@ static void **map_place(const void *address)
         void **place = &node[map_index(address, level)];
         void *next = atomic_load_acquire(place); /* pairs with the release below */
         if (next == NULL) {
-            void *made = hak__metadata_allocate(MAP_NODE * sizeof(void *));
+            void *made = hak__metadata_allocate(sizeof shared_map);
             if (made == NULL) {
                 return NULL;
             }

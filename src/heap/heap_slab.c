@@ -12,7 +12,8 @@
 /* Objects that a new slab should hold. */
 static size_t heap_slab_objects(const struct hak_heap *heap, size_t bytes)
 {
-    size_t least = bytes <= HEAP_SLAB_MANY_SIZE ? HEAP_SLAB_MANY : HEAP_SLAB_FEW;
+    /* Objects in it. Twice as many: as a larger HEAP_SLAB_BYTES. */
+    size_t least = bytes <= 8320 ? 8 : 4;
     if (heap->slab_bytes < HEAP_SLAB_BYTES) { /* a small heap: its pages are scarce */
         least = 1;
     }
@@ -173,7 +174,7 @@ void hak__heap_gather(struct hak_heap *heap)
 struct heap_run *hak__heap_slab_fuller(struct hak_heap *heap, const struct heap_run *slab)
 {
     struct heap_run *best = NULL, *other = heap->classes[slab->class_index].first;
-    for (uint32_t looks = 0; other != NULL && looks < HEAP_MOVE_LOOKS; looks++) {
+    for (uint32_t looks = 0; other != NULL && looks < LOOKS_MAX; looks++) {
         bool fuller = other != slab && other->used_count >= slab->used_count;
         if (fuller && (best == NULL || other->used_count > best->used_count)) {
             best = other;

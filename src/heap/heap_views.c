@@ -46,7 +46,8 @@ static bool walk_visit(const struct walk *walk, void *object, size_t bytes)
 
 static bool walk_slab(const struct walk *walk, const struct heap_run *slab)
 {
-    uint64_t is_free[HEAP_SLAB_OBJECTS / 64] = {0};
+    /* The most objects of a slab: those of 16 bytes in HEAP_SLAB_BYTES. */
+    uint64_t is_free[HEAP_SLAB_BYTES / OBJECT_ALIGNMENT / 64] = {0};
     char *start = heap_run_start(slab);
     size_t bytes = size_class_bytes(slab->class_index);
     uint64_t reciprocal = hak__size_reciprocals[slab->class_index];

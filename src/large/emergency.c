@@ -9,14 +9,6 @@
 #include "os/os.h"
 #include "region/window.h"
 
-/* Places of a table, by a hash of the address. Twice: 8 KiB more are touched where threads are
- * refused. Half: while a fork takes long, a free looks at twice as many blocks. */
-#define EMERGENCY_PLACES 511u
-/* Blocks that settle registers or frees before it lets a fork pass. Twice: a fork, and a signal of
- * this thread, wait up to 0.5 ms longer. Half: where forks follow closely, half as many are done
- * between two. */
-#define SETTLE_BLOCKS 64u
-
 /* What a place has: nothing; a block that was freed; what only its taker knows. Else a new block:
  * its bytes, a multiple of the OS page, with PLACE_FREED if it was freed. */
 enum { PLACE_EMPTY = 0, PLACE_FREED = 1, PLACE_BUSY = 2 };
@@ -28,7 +20,9 @@ struct emergency_place {
 
 /* More are mapped where all tables' places for a hash are taken, and stay. */
 struct emergency_table {
-    struct emergency_place places[EMERGENCY_PLACES];
+    /* Places of a table, by a hash of the address. Twice: 8 KiB more are touched where threads are
+     * refused. Half: while a fork takes long, a free looks at twice as many blocks. */
+    struct emergency_place places[511];
     struct emergency_table *shared_next;
 };
 static struct emergency_table emergency_first;
@@ -39,7 +33,7 @@ static uint32_t shared_unsettled;
 static uint32_t emergency_hash(uintptr_t address)
 {
     uint64_t hash = (uint64_t)(address >> 12) * UINT64_C(0x9e3779b97f4a7c15); /* Knuth 6.4 */
-    return (uint32_t)((hash >> 32) * EMERGENCY_PLACES >> 32);
+    return (uint32_t)((hash >> 32) * HAK_COUNT_OF(emergency_first.places) >> 32);
 }
 
 static struct emergency_table *emergency_next(struct emergency_table *table)
@@ -135,19 +129,19 @@ size_t hak__emergency_mapped(size_t size)
 
 static void emergency_unmap(uintptr_t address, size_t size)
 {
-    hak__os_discard((char *)address - HUGE_HEAD, HUGE_HEAD + size + HUGE_TAIL);
+    hak__os_discard((char *)address - HUGE_HEAD, size + 2 * HUGE_HEAD);
 }
 
 void *hak__emergency_allocate(size_t size, size_t alignment)
 {
     size_t page = hak__os_page_size();
-    if (size > REQUEST_SIZE_MAX - page - HUGE_HEAD - HUGE_TAIL) {
+    if (size > REQUEST_SIZE_MAX - page - 2 * HUGE_HEAD) {
         return NULL;
     }
     size_t mapped = hak__emergency_mapped(size);
     void *start;
     alignment = alignment < page ? page : alignment;
-    if (hak__os_map_behind(HUGE_HEAD, HUGE_HEAD + mapped + HUGE_TAIL, alignment, &start) != 0) {
+    if (hak__os_map_behind(HUGE_HEAD, mapped + 2 * HUGE_HEAD, alignment, &start) != 0) {
         return NULL;
     }
     uintptr_t address = (uintptr_t)start + HUGE_HEAD;
@@ -206,7 +200,7 @@ struct huge hak__emergency_containing(uintptr_t address)
     struct huge block = {0};
     for (struct emergency_table *table = &emergency_first; table != NULL && block.address == 0;
          table = emergency_next(table)) {
-        for (uint32_t i = 0; i < EMERGENCY_PLACES && block.address == 0; i++) {
+        for (uint32_t i = 0; i < HAK_COUNT_OF(emergency_first.places) && block.address == 0; i++) {
             block = place_block(&table->places[i], address);
         }
     }
@@ -260,7 +254,10 @@ static void settle_freed(uintptr_t address, size_t bytes)
 /* After each block. False: refused, and no longer inside. */
 static bool settle_may_go_on(uint32_t *done)
 {
-    if (++*done % SETTLE_BLOCKS != 0) {
+    /* Blocks that settle registers or frees before it lets a fork pass. Twice: a fork, and a signal
+     * of this thread, wait up to 0.5 ms longer. Half: where forks follow closely, half as many are
+     * done between two. */
+    if (++*done % 64 != 0) {
         return true;
     }
     emergency_note(); /* the child of a fork that passes has the rest, but not this thread */
@@ -269,7 +266,7 @@ static bool settle_may_go_on(uint32_t *done)
 
 static bool settle_table(struct emergency_table *table, uint32_t *done)
 {
-    for (uint32_t i = 0; i < EMERGENCY_PLACES; i++) {
+    for (uint32_t i = 0; i < HAK_COUNT_OF(emergency_first.places); i++) {
         struct emergency_place *place = &table->places[i];
         if (atomic_load_relaxed(&place->shared_state) == PLACE_EMPTY) {
             continue;

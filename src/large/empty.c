@@ -6,13 +6,9 @@
 #include "os/os.h"
 #include "region/secure.h"
 
-/* Looks for a free address, each in another place. */
-#define EMPTY_LOOKS_MAX 64u
-#define EMPTY_WORDS (EMPTY_BLOCKS_MAX / 64)
-
 uintptr_t hak__empty_range;
-static uint64_t shared_empty_used[EMPTY_WORDS]; /* a bit for each address */
-static size_t shared_empty_next;                /* relaxed: a counter */
+static uint64_t shared_empty_used[EMPTY_BLOCKS_MAX / 64]; /* a bit for each address */
+static size_t shared_empty_next;                          /* relaxed: a counter */
 
 bool hak__empty_start(void)
 {
@@ -39,7 +35,7 @@ bool hak__empty_start(void)
 void *hak__empty_allocate(void)
 {
     uintptr_t range = atomic_load_relaxed(&hak__empty_range);
-    for (uint32_t i = 0; range != 0 && i < EMPTY_LOOKS_MAX; i++) {
+    for (uint32_t i = 0; range != 0 && i < LOOKS_MAX; i++) {
         size_t number = atomic_add_relaxed(&shared_empty_next, (size_t)1) % EMPTY_BLOCKS_MAX;
         uint64_t bit = UINT64_C(1) << number % 64;
         if ((atomic_or_relaxed(&shared_empty_used[number / 64], bit) & bit) == 0) {

@@ -20,34 +20,11 @@
 #include "region/mappings.h"
 #include "region/superslab.h"
 
-/* realloc keeps the huge block as it is if the new size fits and leaves at most an eighth unused.
- * Twice the divisor: less unused memory, and more system calls. Half: the reverse. */
-#define HUGE_SLACK_DIVISOR 8u
-/* A freed huge block is sparse if it is larger than this and at most this much of it is resident.
- * The cache counts a sparse huge block as its resident bytes (docs/decisions/0039), but at least as
- * a sixteenth of its size, so that address space is limited, too. Half of HUGE_SPARSE_MIN: calls of
- * mincore from 16 MiB on. Twice the divisor: the cache may hold twice the addresses. */
-#define HUGE_SPARSE_MIN ((size_t)32 << 20)
-#define HUGE_SPARSE_DIVISOR 16u
-/* From 4 MiB on, a size is rounded up to whole huge pages if that adds at most a sixteenth. Ranges
- * are then cut without rests: a benchmark has 229,000 page faults and 404 MiB with rounding, and
- * 295,000 and 399 MiB without (docs/decisions/0070). Twice the divisor: half the waste at most, and
- * fewer sizes are rounded. */
-#define HUGE_EXCESS_DIVISOR 16u
-/* The end of a huge block must have at least this much of a huge page to get one. Twice: more huge
- * blocks end in small pages. Half: a huge block may waste more of its last huge page. */
-#define HUGE_END_MIN ((size_t)64 << 10)
-
 struct lock HAK_LOCK_LINE hak__huge_lock = LOCK_INITIAL(LOCK_RANK_HUGE);
 /* Where the last freed huge blocks started, to tell a double free from a foreign pointer. Twice as
  * many: more double frees get the right message. Under the lock. */
-#define HUGE_GRAVES 64u
-static uintptr_t huge_graves[HUGE_GRAVES];
+static uintptr_t huge_graves[64];
 static uint32_t huge_next_grave;
-/* How often a thread that may hold the lock itself tries to look, a millisecond apart. Twice: a
- * signal handler that interrupted its own thread under the lock waits 200 ms in vain. Half: it
- * gives up sooner although another thread holds the lock. */
-#define HUGE_LOOKS_MAX 100u
 
 uint64_t hak__huge_new_origin(void)
 {
@@ -58,7 +35,9 @@ uint64_t hak__huge_new_origin(void)
 /* True: realloc to `size` bytes may keep the huge block as it is. */
 static bool huge_fits(size_t huge_size, size_t size)
 {
-    return huge_size >= size && huge_size - size <= size / HUGE_SLACK_DIVISOR;
+    /* realloc keeps the huge block as it is if the new size fits and leaves at most an eighth
+     * unused. Twice the divisor: less unused memory, and more system calls. Half: the reverse. */
+    return huge_size >= size && huge_size - size <= size / 8;
 }
 
 /* From two huge pages on, huge blocks start at a huge page's boundary. That costs little address
@@ -70,16 +49,20 @@ static size_t huge_alignment(size_t size)
 
 /* The size to map for a huge block of `size` bytes. It is whole huge pages if that adds at most a
  * sixteenth, so that no rests remain when ranges are cut and joined. With huge pages it is also
- * rounded up if that adds at most a quarter and the last huge page holds HUGE_END_MIN: otherwise
+ * rounded up if that adds at most a quarter and the last huge page holds HUGE_REST_MIN: otherwise
  * the small pages at the end would stay small when the huge block grows. */
 static size_t huge_wanted_size(size_t size, bool huge_pages)
 {
-    if (HUGE_TAIL != 0) {
+    if (HUGE_HEAD != 0) {
         return size; /* its tail follows the last page that was asked for */
     }
     size_t excess = bits_align_up(size, HUGE_PAGE_SIZE) - size;
-    bool huge_end = huge_pages && excess <= size / 4 && excess <= HUGE_PAGE_SIZE - HUGE_END_MIN;
-    bool adds_little = size >= 2 * HUGE_PAGE_SIZE && excess <= size / HUGE_EXCESS_DIVISOR;
+    bool huge_end = huge_pages && excess <= size / 4 && excess <= HUGE_PAGE_SIZE - HUGE_REST_MIN;
+    /* From 4 MiB on, a size is rounded up to whole huge pages if that adds at most a sixteenth.
+     * Ranges are then cut without rests: a benchmark has 229,000 page faults and 404 MiB with
+     * rounding, and 295,000 and 399 MiB without (docs/decisions/0070). Twice the divisor: half the
+     * waste at most, and fewer sizes are rounded. */
+    bool adds_little = size >= 2 * HUGE_PAGE_SIZE && excess <= size / 16;
     return huge_end || adds_little ? size + excess : size;
 }
 
@@ -87,9 +70,9 @@ static size_t huge_wanted_size(size_t size, bool huge_pages)
  * purges. */
 static void huge_close(uintptr_t end)
 {
-    if (HUGE_TAIL != 0) {
+    if (HUGE_HEAD != 0) {
         hak__gate_let_ending_signals(true);
-        hak__os_close_pages((void *)end, HUGE_TAIL);
+        hak__os_close_pages((void *)end, HUGE_HEAD);
         hak__gate_let_ending_signals(false);
     }
 }
@@ -128,10 +111,10 @@ static bool huge_needs_huge_pages(size_t old_size, size_t size)
 /* As hak__os_remap, for a huge block with its head and tail. */
 static int huge_remap(struct huge block, size_t size, size_t alignment, void **moved)
 {
-    const size_t ends = HUGE_HEAD + HUGE_TAIL;
+    const size_t ends = 2 * HUGE_HEAD;
     char *start = (char *)block.address - HUGE_HEAD;
-    if (HUGE_TAIL != 0 &&
-        (!hak__os_open_pages((char *)block.address + block.size, HUGE_TAIL) ||
+    if (HUGE_HEAD != 0 &&
+        (!hak__os_open_pages((char *)block.address + block.size, HUGE_HEAD) ||
          !hak__os_open_pages(start, HUGE_HEAD))) { /* closed by protection, they split a mapping */
         return -ENOMEM;
     }
@@ -149,7 +132,7 @@ static int huge_remap(struct huge block, size_t size, size_t alignment, void **m
  * tail have its page sizes: mremap grows one mapping, and other page sizes would be another. */
 static struct huge huge_grow(struct huge block, size_t size, bool want_zero, bool stays)
 {
-    const size_t ends = HUGE_HEAD + HUGE_TAIL;
+    const size_t ends = 2 * HUGE_HEAD;
     bool grows = huge_needs_huge_pages(block.size, size);
     bool huge_pages = grows && hak__huge_earns_huge_pages(size, want_zero);
     size_t wanted = huge_wanted_size(size, huge_pages);
@@ -184,8 +167,12 @@ static struct huge huge_grow(struct huge block, size_t size, bool want_zero, boo
  * bytes, but at least a sixteenth of its size. */
 static size_t huge_resident(struct huge block)
 {
-    const size_t most = HUGE_SPARSE_MIN;
-    size_t least = block.size / HUGE_SPARSE_DIVISOR, resident = 0;
+    /* A freed huge block is sparse if it is larger than this and at most this much of it is
+     * resident. The cache counts a sparse huge block as its resident bytes (docs/decisions/0039),
+     * but at least as a sixteenth of its size, so that address space is limited, too. Half: calls
+     * of mincore from 16 MiB on. Twice the divisor: the cache may hold twice the addresses. */
+    const size_t most = HUGE_CLEAR_MAX;
+    size_t least = block.size / 16, resident = 0;
     if (block.size <= most || least > most) {
         return block.size;
     }
@@ -207,7 +194,7 @@ static struct huge huge_map(size_t size, size_t alignment, bool want_zero)
     size_t wanted = huge_wanted_size(size, huge_pages);
     size_t wanted_alignment = huge_alignment(size);
     wanted_alignment = alignment > wanted_alignment ? alignment : wanted_alignment;
-    const size_t ends = HUGE_HEAD + HUGE_TAIL;
+    const size_t ends = 2 * HUGE_HEAD;
     void *address;
     if (hak__os_map_behind(HUGE_HEAD, wanted + ends, wanted_alignment, &address) != 0) {
         bool least = wanted == size && wanted_alignment == alignment;
@@ -250,7 +237,7 @@ static struct huge huge_take_cached(size_t size, size_t alignment, bool want_zer
 struct huge_result hak__huge_allocate(size_t size, size_t alignment, bool want_zero, bool may_map)
 {
     size_t page = hak__os_page_size();
-    if (size > REQUEST_SIZE_MAX - page - HUGE_HEAD - HUGE_TAIL) {
+    if (size > REQUEST_SIZE_MAX - page - 2 * HUGE_HEAD) {
         return (struct huge_result){NULL, 0, false};
     }
     size_t requested = size == 0 ? 1 : size;
@@ -280,7 +267,7 @@ static void huge_keep(struct huge block)
     }
     hak__huge_cache_put(block, huge_resident(block));
     hak__huge_cache_trim(UINT32_MAX);
-    if (block.size >= FREED_MUCH_SLICES * SLICE_SIZE) {
+    if (block.size >= SLABS_KEPT_SLICES * SLICE_SIZE) {
         superslab_note_freed_much();
     }
 }
@@ -290,7 +277,7 @@ bool hak__huge_free(void *pointer)
     lock_acquire(&hak__huge_lock);
     struct huge block = hak__huge_registry_remove((uintptr_t)pointer);
     if (block.address != 0) {
-        huge_graves[huge_next_grave++ % HUGE_GRAVES] = block.address;
+        huge_graves[huge_next_grave++ % HAK_COUNT_OF(huge_graves)] = block.address;
     }
     lock_release(&hak__huge_lock);
     if (block.address == 0) {
@@ -309,7 +296,10 @@ bool hak__huge_free(void *pointer)
 /* Takes the lock, or returns false after some 0.1 s: this thread may hold it itself. */
 static bool huge_lock_soon(void)
 {
-    for (uint32_t i = 0; i < HUGE_LOOKS_MAX; i++) {
+    /* How often a thread that may hold the lock itself tries to look, a millisecond apart. Twice: a
+     * signal handler that interrupted its own thread under the lock waits 200 ms in vain. Half: it
+     * gives up sooner although another thread holds the lock. */
+    for (uint32_t i = 0; i < 100; i++) {
         if (lock_try(&hak__huge_lock)) {
             return true;
         }
@@ -372,7 +362,7 @@ struct huge hak__huge_containing(const void *pointer)
 HAK_RACY_READER bool hak__huge_was_freed(const void *pointer)
 {
     bool found = false;
-    for (uint32_t i = 0; i < HUGE_GRAVES; i++) {
+    for (uint32_t i = 0; i < HAK_COUNT_OF(huge_graves); i++) {
         found |= huge_graves[i] == (uintptr_t)pointer;
     }
     return found;
@@ -381,7 +371,7 @@ HAK_RACY_READER bool hak__huge_was_freed(const void *pointer)
 struct huge_result hak__huge_resize(void *pointer, size_t size, bool stays)
 {
     size_t page = hak__os_page_size();
-    if (size > REQUEST_SIZE_MAX - page - HUGE_HEAD - HUGE_TAIL) {
+    if (size > REQUEST_SIZE_MAX - page - 2 * HUGE_HEAD) {
         return (struct huge_result){NULL, 0, false};
     }
     size_t requested = size;
@@ -416,7 +406,7 @@ struct huge_result hak__huge_resize(void *pointer, size_t size, bool stays)
         if (block.size > kept) {
             /* In the secure form the tail moves to the place where the rest began, and the rest
              * begins with a head. It is larger than both (huge_fits). */
-            const size_t ends = HUGE_HEAD + HUGE_TAIL;
+            const size_t ends = 2 * HUGE_HEAD;
             huge_close(block.address + kept);
             rest = (struct huge)HUGE_OF(block.address + kept + ends, block.size - kept - ends,
                                         block.origin);

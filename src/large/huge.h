@@ -26,7 +26,6 @@
 /* Bytes before and after each huge block that belong to it and are closed (os/os.h): a page each in
  * the secure form. */
 #define HUGE_HEAD secure_page()
-#define HUGE_TAIL HUGE_HEAD
 
 struct huge {
     uintptr_t address; /* 0: no huge block */
@@ -84,12 +83,12 @@ HAK_HIDDEN struct huge_result hak__huge_allocate(size_t size, size_t alignment, 
  * done. */
 HAK_HIDDEN bool hak__huge_free(void *pointer);
 /* Usable bytes of the huge block that starts at `pointer`. 0: no huge block starts there, or the
- * lock was not free within HUGE_LOOKS_MAX milliseconds in a signal handler. */
+ * lock was not free within 100 milliseconds in a signal handler. */
 HAK_HIDDEN size_t hak__huge_bytes(const void *pointer);
 /* Secure form: false if another size than `size` was asked for when the huge block was allocated or
  * last resized. True if no huge block starts at `pointer`, or the request is not known. */
 HAK_HIDDEN bool hak__huge_has_size(const void *pointer, size_t size);
-/* True: one of the last HUGE_GRAVES huge blocks that were freed started at `pointer`. A hint: takes
+/* True: one of the last huge blocks that were freed started at `pointer`. A hint: takes
  * no lock. */
 HAK_HIDDEN bool hak__huge_was_freed(const void *pointer);
 /* True: a freed huge block whose addresses rest contains the address. A hint: takes no lock. */
@@ -137,11 +136,7 @@ HAK_HIDDEN extern struct lock hak__huge_lock; /* for fork */
  * A list of huge blocks in use and freed huge blocks that are kept is filled several times. Each
  * time it holds the next huge blocks in the order of addresses. So it needs no memory but the
  * caller's, and no lock is held between two fills. A huge block that exists throughout is listed
- * once. n huge blocks take n / HUGE_LIST_MAX looks at all huge blocks. */
-
-/* Huge blocks of one fill. Twice as many: half as many looks at all huge blocks, and 768 bytes more
- * on the stack. */
-#define HUGE_LIST_MAX (HAK_TINY_LIMITS ? 3u : 32u)
+ * once. n huge blocks take n / 32 looks at all huge blocks. */
 
 struct huge_view {
     uintptr_t address;
@@ -151,7 +146,9 @@ struct huge_view {
 };
 
 struct huge_list {
-    struct huge_view views[HUGE_LIST_MAX]; /* by rising address */
+    /* Huge blocks of one fill. Twice as many: half as many looks at all huge blocks, and 768 bytes
+     * more on the stack. */
+    struct huge_view views[HAK_TINY_LIMITS ? 3 : 32]; /* by rising address */
     uint32_t count;
     uintptr_t after; /* the list holds huge blocks above this address; 0 at first */
 };

@@ -11,14 +11,6 @@
 #include "region/mappings.h"
 #include "region/superslab.h"
 
-/* If less than this would be left of a range, the huge block gets the whole range. A joined huge
- * block takes no shorter end out of the cache. Twice: a huge block may be 128 KiB larger than asked
- * for. Half: more and shorter ranges in the cache. */
-#define HUGE_REST_MIN ((size_t)64 << 10)
-/* calloc takes a new mapping rather than clear more than this. Pages of a new mapping that the
- * program never touches take no memory. Twice: calloc clears up to 64 MiB, and faults less. Half:
- * more page faults where the program uses all of the block. */
-#define HUGE_CLEAR_MAX ((size_t)32 << 20)
 size_t hak__huge_joined_bytes;
 struct huge_cache hak__huge_cache;
 
@@ -79,8 +71,6 @@ static void peak_correct(size_t untouched)
 
 /* --- the ranges --- */
 
-#define RANGE_NONE UINT32_MAX
-
 static void cache_add(struct huge block, size_t resident, uint32_t freed_ms)
 {
     struct huge_cache *cache = &hak__huge_cache;
@@ -116,9 +106,9 @@ typedef bool range_judge(const struct kept_range *range, const struct kept_range
 static uint32_t cache_search(range_judge *judge, const struct range_wish *wish)
 {
     const struct kept_range *ranges = hak__huge_cache.ranges;
-    uint32_t best = RANGE_NONE;
+    uint32_t best = UINT32_MAX;
     for (uint32_t i = 0; i < hak__huge_cache.count; i++) {
-        if (judge(&ranges[i], best == RANGE_NONE ? NULL : &ranges[best], wish)) {
+        if (judge(&ranges[i], best == UINT32_MAX ? NULL : &ranges[best], wish)) {
             best = i;
         }
     }
@@ -142,7 +132,7 @@ static uint32_t cache_find(uintptr_t start, uintptr_t end, uint64_t origin)
             return i;
         }
     }
-    return RANGE_NONE;
+    return UINT32_MAX;
 }
 
 static bool cache_has_room(uint32_t ranges)
@@ -223,7 +213,7 @@ static bool cache_take_whole(struct huge_parts *taken, const struct range_wish *
 {
     size_t size = wish->size;
     uint32_t best = cache_search(range_fits, wish);
-    if (best == RANGE_NONE) {
+    if (best == UINT32_MAX) {
         return false;
     }
     struct huge range = hak__huge_cache.ranges[best].block;
@@ -262,7 +252,7 @@ static void cache_take_parts(struct huge_parts *taken, size_t size)
     size_t missing = bits_align_down(size, HUGE_PAGE_SIZE);
     uint32_t best;
     while (missing != 0 && taken->count < HUGE_PARTS_MAX - 1 &&
-           (best = cache_search(range_has_more_units, NULL)) != RANGE_NONE) {
+           (best = cache_search(range_has_more_units, NULL)) != UINT32_MAX) {
         const struct kept_range *range = &hak__huge_cache.ranges[best];
         size_t bytes = range_units(range) < missing ? range_units(range) : missing;
         uintptr_t start = bits_align_up(range->block.address, HUGE_PAGE_SIZE);
@@ -271,7 +261,7 @@ static void cache_take_parts(struct huge_parts *taken, size_t size)
     }
     struct range_wish end = {.size = size % HUGE_PAGE_SIZE};
     if (end.size >= HUGE_REST_MIN && taken->count != 0 &&
-        (best = cache_search(range_has_end, &end)) != RANGE_NONE) {
+        (best = cache_search(range_has_end, &end)) != UINT32_MAX) {
         uintptr_t start = hak__huge_cache.ranges[best].block.address;
         taken->parts[taken->count++] = cache_carve(best, start, end.size);
     }
@@ -290,12 +280,12 @@ static bool range_stretches(const struct kept_range *range, const struct kept_ra
 static bool cache_take_to_stretch(struct huge_parts *taken, const struct range_wish *wish)
 {
     uint32_t best = cache_search(range_stretches, wish);
-    size_t size = best == RANGE_NONE ? 0 : hak__huge_cache.ranges[best].block.size, units = 0;
+    size_t size = best == UINT32_MAX ? 0 : hak__huge_cache.ranges[best].block.size, units = 0;
     for (uint32_t i = 0; i < hak__huge_cache.count; i++) {
         units += range_units(&hak__huge_cache.ranges[i]);
     }
     units = units < wish->size ? units : wish->size;
-    if (best == RANGE_NONE || size < wish->size / 2 || size < units) {
+    if (best == UINT32_MAX || size < wish->size / 2 || size < units) {
         return false;
     }
     taken->parts[0] = cache_remove(best).block;
@@ -313,9 +303,12 @@ void hak__huge_cache_take(struct huge_parts *taken, size_t size, size_t alignmen
     }
     const struct range_wish wish = {size, alignment, want_zero};
     lock_acquire(&hak__huge_lock);
+    /* The most bytes of all joined huge blocks together. Each 2 MiB of them may be one mapping of
+     * the 65,530 that the kernel allows a process. Twice: joined huge blocks may use a quarter of
+     * these, not an eighth. */
     bool joins = size >= 2 * HUGE_PAGE_SIZE && alignment <= HUGE_PAGE_SIZE &&
                  !(want_zero && size > HUGE_CLEAR_MAX) &&
-                 atomic_load_relaxed(&hak__huge_joined_bytes) + size <= HUGE_JOINED_MAX;
+                 atomic_load_relaxed(&hak__huge_joined_bytes) + size <= (size_t)16 << 30;
     if (cache_has_room(HUGE_PARTS_MAX) && !cache_take_whole(taken, &wish) &&
         !(alignment <= hak__os_page_size() && cache_take_to_stretch(taken, &wish)) && joins) {
         cache_take_parts(taken, size);
@@ -330,7 +323,7 @@ size_t hak__huge_cache_take_next(struct huge block, size_t size)
     }
     lock_acquire(&hak__huge_lock);
     uint32_t next = cache_find(huge_end(block), 0, block.origin);
-    size_t bytes = next != RANGE_NONE ? hak__huge_cache.ranges[next].block.size : 0;
+    size_t bytes = next != UINT32_MAX ? hak__huge_cache.ranges[next].block.size : 0;
     bytes = bytes < size ? bytes : size;
     if (bytes != 0) {
         cache_carve(next, huge_end(block), bytes);
@@ -348,7 +341,7 @@ static struct kept_range cache_meet(struct kept_range range)
 {
     uint32_t next;
     while ((next = cache_find(huge_end(range.block), range.block.address, range.block.origin)) !=
-           RANGE_NONE) {
+           UINT32_MAX) {
         struct kept_range other = cache_remove(next);
         range.resident += other.resident;
         range.block.size += other.block.size;
@@ -405,9 +398,9 @@ static struct huge cache_drop_next(uint32_t age_ms)
     size_t bound = cache_bound(now), kept = hak__huge_cache.resident;
     bool full = !cache_has_room(HUGE_PARTS_MAX);
     uint32_t oldest = age_ms == UINT32_MAX && !full && kept <= bound
-                          ? RANGE_NONE
+                          ? UINT32_MAX
                           : cache_search(range_is_older, NULL);
-    if (oldest != RANGE_NONE) {
+    if (oldest != UINT32_MAX) {
         bool whole = full || now - hak__huge_cache.ranges[oldest].freed_ms >= age_ms;
         if (whole || kept > bound) {
             dropped = cache_drop(oldest, whole ? SIZE_MAX : kept - bound);

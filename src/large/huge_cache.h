@@ -23,6 +23,16 @@
  * again touches half of their pages anew. */
 #define KEPT_MAX (HAK_TINY_LIMITS ? 2 * HUGE_PARTS_MAX : 1024u)
 
+/* If less than this would be left of a range, the huge block gets the whole range. A joined huge
+ * block takes no shorter end out of the cache. Twice: a huge block may be 128 KiB larger than asked
+ * for. Half: more and shorter ranges in the cache. */
+#define HUGE_REST_MIN ((size_t)64 << 10)
+
+/* calloc takes a new mapping rather than clear more than this. Pages of a new mapping that the
+ * program never touches take no memory. Twice: calloc clears up to 64 MiB, and faults less. Half:
+ * more page faults where the program uses all of the block. */
+#define HUGE_CLEAR_MAX ((size_t)32 << 20)
+
 struct kept_range {
     struct huge block;
     size_t resident;   /* bytes that the bound counts; less than the size if it is sparse */
@@ -65,7 +75,7 @@ HAK_HIDDEN void hak__huge_cache_put(struct huge block, size_t resident);
 HAK_HIDDEN void hak__huge_unmap(struct huge block);
 /* Secure form: gives up the addresses of all that was unmapped. */
 HAK_HIDDEN void hak__huge_end_quarantine(void);
-/* Bytes of all joined huge blocks. Beyond HUGE_JOINED_MAX no huge block is joined. */
+/* Bytes of all joined huge blocks. Beyond 16 GiB no huge block is joined. */
 HAK_HIDDEN extern size_t hak__huge_joined_bytes; /* relaxed */
 
 /* Subtracts a part of a joined huge block that is unmapped, lost, or moved into another huge

@@ -57,7 +57,6 @@ static void join_part(struct join *join, struct huge part, size_t at)
  * program filled little of the part, and a few page faults take less. An 8th: the faults may take
  * twice as long as the move. A 32nd: it moves parts of which a page or two was touched. */
 #define JOIN_LOOK_SIZE (HUGE_PAGE_SIZE / 8)
-#define JOIN_RESIDENT_PARTS 16u
 
 /* Not inlined: the stack that it needs would come on top of what a move needs. */
 static HAK_NOINLINE bool join_pays(struct huge part)
@@ -67,7 +66,7 @@ static HAK_NOINLINE bool join_pays(struct huge part)
     uintptr_t middle = part.address + bits_align_down(part.size / 2, HUGE_PAGE_SIZE);
     return part.size < HUGE_PAGE_SIZE ||
            hak__os_look((const void *)middle, JOIN_LOOK_SIZE, pages) != 0 ||
-           hak__os_resident_pages(pages, count) * JOIN_RESIDENT_PARTS >= count;
+           hak__os_resident_pages(pages, count) * 16 >= count;
 }
 
 /* Unmaps a new mapping, but for the part that is lost. */

@@ -8,8 +8,7 @@
 
 /* With heads and tails; size 0: none. Twice as many: a use after free faults for twice as long.
  * Under the lock. */
-#define HUGE_QUARANTINED 64u
-static struct huge huge_quarantine[HUGE_QUARANTINED];
+static struct huge huge_quarantine[64];
 static uint32_t huge_quarantine_next;
 
 static void huge_release(struct huge oldest)
@@ -35,17 +34,17 @@ static bool huge_keep_addresses(char *start, size_t size)
     return kept;
 }
 
-/* Unmaps the huge block and its tail, but keeps the addresses until HUGE_QUARANTINED others were
+/* Unmaps the huge block and its tail, but keeps the addresses until 64 others were
  * freed. */
 static void huge_retire(struct huge block)
 {
     char *start = (char *)block.address - HUGE_HEAD;
-    block = (struct huge)HUGE_OF((uintptr_t)start, HUGE_HEAD + block.size + HUGE_TAIL, 0);
+    block = (struct huge)HUGE_OF((uintptr_t)start, block.size + 2 * HUGE_HEAD, 0);
     if (!huge_keep_addresses(start, block.size)) {
         return;
     }
     lock_acquire(&hak__huge_lock);
-    struct huge *place = &huge_quarantine[huge_quarantine_next++ % HUGE_QUARANTINED];
+    struct huge *place = &huge_quarantine[huge_quarantine_next++ % HAK_COUNT_OF(huge_quarantine)];
     struct huge oldest = *place;
     *place = block;
     lock_release(&hak__huge_lock);
@@ -55,7 +54,7 @@ static void huge_retire(struct huge block)
 HAK_RACY_READER bool hak__huge_is_quarantined(uintptr_t address)
 {
     bool found = false;
-    for (uint32_t i = 0; i < HUGE_QUARANTINED; i++) {
+    for (uint32_t i = 0; i < HAK_COUNT_OF(huge_quarantine); i++) {
         found |= address - huge_quarantine[i].address < huge_quarantine[i].size;
     }
     return found;
@@ -63,7 +62,7 @@ HAK_RACY_READER bool hak__huge_is_quarantined(uintptr_t address)
 
 void hak__huge_end_quarantine(void)
 {
-    for (uint32_t i = 0; i < HUGE_QUARANTINED; i++) {
+    for (uint32_t i = 0; i < HAK_COUNT_OF(huge_quarantine); i++) {
         lock_acquire(&hak__huge_lock);
         struct huge oldest = huge_quarantine[i];
         huge_quarantine[i].size = 0;

@@ -12,11 +12,6 @@
 #include "region/mappings.h"
 #include "region/superslab.h"
 
-/* Places of the first table. 256 are 6 KiB, two OS pages. Twice: a program with few huge blocks
- * touches one page more. Half: the table grows once more in programs with more than 64 huge
- * blocks. */
-#define REGISTRY_CAPACITY_MIN (HAK_TINY_LIMITS ? 4u : 256u)
-
 static struct huge *registry_table;
 static size_t registry_capacity; /* places, a power of two; 0 before the first huge block */
 static size_t registry_mapped;   /* bytes of the table */
@@ -66,7 +61,11 @@ bool hak__huge_registry_lock(void)
 {
     lock_acquire(&hak__huge_lock);
     while (2 * (registry_promised + 1) > registry_capacity) {
-        size_t capacity = registry_capacity == 0 ? REGISTRY_CAPACITY_MIN : 2 * registry_capacity;
+        /* Places of the first table. 256 are 6 KiB, two OS pages. Twice: a program with few huge
+         * blocks touches one page more. Half: the table grows once more in programs with more than
+         * 64 huge blocks. */
+        size_t capacity =
+            registry_capacity == 0 ? (HAK_TINY_LIMITS ? 4u : 256u) : 2 * registry_capacity;
         lock_release(&hak__huge_lock); /* no system call under the lock */
         size_t bytes = bits_align_up(capacity * sizeof(struct huge), hak__os_page_size());
         void *bigger;
@@ -205,12 +204,12 @@ struct huge_totals hak__huge_registry_totals(void)
  * is full, the huge block with the highest address leaves. */
 static void huge_list_offer(struct huge_list *list, struct huge_view view)
 {
-    bool full = list->count == HUGE_LIST_MAX;
+    bool full = list->count == HAK_COUNT_OF(list->views);
     if (view.address <= list->after ||
-        (full && view.address >= list->views[HUGE_LIST_MAX - 1].address)) {
+        (full && view.address >= list->views[HAK_COUNT_OF(list->views) - 1].address)) {
         return;
     }
-    uint32_t at = full ? HUGE_LIST_MAX - 1 : list->count++;
+    uint32_t at = full ? HAK_COUNT_OF(list->views) - 1 : list->count++;
     for (; at != 0 && list->views[at - 1].address > view.address; at--) {
         list->views[at] = list->views[at - 1];
     }

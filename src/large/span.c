@@ -10,24 +10,6 @@
 
 #include <string.h>
 
-/* A cached span may be an eighth longer than the request. Twice the divisor: less unused memory in
- * spans, but fewer requests hit the cache. Half: the reverse. */
-#define SPAN_SLACK_DIVISOR 8u
-
-/* Slices of all spans of a cache together at most, 8 MiB. Half: programs that free and allocate
- * more than 4 MiB of such blocks in turn take the lock of the process for each. Twice: each arena
- * may keep 16 MiB until its next ticks. */
-#define SPAN_CACHE_SLICES (HAK_TINY_LIMITS ? SPAN_SLICES_MAX : 4 * SPAN_SLICES_MAX)
-
-/* Trims that a span survives. One: a program that frees 60 spans, then allocates 60, finds half of
- * them, because 64 operations bring a tick. Three: freed spans stay for longer where they are not
- * needed. */
-#define SPAN_CACHE_TRIMS 2u
-
-/* A block starts fewer cache lines than this behind its span: 64 lines are 4 KiB, after which the
- * sets of a first-level cache repeat. Half: twice as many blocks share a set. */
-#define SPAN_COLORS_MAX 64u
-
 /* A span is zero when it is handed out, and so it is when it waits in the cache. */
 #define SPANS_ARE_CLEAN HAK_SECURE
 
@@ -42,8 +24,7 @@ struct span_metadata {
     uint32_t next;  /* the first slice of the next one of that length, plus 1; 0: there is none */
     uint32_t trims; /* of the cache, when it was freed */
 };
-HAK_STATIC_ASSERT(sizeof(struct span_metadata) <= SLAB_METADATA_SIZE,
-                  "stored in a slab's metadata");
+HAK_STATIC_ASSERT(sizeof(struct span_metadata) <= HAK_CACHE_LINE, "stored in a slab's metadata");
 
 static struct span_metadata *span_metadata(size_t slice)
 {
@@ -86,20 +67,20 @@ HAK_RACY_READER uint32_t hak__span_slices(size_t slice)
 
 static uint32_t span_slices(size_t bytes)
 {
-    return (uint32_t)((bytes + SLICE_SIZE - 1) >> SLICE_SHIFT);
+    return (uint32_t)((bytes + SLICE_SIZE - 1) / SLICE_SIZE);
 }
 
 /* The number of cache lines at which a block of `size` bytes may start in a span of `slices`. */
 static uint32_t span_colors(uint32_t slices, size_t size)
 {
     size_t spare = (slices * SLICE_SIZE - size) / HAK_CACHE_LINE;
-    return spare < SPAN_COLORS_MAX ? (uint32_t)spare + 1 : SPAN_COLORS_MAX;
+    return spare < COLORS_MAX ? (uint32_t)spare + 1 : COLORS_MAX;
 }
 
 size_t hak__span_good_size(size_t size)
 {
     uint32_t slices = span_slices(size);
-    size_t used = slices * SLICE_SIZE - (SPAN_COLORS_MAX - 1) * HAK_CACHE_LINE;
+    size_t used = slices * SLICE_SIZE - (COLORS_MAX - 1) * HAK_CACHE_LINE;
     return size < used ? used : size;
 }
 
@@ -118,26 +99,26 @@ static uint32_t span_slices_for(size_t size, size_t alignment)
 {
     size_t tailed = size + secure_page();
     uint32_t slices = span_slices(tailed + span_front(alignment));
-    return slices <= SPAN_SLICES_MAX ? slices : span_slices(tailed);
+    return slices <= SUPERSLAB_SLICES ? slices : span_slices(tailed);
 }
 
 /* Secure form: slices before a block that is aligned to slices. The last of them holds the canary
  * before the block. */
 static uint32_t span_lead(size_t alignment)
 {
-    return HAK_SECURE ? (uint32_t)(alignment >> SLICE_SHIFT) : 0;
+    return HAK_SECURE ? (uint32_t)(alignment / SLICE_SIZE) : 0;
 }
 
 bool hak__span_serves(size_t size, size_t alignment)
 {
     return size <= SPAN_SIZE_MAX && alignment <= SUPERSLAB_SIZE &&
-           span_slices_for(size, alignment) + span_lead(alignment) <= SPAN_SLICES_MAX;
+           span_slices_for(size, alignment) + span_lead(alignment) <= SUPERSLAB_SLICES;
 }
 
 bool hak__span_wastes(size_t size, size_t alignment)
 {
     uint32_t slices = span_slices_for(size, alignment) + span_lead(alignment);
-    return HAK_SECURE && SPAN_SLICES_MAX / slices * slices < SPAN_SLICES_MAX / 4 * 3 &&
+    return HAK_SECURE && SUPERSLAB_SLICES / slices * slices < SUPERSLAB_SLICES / 4 * 3 &&
            hak__os_addresses_are_limited();
 }
 
@@ -213,7 +194,7 @@ static void *span_start(size_t slice, uint32_t slices, size_t size, size_t align
     if (!HAK_SECURE) {
         offset =
             alignment <= HAK_CACHE_LINE ? window_slice_color(slice, span_colors(slices, size)) : 0;
-    } else if (slices <= SPAN_SLICES_MAX) {
+    } else if (slices <= SUPERSLAB_SLICES) {
         offset = span_end_offset(slices, size, alignment);
         os_touch((char *)window_slice_address(slice) + offset);
         span_close_end(slice, slices);
@@ -246,9 +227,11 @@ static void *span_start_again(size_t slice, size_t size, size_t alignment)
  * freed last. NULL: none. */
 static uint32_t *span_cache_find(struct span_cache *cache, uint32_t slices, size_t alignment)
 {
-    /* In the secure form a block starts in the first slice and ends at the last page. */
-    uint32_t longest = slices + (HAK_SECURE ? 0 : slices / SPAN_SLACK_DIVISOR);
-    longest = longest < SPAN_SLICES_MAX ? longest : SPAN_SLICES_MAX;
+    /* In the secure form a block starts in the first slice and ends at the last page. A cached span
+     * may be an eighth longer than the request. Twice the divisor: less unused memory in spans, but
+     * fewer requests hit the cache. Half: the reverse. */
+    uint32_t longest = slices + (HAK_SECURE ? 0 : slices / 8);
+    longest = longest < SUPERSLAB_SLICES ? longest : SUPERSLAB_SLICES;
     uint64_t fit = cache->lengths & bits_mask(slices - 1, longest - slices + 1);
     for (; fit != 0; fit &= fit - 1) {
         uint32_t *link = &cache->first[bits_lowest(fit)];
@@ -313,7 +296,7 @@ struct span hak__span_allocate(struct span_cache *cache, struct counters *counte
     if (cache != NULL && cache->slices != 0 && hak__superslab_would_grow(lead + slices)) {
         hak__span_cache_trim(cache, true);
     }
-    size_t alignment_slices = alignment <= SLICE_SIZE ? 1 : alignment >> SLICE_SHIFT;
+    size_t alignment_slices = alignment <= SLICE_SIZE ? 1 : alignment / SLICE_SIZE;
     struct slice_run run = hak__superslab_take(cache == NULL ? 0 : cache->part, lead + slices,
                                                (uint32_t)alignment_slices, false);
     if (run.slice == SLICE_NONE) {
@@ -377,7 +360,7 @@ void hak__span_free_taken(struct span_cache *cache, struct counters *counters, s
     if (counters != NULL) {
         counter_add(counters, COUNTER_SPAN_FREED, 1);
     }
-    if (slices > SPAN_SLICES_MAX) {
+    if (slices > SUPERSLAB_SLICES) {
         (void)span_retire(NULL, slice, slices);
         hak__superslab_give_run(slice, slices / SUPERSLAB_SLICES);
         return;
@@ -389,7 +372,12 @@ void hak__span_free_taken(struct span_cache *cache, struct counters *counters, s
     if (span_retire(cache, slice, slices)) {
         return;
     }
-    if (cache == NULL || cache->slices + slices > SPAN_CACHE_SLICES || numa_is_far(slice)) {
+    /* Slices of all spans of a cache together at most, 8 MiB. Half: programs that free and allocate
+     * more than 4 MiB of such blocks in turn take the lock of the process for each. Twice: each
+     * arena may keep 16 MiB until its next ticks. */
+    if (cache == NULL ||
+        cache->slices + slices > (HAK_TINY_LIMITS ? SUPERSLAB_SLICES : 4 * SUPERSLAB_SLICES) ||
+        numa_is_far(slice)) {
         hak__span_give(slice, slices);
         return;
     }
@@ -437,7 +425,7 @@ static void *span_resize(size_t slice, size_t size, bool stays)
     struct span_metadata *metadata = span_metadata(slice);
     size_t bytes = hak__span_bytes(slice);
     /* A long span is too rare for more than this. */
-    if (metadata->slices > SPAN_SLICES_MAX) {
+    if (metadata->slices > SUPERSLAB_SLICES) {
         return size <= bytes && (stays || size >= bytes / 2) ? hak__span_pointer(slice) : NULL;
     }
     if (size > SPAN_SIZE_MAX) {
@@ -471,8 +459,10 @@ uint32_t hak__span_cache_trim(struct span_cache *cache, bool everything)
     uint32_t given = HAK_SECURE && everything ? hak__span_end_quarantine(cache->quarantine) : 0;
     for (uint64_t lengths = cache->lengths; lengths != 0; lengths &= lengths - 1) {
         uint32_t slices = bits_lowest(lengths) + 1, *link = &cache->first[slices - 1];
-        while (*link != 0 && !everything &&
-               cache->trims - span_metadata(*link - 1)->trims < SPAN_CACHE_TRIMS) {
+        /* Trims that a span survives. One: a program that frees 60 spans, then allocates 60, finds
+         * half of them, because 64 operations bring a tick. Three: freed spans stay for longer
+         * where they are not needed. */
+        while (*link != 0 && !everything && cache->trims - span_metadata(*link - 1)->trims < 2) {
             link = &span_metadata(*link - 1)->next;
         }
         for (; *link != 0; given += slices) { /* what follows was freed earlier */

@@ -19,8 +19,8 @@
  *
  * Secure form: the block ends at the last page of the span, which is closed: an access beyond the
  * block's end faults. A freed span is closed as a whole, so that each use after free faults, and
- * nobody gets its slices until SPANS_QUARANTINED others were closed. An arena closes at most
- * SPANS_CLOSED_MAX spans a second; those freed beyond that are cleared and go to the cache. A block
+ * nobody gets its slices until 16 others were closed. An arena closes at most
+ * 64 spans a second; those freed beyond that are cleared and go to the cache. A block
  * that is aligned to slices or more has one more slice before it, for the canary.
  *
  * Locks: a caller that passes a cache holds the lock of the cache's arena. Any other caller that
@@ -31,12 +31,13 @@
 #include "core/counters.h"
 #include "core/limits.h"
 
-/* Secure form: spans that were closed last. */
+/* Secure form: spans that were closed last, and whose slices nobody gets yet. Twice as many: a use
+ * after free faults for twice as long. They take addresses only. */
 struct span_quarantine {
     struct closed_span {
         uint32_t slice;  /* slice numbers stay below 2^29 */
         uint32_t slices; /* 0: none */
-    } spans[SPANS_QUARANTINED];
+    } spans[16];
     uint32_t next;
     uint32_t closed_count; /* spans closed since closed_ms */
     uint32_t closed_ms;
@@ -47,7 +48,7 @@ struct span_cache {
     uint64_t lengths; /* bit n: there are spans of n + 1 slices */
     /* [length - 1]: the span freed last, its first slice, plus 1; 0: none. Linked through their
      * metadata. */
-    uint32_t first[SPAN_SLICES_MAX];
+    uint32_t first[SUPERSLAB_SLICES];
     uint32_t slices; /* of all spans; reports read it without the lock */
     uint32_t trims;  /* so far */
     uint32_t part;   /* of the arena (region/superslab.h) */

@@ -30,12 +30,17 @@ bool hak__span_quarantine(struct span_quarantine *quarantine, size_t slice, uint
         quarantine->closed_ms = now;
         quarantine->closed_count = 0;
     }
-    if (quarantine->closed_count == SPANS_CLOSED_MAX ||
+    /* Secure form: the most spans that an arena closes in a second. To close one, to open it again
+     * and to touch its pages takes 10 to 100 microseconds. Four times as many: a program that does
+     * little else loses up to 2.5 % of its time instead of 0.6 %. Half: more freed spans can be
+     * used by a dangling pointer. */
+    if (quarantine->closed_count == 64 ||
         !hak__os_close_pages(window_slice_address(slice), slices * SLICE_SIZE)) {
         return false;
     }
     quarantine->closed_count++;
-    struct closed_span *place = &quarantine->spans[quarantine->next++ % SPANS_QUARANTINED];
+    struct closed_span *place =
+        &quarantine->spans[quarantine->next++ % HAK_COUNT_OF(quarantine->spans)];
     if (place->slices != 0) {
         hak__span_give(place->slice, place->slices);
     }
@@ -46,7 +51,7 @@ bool hak__span_quarantine(struct span_quarantine *quarantine, size_t slice, uint
 uint32_t hak__span_end_quarantine(struct span_quarantine *quarantine)
 {
     uint32_t slices = 0;
-    for (uint32_t i = 0; i < SPANS_QUARANTINED; i++) {
+    for (uint32_t i = 0; i < HAK_COUNT_OF(quarantine->spans); i++) {
         struct closed_span *entry = &quarantine->spans[i];
         if (entry->slices != 0) {
             hak__span_give(entry->slice, entry->slices);

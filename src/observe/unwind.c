@@ -161,7 +161,8 @@ static enum step walk_by_pointer(struct unwind_walk *walk)
     const uintptr_t size = 2 * sizeof(uintptr_t);
     uintptr_t record = walk->registers[ARCH_FRAME_POINTER];
     if ((walk->known >> ARCH_FRAME_POINTER & 1) == 0 || record < walk->low ||
-        record - walk->low > WALK_LOOKS_MAX * ARCH_PAGE_SIZE_MIN || record % sizeof(uintptr_t) != 0 ||
+        record - walk->low > WALK_LOOKS_MAX * ARCH_PAGE_SIZE_MIN ||
+        record % sizeof(uintptr_t) != 0 ||
         !hak__unwind_can_read(walk, walk->low, record + size - walk->low)) {
         return STEP_FAILED;
     }

@@ -14,6 +14,7 @@
 
 #include <errno.h>
 
+#include "base/arch.h"
 #include "base/atomics.h"
 
 enum os_call {

@@ -13,7 +13,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/arch.h"
 #include "base/bits.h"
 #include "base/check.h"
 #include "base/probe.h"

@@ -11,7 +11,10 @@
 #include "core/watched.h"
 #include "os/os.h"
 
-uint64_t hak__huge_page_us_max = HUGE_PAGE_US_MAX;
+/* Microseconds from which a huge page is slow. It takes about 200, or 4,500 if the host has taken
+ * the memory back (docs/decisions/0111). Twice: nothing changes there. Half: a short delay on a
+ * busy machine counts as slow. */
+uint64_t hak__huge_page_us_max = 1000;
 
 static struct lock HAK_LOCK_LINE huge_pages_lock =
     LOCK_INITIAL(LOCK_RANK_HUGE_PAGES); /* guards all evidence */
@@ -47,7 +50,7 @@ bool hak__huge_pages_are_due(size_t heap)
     /* The secure form takes the slices of a superslab at random, and freed ones rest for a while.
      * So the last huge page of a small heap is resident long before it is used. */
     return heap / (HAK_SECURE ? 16 : 1) >= atomic_load_relaxed(&hak__knobs.huge_threshold) &&
-           hak__os_page_size() == HUGE_PAGES_OS_PAGE_SIZE;
+           hak__os_page_size() == ARCH_PAGE_SIZE_MIN;
 }
 
 bool hak__huge_pages_are_earned(struct huge_pages_evidence *evidence, size_t size, size_t live,

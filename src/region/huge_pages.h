@@ -4,7 +4,7 @@
  *   1. A new superslab has small pages, even if the machine prefers huge ones, and a new huge block
  *      has what the machine prefers, until the heap has knobs.huge_threshold bytes (in the secure
  *      form 16 times that; for a superslab in a fork's child: without those of the parent).
- *   2. Then a superslab that is claimed for a slab of objects up to HUGE_PAGES_FILLS_BYTES gets
+ *   2. Then a superslab that is claimed for a slab of objects up to 1,024 bytes gets
  *      huge pages if the arena has handed out half of its slabs (slab/slab.c).
  *   3. Other memory gets huge pages if memory of its kind was seen filled. hakmem watches one new
  *      block with small pages. At the next allocation of that kind, and if need be at the one after

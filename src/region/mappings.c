@@ -9,11 +9,6 @@
 #include "region/superslab.h"
 #include "region/window.h"
 
-/* Milliseconds for which a refusal counts. Twice: a program that has unmapped something gets huge
- * blocks in mappings of their own later. Half: a huge block is tried, and all free memory is
- * gathered, twice as often in a program that has no mapping to spare. */
-#define MAPPINGS_REFUSED_MS 10000u
-
 size_t hak__mappings_huge;
 static uint32_t shared_refused;    /* 1: the kernel has refused a mapping */
 static uint32_t shared_refused_ms; /* clock at that time */
@@ -23,7 +18,10 @@ static bool mappings_were_refused(void)
     if (HAK_LIKELY(atomic_load_relaxed(&shared_refused) == 0)) {
         return false;
     }
-    if (hak__os_clock_ms() - atomic_load_relaxed(&shared_refused_ms) < MAPPINGS_REFUSED_MS) {
+    /* Milliseconds for which a refusal counts. Twice: a program that has unmapped something gets
+     * huge blocks in mappings of their own later. Half: a huge block is tried, and all free memory
+     * is gathered, twice as often in a program that has no mapping to spare. */
+    if (hak__os_clock_ms() - atomic_load_relaxed(&shared_refused_ms) < 10000) {
         return true;
     }
     atomic_store_relaxed(&shared_refused, 0u);

@@ -8,8 +8,7 @@
 
 bool hak__numa_several;
 
-#define NUMA_UNKNOWN UINT32_MAX
-static uint32_t shared_numa_first = NUMA_UNKNOWN; /* the kernel's number of the first node */
+static uint32_t shared_numa_first = UINT32_MAX; /* the kernel's number of the first node */
 
 uint32_t hak__numa_node_of(size_t slice)
 {
@@ -19,11 +18,11 @@ uint32_t hak__numa_node_of(size_t slice)
 uint32_t hak__numa_look(void)
 {
     uint32_t node = hak__os_node(), first = atomic_load_relaxed(&shared_numa_first);
-    if (HAK_UNLIKELY(first == NUMA_UNKNOWN) &&
-        atomic_cas_acquire(&shared_numa_first, &first, node)) {
+    if (HAK_UNLIKELY(first == UINT32_MAX) && atomic_cas_acquire(&shared_numa_first, &first, node)) {
         first = node;
     }
-    uint32_t own = hak__knobs.numa ? (node ^ first) % NUMA_NODES_MAX : 0;
+    /* Nodes that are told apart; others share a number. It has 8 bits. */
+    uint32_t own = hak__knobs.numa ? (node ^ first) % 64 : 0;
     if (HAK_UNLIKELY(own != 0) && !atomic_load_relaxed(&hak__numa_several)) {
         atomic_store_relaxed(&hak__numa_several, true);
     }

@@ -25,9 +25,6 @@
 #include "base/atomics.h"
 #include "core/lock.h"
 
-/* Nodes that are told apart; others share a number. It has 8 bits. */
-#define NUMA_NODES_MAX 64u
-
 /* The number of the calling thread's node when it last looked. */
 HAK_INLINE uint8_t numa_node(void)
 {

@@ -99,7 +99,7 @@ struct purge_place {
     size_t from;   /* superslab, see hak__superslab_index_find */
 };
 
-/* Looks for slices to purge, at up to PURGE_LOOKS superslabs of a part. All other free dirty slices
+/* Looks for slices to purge, at up to LOOKS_MAX superslabs of a part. All other free dirty slices
  * of these superslabs become aged, so that the next pass purges them. Moves *next on. */
 static struct purge_work purge_take_next(struct purge_place *next, bool everything)
 {
@@ -110,9 +110,10 @@ static struct purge_work purge_take_next(struct purge_place *next, bool everythi
         return work;
     }
     HAK_ASSERT_FULL(next->from != 0 || hak__superslab_index_is_right(part));
-    for (uint32_t looks = 0; looks < PURGE_LOOKS && work.index == SIZE_MAX; looks++) {
+    for (uint32_t looks = 0; looks < (HAK_TINY_LIMITS ? 2 : LOOKS_MAX) && work.index == SIZE_MAX;
+         looks++) {
         size_t index = hak__superslab_index_find(part, INDEX_DIRTY, 1, next->from);
-        if (index == INDEX_NONE) {
+        if (index == SLICE_NONE) {
             *next = (struct purge_place){next->part + 1, 0};
             break;
         }
@@ -213,21 +214,21 @@ size_t hak__superslab_purge_part(bool begin, size_t bytes)
     return purged;
 }
 
-/* Takes the next wholly free superslab out of the free map, and moves *next on. INDEX_NONE: the
+/* Takes the next wholly free superslab out of the free map, and moves *next on. SLICE_NONE: the
  * part has none. */
 static size_t release_take_next(struct purge_place *next)
 {
     struct superslab_part *part = hak__superslab_parts[next->part];
-    size_t index = INDEX_NONE;
+    size_t index = SLICE_NONE;
     if (lock_acquire_soon(&part->lock)) {
         index = hak__superslab_index_find(part, INDEX_FREE, SUPERSLAB_SLICES, next->from);
-        if (index != INDEX_NONE) {
+        if (index != SLICE_NONE) {
             (void)hak__superslab_mark_taken(index, ~UINT64_C(0));
             next->from = superslab_next(part, index);
         }
         lock_release(&part->lock);
     }
-    *next = index == INDEX_NONE ? (struct purge_place){next->part + 1, 0} : *next;
+    *next = index == SLICE_NONE ? (struct purge_place){next->part + 1, 0} : *next;
     return index;
 }
 
@@ -286,7 +287,7 @@ size_t hak__superslab_release(size_t bytes)
     for (struct purge_place next = {0, 0};
          next.part < superslab_parts() && released < bytes && !hak__mappings_are_short();) {
         size_t index = release_take_next(&next);
-        released += index == INDEX_NONE ? 0 : release_one(index);
+        released += index == SLICE_NONE ? 0 : release_one(index);
     }
     return released;
 }

@@ -26,7 +26,7 @@
  *           freed. It looks at the canary and at the word before the object, and clears the object.
  *
  * The canary begins at the first byte that the program did not ask for, and fills the slack, but at
- * most SECURE_GAP_MAX bytes of it. Every object has at least OBJECT_TAIL of them. Each byte is odd,
+ * most 64 bytes of it. Every object has at least OBJECT_TAIL of them. Each byte is odd,
  * so the zero that ends a string too long by one byte is always noticed. The byte at an address is
  * that of the mark (secure_mark) with the same place in its word, so words may overlap.
  *
@@ -73,9 +73,6 @@ enum secure_state {
 #define SECURE_NEAR_MAX (OBJECT_TAIL + OBJECT_ALIGNMENT)
 #define SECURE_SLACK_FAR (OBJECT_ALIGNMENT + 1u)
 #define SECURE_FAR_BYTES_MAX 5u
-/* Bytes of a canary at most. Half: a write that skips more than 32 bytes is not noticed. Twice: two
- * cache lines more in malloc and free of classes above 1 KiB. */
-#define SECURE_GAP_MAX 64u
 #define SECURE_FRONT 16u
 
 /* Constant once the process has started: hak__secure_begin makes it read-only. */
@@ -89,7 +86,6 @@ struct secure {
 HAK_HIDDEN extern struct secure hak__secure;
 /* The sizes of the tables' entries, in bytes for each slice. */
 #define SECURE_STATES_SIZE (SLICE_SIZE / OBJECT_ALIGNMENT)
-#define SECURE_KEY_SIZE sizeof(uint64_t)
 
 /* Report an object and abort. */
 HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_written(const void *object);
@@ -323,12 +319,8 @@ typedef uint64_t secure_pair __attribute__((vector_size(16), may_alias));
  * a malloc of a large object takes up to 60 ns longer. Half: a write after free is noticed in half
  * of the places. */
 #define SECURE_LOOK_MAX 1024u
-#define SECURE_LOOK_PAIRS (SECURE_LOOK_MAX / sizeof(secure_pair))
 /* The length from which the C library's memset is faster. */
 #define SECURE_CLEAR_MIN 512u
-
-/* Four pairs, the length of a step. */
-#define SECURE_STEP (4 * sizeof(secure_pair))
 
 HAK_INLINE secure_pair secure_or_step(const secure_pair *at)
 {
@@ -349,8 +341,8 @@ HAK_INLINE bool secure_is_clean(const void *object, size_t bytes, uint64_t mark,
     changed |= ((const uint64_t *)object)[1] | last[-1];
     const secure_pair *at = (const secure_pair *)object + 1;
     const secure_pair *end = (const secure_pair *)(const void *)(last - 1);
-    if (!all && end - at > (ptrdiff_t)SECURE_LOOK_PAIRS) {
-        end = at + SECURE_LOOK_PAIRS;
+    if (!all && end - at > (ptrdiff_t)(SECURE_LOOK_MAX / sizeof(secure_pair))) {
+        end = at + SECURE_LOOK_MAX / sizeof(secure_pair);
     }
     secure_pair sum = {0, 0};
     if (HAK_LIKELY(end - at >= 4)) {
@@ -382,7 +374,8 @@ HAK_INLINE void secure_clear(void *object, size_t bytes)
         return;
     }
     last[-1] = 0;
-    if (HAK_LIKELY(bytes >= SECURE_STEP + sizeof(secure_pair))) {
+    /* A step of four pairs, and one. */
+    if (HAK_LIKELY(bytes >= 5 * sizeof(secure_pair))) {
         for (; at + 4 < end; at += 4) {
             secure_clear_step(at);
             __asm__ volatile("" : "+r"(at)); /* else the compiler calls memset */
@@ -411,7 +404,7 @@ HAK_INLINE void *secure_tag(void *object, size_t bytes)
     const char *start = (const char *)object, *end = start + bytes;
     uint64_t excluded = 1; /* 0: the tag of free objects */
     if ((uintptr_t)start % SLICE_SIZE != 0) {
-        excluded = tag_exclude(tag_of_memory(start - TAG_GRANULE), excluded);
+        excluded = tag_exclude(tag_of_memory(start - OBJECT_ALIGNMENT), excluded);
     }
     if ((uintptr_t)end % SLICE_SIZE != 0) {
         excluded = tag_exclude(tag_of_memory(end), excluded);

@@ -15,7 +15,7 @@
 #include "region/window.h"
 
 struct lock HAK_LOCK_LINE hak__growth_lock = LOCK_INITIAL(LOCK_RANK_GROWTH);
-struct superslab_table hak__superslabs = {.parts_count = 1, .growth_due = PAGES_GROWTH_MIN};
+struct superslab_table hak__superslabs = {.parts_count = 1, .growth_due = PURGE_BYTES_AT_ONCE};
 
 void hak__superslab_set_state(size_t index, enum superslab_state state, uint32_t claimed)
 {
@@ -48,7 +48,7 @@ static void superslab_add_free(size_t index, uint64_t mask)
     HAK_ASSERT((superslab->free & mask) == 0);
     superslab->free |= mask;
     (void)hak__superslab_add_free(part, bits_count(mask), bits_count(mask & superslab->dirty));
-    if (part->dirty_free_slices >= part->dirty_free_noted + FREED_MUCH_SLICES) {
+    if (part->dirty_free_slices >= part->dirty_free_noted + SLABS_KEPT_SLICES) {
         part->dirty_free_noted = part->dirty_free_slices;
         superslab_note_freed_much();
     }
@@ -93,10 +93,6 @@ static uint64_t superslab_aligned_bits(uint32_t alignment)
     return bits;
 }
 
-/* Runs of so many slices or more lie at an end of the free ones. Half: runs of 128 KiB are packed
- * more densely, and can be guessed better. Twice: 300 kB take 1.3 times their addresses. */
-#define RANDOM_SLICES_MAX 8u
-
 /* One of the starts of a run of `count`: the lowest; in the secure form any, or for a long run the
  * lowest or the highest, so that others fit beside it. Under REGION. */
 static uint32_t superslab_choose(struct superslab_part *part, uint64_t starts, uint32_t count)
@@ -106,7 +102,10 @@ static uint32_t superslab_choose(struct superslab_part *part, uint64_t starts, u
     }
     uint64_t *random = &part->random;
     *random = *random == 0 ? hak__secure.canary + part->number : *random;
-    if (count >= RANDOM_SLICES_MAX) {
+    /* Runs of so many slices or more lie at an end of the free ones. Half: runs of 128 KiB are
+     * packed more densely, and can be guessed better. Twice: 300 kB take 1.3 times their
+     * addresses. */
+    if (count >= 8) {
         return secure_random(random) % 2 == 0 ? bits_lowest(starts) : bits_log2(starts);
     }
     uint32_t shift = secure_random(random) % SUPERSLAB_SLICES;
@@ -133,7 +132,7 @@ static size_t superslab_look(const struct superslab_wish *wish, uint32_t length,
     for (; looks != 0; looks--) {
         enum superslab_index kind = wish->dirty_only ? INDEX_DIRTY : INDEX_FREE;
         size_t index = hak__superslab_index_find(wish->part, kind, length, *from);
-        if (index == INDEX_NONE) {
+        if (index == SLICE_NONE) {
             *from = SIZE_MAX;
             break;
         }
@@ -156,7 +155,7 @@ static size_t superslab_look(const struct superslab_wish *wish, uint32_t length,
 static size_t superslab_find_aligned(const struct superslab_wish *wish)
 {
     size_t next = 0, start = 0;
-    size_t slice = superslab_look(wish, wish->count, &next, ALIGNED_LOOKS);
+    size_t slice = superslab_look(wish, wish->count, &next, LOOKS_MAX);
     if (slice != SLICE_NONE || next == SIZE_MAX) {
         return slice;
     }
@@ -165,7 +164,7 @@ static size_t superslab_find_aligned(const struct superslab_wish *wish)
     if (slice == SLICE_NONE) {
         size_t *on = &wish->part->aligned_next;
         *on = *on < next ? next : *on;
-        slice = superslab_look(wish, wish->count, on, ALIGNED_LOOKS);
+        slice = superslab_look(wish, wish->count, on, LOOKS_MAX);
         *on = *on == SIZE_MAX ? 0 : *on;
     }
     return slice;
@@ -176,7 +175,7 @@ static size_t superslab_find_aligned(const struct superslab_wish *wish)
 static size_t superslab_find(const struct superslab_wish *wish)
 {
     size_t start = 0;
-    return wish->alignment == 1 ? superslab_look(wish, wish->count, &start, ALIGNED_LOOKS)
+    return wish->alignment == 1 ? superslab_look(wish, wish->count, &start, LOOKS_MAX)
                                 : superslab_find_aligned(wish);
 }
 

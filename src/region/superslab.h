@@ -325,7 +325,7 @@ HAK_INLINE size_t superslab_next(const struct superslab_part *part, size_t index
     return number < part->groups_count ? (size_t)part->groups[number] * SUPERSLAB_GROUP : SIZE_MAX;
 }
 
-/* A number that grows when FREED_MUCH_SLICES more slices are free and dirty, and when a huge block
+/* A number that grows when SLABS_KEPT_SLICES more slices are free and dirty, and when a huge block
  * of at least that size enters the huge cache. Any thread. A hint. */
 HAK_INLINE uint32_t superslab_freed_much(void)
 {

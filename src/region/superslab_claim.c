@@ -11,18 +11,6 @@
 #include "region/mappings.h"
 #include "region/window.h"
 
-/* Slices of a claim: a whole superslab, which is the most. Half of that would double the number of
- * mmap calls and prevent huge pages. At assertion level 2 a quarter, to test superslabs that are
- * partly claimed. */
-#define CLAIM_SLICES (HAK_TINY_LIMITS ? SUPERSLAB_SLICES / 4 : SUPERSLAB_SLICES)
-/* The most superslabs that a part claims ahead. Twice: a part that stops growing has twice the
- * addresses to spare. Half: parts with much memory take GROWTH almost twice as often. */
-#define CLAIM_AHEAD_MAX (HAK_TINY_LIMITS ? 1u : 7u)
-/* Slices of the first claim: half a superslab, because many programs need no more. No page in it
- * can be huge, so it needs no madvise (docs/decisions/0111). Doubled: each process makes that call.
- * Halved: programs that use more than 512 KiB need a second claim. */
-#define CLAIM_FIRST (CLAIM_SLICES < SUPERSLAB_SLICES / 2 ? CLAIM_SLICES : SUPERSLAB_SLICES / 2)
-
 /* Makes newly claimed slices of one superslab free. False: refused. Under GROWTH. */
 static bool publish_one(size_t first, uint32_t count)
 {
@@ -66,11 +54,11 @@ size_t hak__superslab_publish(size_t first, size_t end, const struct superslab_w
     return slice;
 }
 
-/* A released superslab of the node, or of any. INDEX_NONE: there is none, or refused. */
+/* A released superslab of the node, or of any. SLICE_NONE: there is none, or refused. */
 static size_t superslab_find_released(uint32_t node)
 {
-    size_t index = INDEX_NONE;
-    for (uint32_t i = 0; i < superslab_parts() && index == INDEX_NONE; i++) {
+    size_t index = SLICE_NONE;
+    for (uint32_t i = 0; i < superslab_parts() && index == SLICE_NONE; i++) {
         struct superslab_part *part = hak__superslab_parts[i];
         if (node != NODE_ANY && part->node != node) {
             continue;
@@ -89,7 +77,7 @@ bool hak__superslab_reclaim(uint32_t node, const struct superslab_wish *wish)
     struct superslab_table *table = &hak__superslabs;
     while (table->released_count != 0) {
         size_t index = superslab_find_released(node);
-        if (index == INDEX_NONE) {
+        if (index == SLICE_NONE) {
             return false;
         }
         size_t first = index * SUPERSLAB_SLICES;
@@ -189,7 +177,10 @@ static size_t part_ahead(const struct superslab_part *part)
     size_t end = hak__superslab_end(part), most = hak__window.size / SLICE_SIZE;
     end = end < most ? end : most;
     size_t left = (end - part->frontier) / SUPERSLAB_SLICES - 1;
-    ahead = ahead < CLAIM_AHEAD_MAX ? ahead : CLAIM_AHEAD_MAX;
+    /* The most superslabs that a part claims ahead. Twice: a part that stops growing has twice the
+     * addresses to spare. Half: parts with much memory take GROWTH almost twice as often. */
+    const uint32_t ahead_most = HAK_TINY_LIMITS ? 1 : 7;
+    ahead = ahead < ahead_most ? ahead : ahead_most;
     return ahead < left ? ahead : left;
 }
 
@@ -239,7 +230,13 @@ bool hak__superslab_advance(struct superslab_part *part, const struct superslab_
         if ((first + most) * SLICE_SIZE > hak__window.size) {
             return false;
         }
-        size_t claim = first == 0 ? CLAIM_FIRST : CLAIM_SLICES < left ? CLAIM_SLICES : left;
+        /* A whole superslab, which is the most. Half of that would double the number of mmap calls
+         * and prevent huge pages. At first half a superslab, because many programs need no more. No
+         * page in it can be huge, so it needs no madvise (docs/decisions/0111). Doubled: each
+         * process makes that call. Halved: programs that use more than 512 KiB need a second claim.
+         * At assertion level 2 a quarter, to test superslabs that are partly claimed. */
+        size_t claim = SUPERSLAB_SLICES / (HAK_TINY_LIMITS ? 4 : first == 0 ? 2 : 1);
+        claim = claim < left ? claim : left;
         uint32_t page = (uint32_t)((hak__os_page_size() + SLICE_SIZE - 1) / SLICE_SIZE);
         needed = (uint32_t)bits_align_up(needed, page); /* an OS page may be two slices */
         claim = claim < needed ? needed : claim;

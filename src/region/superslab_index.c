@@ -5,14 +5,12 @@
 #include "base/bits.h"
 #include "region/superslab.h"
 
-/* Bytes of a node. Fixed: the code shifts by 6 bits a level (superslab.h, SUPERSLAB_GROUP). */
-#define INDEX_FANOUT SUPERSLAB_GROUP
 /* The highest level. One more would save comparisons from 512 GiB of heap on. One less would
  * compare a byte for each 128 MiB of a large heap. */
 #define INDEX_LEVEL_TOP 2u
 
 /* Nodes of the top level lie in groups 1 to 63, which exist when the level is used. */
-HAK_STATIC_ASSERT(WINDOW_SIZE_MAX / SUPERSLAB_SIZE >> 6 * (INDEX_LEVEL_TOP + 1) < INDEX_FANOUT,
+HAK_STATIC_ASSERT(WINDOW_SIZE_MAX / SUPERSLAB_SIZE >> 6 * (INDEX_LEVEL_TOP + 1) < SUPERSLAB_GROUP,
                   "no node of level 1 lies there");
 
 /* A part's number of a superslab. */
@@ -37,7 +35,7 @@ static unsigned char *index_node(const struct superslab_part *part, enum supersl
     if (level == 0) {
         return superslab_group(index_group(part, node))->index[kind];
     }
-    size_t number = level == INDEX_LEVEL_TOP ? node + 1 : node * INDEX_FANOUT;
+    size_t number = level == INDEX_LEVEL_TOP ? node + 1 : node * SUPERSLAB_GROUP;
     return superslab_group(index_group(part, number))->upper[kind];
 }
 
@@ -45,18 +43,18 @@ static unsigned char *index_node(const struct superslab_part *part, enum supersl
 static unsigned char *index_entry(const struct superslab_part *part, enum superslab_index kind,
                                   uint32_t level, size_t at)
 {
-    return index_node(part, kind, level, at / INDEX_FANOUT) + at % INDEX_FANOUT;
+    return index_node(part, kind, level, at / SUPERSLAB_GROUP) + at % SUPERSLAB_GROUP;
 }
 
-/* The position of the first byte of a node, from `from` on, that is at least `least`; INDEX_FANOUT:
- * there is none. It compares eight bytes at a time: it sets bit 7 of each and subtracts `least`.
- * Bit 7 stays set where the byte is large enough. No byte is above 127, so none borrows from the
- * next. */
+/* The position of the first byte of a node, from `from` on, that is at least `least`;
+ * SUPERSLAB_GROUP: there is none. It compares eight bytes at a time: it sets bit 7 of each and
+ * subtracts `least`. Bit 7 stays set where the byte is large enough. No byte is above 127, so none
+ * borrows from the next. */
 static size_t index_scan(const unsigned char *node, uint32_t least, size_t from)
 {
     const uint64_t ones = UINT64_C(0x0101010101010101), tops = ones << 7;
     uint64_t wanted = tops << from % 8 * 8;
-    for (size_t i = from & ~(size_t)7; i < INDEX_FANOUT; i += 8) {
+    for (size_t i = from & ~(size_t)7; i < SUPERSLAB_GROUP; i += 8) {
         uint64_t word;
         __builtin_memcpy(&word, node + i, sizeof word);
         uint64_t enough = ((word | tops) - least * ones) & wanted;
@@ -65,13 +63,13 @@ static size_t index_scan(const unsigned char *node, uint32_t least, size_t from)
         }
         wanted = tops;
     }
-    return INDEX_FANOUT;
+    return SUPERSLAB_GROUP;
 }
 
 static uint32_t index_maximum(const unsigned char *node)
 {
     unsigned char maximum = 0;
-    for (uint32_t i = 0; i < INDEX_FANOUT; i++) {
+    for (uint32_t i = 0; i < SUPERSLAB_GROUP; i++) {
         maximum = node[i] > maximum ? node[i] : maximum;
     }
     return maximum;
@@ -90,9 +88,9 @@ static bool index_go_on(const struct superslab_part *part, uint32_t *level, size
         if (*level == part->index_level) {
             return false;
         }
-        *at /= INDEX_FANOUT;
+        *at /= SUPERSLAB_GROUP;
         *level += 1;
-    } while (*level != INDEX_LEVEL_TOP && *at % INDEX_FANOUT == 0);
+    } while (*level != INDEX_LEVEL_TOP && *at % SUPERSLAB_GROUP == 0);
     return true;
 }
 
@@ -101,23 +99,23 @@ size_t hak__superslab_index_find(const struct superslab_part *part, enum supersl
 {
     size_t at = from == 0 || from == SIZE_MAX ? from : index_number(part, from);
     if (at >= part->count) {
-        return INDEX_NONE;
+        return SLICE_NONE;
     }
     for (uint32_t level = at == 0 ? part->index_level : 0;;) {
-        size_t node = at / INDEX_FANOUT;
-        size_t found = index_scan(index_node(part, kind, level, node), least, at % INDEX_FANOUT);
-        if (found == INDEX_FANOUT) {
-            at = (node + 1) * INDEX_FANOUT;
+        size_t node = at / SUPERSLAB_GROUP;
+        size_t found = index_scan(index_node(part, kind, level, node), least, at % SUPERSLAB_GROUP);
+        if (found == SUPERSLAB_GROUP) {
+            at = (node + 1) * SUPERSLAB_GROUP;
             if (!index_go_on(part, &level, &at)) {
-                return INDEX_NONE;
+                return SLICE_NONE;
             }
             continue;
         }
-        at = node * INDEX_FANOUT + found;
+        at = node * SUPERSLAB_GROUP + found;
         if (level == 0) {
             return index_group(part, node) * SUPERSLAB_GROUP + found;
         }
-        at *= INDEX_FANOUT;
+        at *= SUPERSLAB_GROUP;
         level--;
     }
 }
@@ -133,7 +131,7 @@ void hak__superslab_index_set(enum superslab_index kind, size_t index, uint32_t 
         if (before == value || level == part->index_level) {
             return;
         }
-        size_t node = at / INDEX_FANOUT;
+        size_t node = at / SUPERSLAB_GROUP;
         uint32_t maximum = *index_entry(part, kind, level + 1, node);
         if (value < before) {
             if (before < maximum) {
@@ -220,11 +218,11 @@ bool hak__superslab_index_is_right(const struct superslab_part *part)
     size_t count = part->count;
     bool right = true;
     for (size_t at = 0; at < count; at++) {
-        right &= index_superslab_is_right(index_group(part, at / INDEX_FANOUT) * INDEX_FANOUT +
-                                          at % INDEX_FANOUT);
+        right &= index_superslab_is_right(
+            index_group(part, at / SUPERSLAB_GROUP) * SUPERSLAB_GROUP + at % SUPERSLAB_GROUP);
     }
     for (uint32_t level = 0; level < part->index_level; level++) {
-        count = (count + INDEX_FANOUT - 1) / INDEX_FANOUT;
+        count = (count + SUPERSLAB_GROUP - 1) / SUPERSLAB_GROUP;
         for (size_t node = 0; node < count; node++) {
             right &= index_node_is_right(part, level, node);
         }

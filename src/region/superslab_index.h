@@ -30,12 +30,10 @@ enum superslab_index {
     INDEX_KINDS
 };
 
-#define INDEX_NONE SIZE_MAX
-
 struct superslab_part;
 
 /* The part's lowest superslab from `from` on whose byte is at least `least` (1 to 64), or
- * INDEX_NONE. 0 is its first one, and SIZE_MAX none. */
+ * SLICE_NONE. 0 is its first one, and SIZE_MAX none. */
 HAK_HIDDEN size_t hak__superslab_index_find(const struct superslab_part *part,
                                             enum superslab_index kind, uint32_t least, size_t from);
 

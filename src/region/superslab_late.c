@@ -23,8 +23,7 @@ struct superslab_late {
     size_t index;
     uint64_t mask;
 };
-HAK_STATIC_ASSERT(sizeof(struct superslab_late) <= SLAB_METADATA_SIZE,
-                  "stored in a slab's metadata");
+HAK_STATIC_ASSERT(sizeof(struct superslab_late) <= HAK_CACHE_LINE, "stored in a slab's metadata");
 static struct superslab_late *shared_late; /* a stack; a thread takes all entries at once */
 
 void hak__superslab_give_late(size_t index, uint64_t mask)

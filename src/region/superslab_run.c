@@ -10,12 +10,12 @@
 #include "region/superslab.h"
 #include "region/window.h"
 
-/* The first of `count` adjacent superslabs of the part that are wholly free. INDEX_NONE: there are
+/* The first of `count` adjacent superslabs of the part that are wholly free. SLICE_NONE: there are
  * none. Under REGION. */
 static size_t run_find(struct superslab_part *part, size_t count)
 {
     size_t first = hak__superslab_index_find(part, INDEX_FREE, SUPERSLAB_SLICES, 0), found = 0;
-    while (first != INDEX_NONE && found < count) {
+    while (first != SLICE_NONE && found < count) {
         size_t index = first + found;
         if (index < hak__superslabs.count && superslab_part_of(index) == part &&
             superslab_at(index)->free == ~UINT64_C(0)) {
@@ -37,7 +37,7 @@ static struct slice_run run_take_free(struct superslab_part *part, size_t count)
         return run;
     }
     size_t first = run_find(part, count);
-    for (size_t i = 0; first != INDEX_NONE && i < count; i++) {
+    for (size_t i = 0; first != SLICE_NONE && i < count; i++) {
         struct superslab *superslab = superslab_at(first + i);
         (void)hak__superslab_mark_taken(first + i, ~UINT64_C(0));
         run.zeroed = run.zeroed && superslab->dirty == 0;
@@ -45,7 +45,7 @@ static struct slice_run run_take_free(struct superslab_part *part, size_t count)
     }
     hak__superslab_note_peak();
     lock_release(&part->lock);
-    if (first != INDEX_NONE) {
+    if (first != SLICE_NONE) {
         run.slice = first * SUPERSLAB_SLICES;
     }
     return run;

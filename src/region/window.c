@@ -44,12 +44,11 @@ static struct table_sides table_sides(int pair, size_t slices)
     const size_t group_slices = SUPERSLAB_GROUP * SUPERSLAB_SLICES;
     size_t groups = (slices + group_slices - 1) / group_slices;
     if (pair == PAIR_SECURE) {
-        return (struct table_sides){slices * SECURE_KEY_SIZE, slices * SECURE_STATES_SIZE};
+        return (struct table_sides){slices * sizeof(uint64_t), slices * SECURE_STATES_SIZE};
     }
-    return pair == PAIR_SLICES
-               ? (struct table_sides){groups * sizeof(struct superslab_group),
-                                      slices * sizeof(uint32_t)}
-               : (struct table_sides){window_room_bytes, slices * SLAB_METADATA_SIZE};
+    return pair == PAIR_SLICES ? (struct table_sides){groups * sizeof(struct superslab_group),
+                                                      slices * sizeof(uint32_t)}
+                               : (struct table_sides){window_room_bytes, slices * HAK_CACHE_LINE};
 }
 
 /* Maps [from, to), which may be empty. 0 or -errno. */
@@ -74,9 +73,9 @@ static int pair_claim_above(struct table_pair *pair, uintptr_t high)
     /* The table's length is not enough: a long table may cover skipped superslabs. */
     size_t claimed = hak__superslab_bytes_claimed();
     bool huge_pages = !pair_goes_back(pair) && high > pair->high &&
-                      high - pair->meet > TABLE_HUGE_BYTES && claimed >= TABLE_HUGE_HEAP_BYTES &&
+                      high - pair->meet > HUGE_PAGE_SIZE && claimed >= TABLE_HUGE_HEAP_BYTES &&
                       claimed >= atomic_load_relaxed(&hak__knobs.huge_threshold) &&
-                      hak__os_page_size() == HUGE_PAGES_OS_PAGE_SIZE;
+                      hak__os_page_size() == ARCH_PAGE_SIZE_MIN;
     if (!huge_pages || pair_claim(pair->high, whole) != 0) {
         whole = high;
         int error = pair_claim(pair->high, high);
@@ -169,7 +168,7 @@ bool hak__window_give_spare(size_t slice_count)
 void hak__window_skip(size_t slice)
 {
     struct table_pair *pair = &window_pairs[PAIR_SLABS];
-    uintptr_t high = bits_align_down(pair->meet + slice * SLAB_METADATA_SIZE, hak__os_page_size());
+    uintptr_t high = bits_align_down(pair->meet + slice * HAK_CACHE_LINE, hak__os_page_size());
     if (high > pair->high) {
         atomic_store_relaxed(&window_skipped_bytes, window_skipped_bytes + (high - pair->high));
         atomic_store_relaxed(&pair->high, high);
@@ -187,7 +186,7 @@ static void table_purge(uintptr_t table, size_t entry, size_t slice, size_t coun
 
 void hak__window_purge_tables(size_t slice, size_t count)
 {
-    table_purge(window_pairs[PAIR_SLABS].meet, SLAB_METADATA_SIZE, slice, count);
+    table_purge(window_pairs[PAIR_SLABS].meet, HAK_CACHE_LINE, slice, count);
     for (int i = PAIR_SECURE; i < PAIR_COUNT; i++) {
         table_purge(window_pairs[i].meet, SECURE_STATES_SIZE, slice, count);
     }
@@ -308,16 +307,24 @@ static uintptr_t window_choose(uint32_t try, uint64_t seed, uint64_t *size)
         *size = WINDOW_SANITIZED_SIZE;
         return window_sanitized(seed);
     }
-    if (try >= WINDOW_BASE_TRIES / 2) { /* for small address spaces */
-        *size = WINDOW_SMALL_SIZE;
-        return window_candidate(seed, WINDOW_SMALL_BASE_LOW, WINDOW_SMALL_BASE_HIGH);
+    /* Places that hakmem tries for the window before its start fails. The later half of the tries
+     * assumes a small address space. */
+    if (try >= 16 / 2) { /* for small address spaces */
+        *size = UINT64_C(1) << 37;
+        /* The range and the size for address spaces of 39 bits, which some aarch64 kernels have.
+         * The window is a quarter of the address space, above the addresses that programs usually
+         * use. */
+        return window_candidate(seed, UINT64_C(0x1000000000), UINT64_C(0x3000000000));
     }
-    uint64_t wanted = hak__os_ram_size() * WINDOW_RAM_FACTOR;
-    wanted = wanted < WINDOW_SIZE_MIN   ? WINDOW_SIZE_MIN
+    uint64_t wanted = hak__os_ram_size() * 4;
+    wanted = wanted < UINT64_C(1) << 40 ? UINT64_C(1) << 40
              : wanted > WINDOW_SIZE_MAX ? WINDOW_SIZE_MAX
                                         : wanted;
     *size = bits_align_up(wanted, SUPERSLAB_SIZE);
-    return window_candidate(seed, WINDOW_BASE_LOW, WINDOW_BASE_HIGH);
+    /* The window starts at a random place in this range. Linux and common run times map nothing
+     * between 32 and 80 TiB. Below lie non-PIE programs, brk, and the heaps of Java and Go. Above
+     * lie PIE programs (85 TiB) and mmap's own area (from 127 TiB down). */
+    return window_candidate(seed, UINT64_C(0x200000000000), UINT64_C(0x500000000000));
 }
 
 int hak__window_start(void)
@@ -326,7 +333,7 @@ int hak__window_start(void)
     hak__window.mark =
         (uintptr_t)(bits_mix(seed) | UINT64_C(1) << 63); /* the top half has no addresses */
     int error = -ENOMEM;
-    for (uint32_t try = 0; try < WINDOW_BASE_TRIES; try++) {
+    for (uint32_t try = 0; try < 16; try++) {
         uintptr_t low = window_choose(try, seed, &size);
         if (low != 0) {
             error = window_try(low, size, METADATA_CHUNK_SIZE);

@@ -38,12 +38,16 @@
 #define HAK_REGION_WINDOW_H
 
 #include "base/atomics.h"
+#include "base/bits.h"
 #include "base/tags.h"
 #include "core/limits.h"
 
-#define OWNER_NOBODY 0u
-#define OWNER_SPAN 0xFEu
-#define OWNER_SPAN_TAKEN 0xFCu
+/* Codes that are no class. */
+enum owner_code {
+    OWNER_NOBODY = 0,
+    OWNER_SPAN_TAKEN = 0xFC,
+    OWNER_SPAN = 0xFE,
+};
 #define OWNER_CODE_MASK ((1u << OWNER_CODE_BITS) - 1)
 #define OWNER_CLASS_SHIFT 1u /* a code is twice a class */
 /* Codes from here on belong to no slab. */
@@ -56,16 +60,13 @@ HAK_STATIC_ASSERT(OWNER_CODE_END <= OWNER_SPAN_TAKEN, "no code has two meanings"
 HAK_STATIC_ASSERT(ARENA_ID_SAMPLES == 0, "no arena that threads draw from has a smaller id");
 
 struct slab; /* slab/slab.h; one for each slice */
-/* Bytes of slab metadata for each slice: one cache line, so that no two slabs share one. Doubled,
- * the tables take another 0.2 % of the heap. Halved, it is too small for struct slab. */
-#define SLAB_METADATA_SIZE 64u
 
 struct window {
     uintptr_t base;       /* first byte of superslab 0; WINDOW_NOWHERE before start */
     size_t shared_limit;  /* slices from the base to the end of the highest claim; only grows. 0
                              before start: no pointer is inside */
     uint32_t *owners;     /* [slice] */
-    unsigned char *slabs; /* [slice], SLAB_METADATA_SIZE each */
+    unsigned char *slabs; /* [slice], HAK_CACHE_LINE each */
     uintptr_t mark;       /* of free objects (region/object.h): random, and no address. It is here
                              because free reads this cache line anyway. */
     size_t size;          /* bytes of address space that superslabs may take */
@@ -120,7 +121,7 @@ HAK_INLINE size_t window_slice_of(const void *pointer)
 {
     uintptr_t base = HAK_TSAN ? atomic_load_relaxed(&hak__window.base) : hak__window.base;
     pointer = HAK_TAGS ? tag_strip(pointer) : pointer;
-    return ((uintptr_t)pointer - base) >> SLICE_SHIFT;
+    return ((uintptr_t)pointer - base) / SLICE_SIZE;
 }
 
 /* As window_slice_of, but a pointer that is no multiple of OBJECT_ALIGNMENT also gives a huge
@@ -129,8 +130,9 @@ HAK_INLINE size_t window_slice_of_object(const void *pointer)
 {
     uintptr_t base = HAK_TSAN ? atomic_load_relaxed(&hak__window.base) : hak__window.base;
     uintptr_t distance = (uintptr_t)pointer - base;
-    uintptr_t rotated = distance >> OBJECT_SHIFT | distance << (sizeof distance * 8 - OBJECT_SHIFT);
-    return rotated >> (SLICE_SHIFT - OBJECT_SHIFT);
+    const uint32_t bits = bits_log2(OBJECT_ALIGNMENT);
+    uintptr_t rotated = distance >> bits | distance << (sizeof distance * 8 - bits);
+    return rotated / (SLICE_SIZE / OBJECT_ALIGNMENT);
 }
 
 /* The distance in bytes from the start of a slab or span to its first object or its allocation.
@@ -147,7 +149,7 @@ HAK_INLINE uint32_t window_slice_color(size_t slice, uint32_t colors)
 /* The first byte of the slice. */
 HAK_INLINE void *window_slice_address(size_t slice)
 {
-    return (void *)(hak__window.base + (slice << SLICE_SHIFT));
+    return (void *)(hak__window.base + slice * SLICE_SIZE);
 }
 
 /* True if the slice is below the limit, and so has an owner word. Any thread, no lock. acquire:
@@ -215,7 +217,7 @@ HAK_INLINE uint32_t window_take_owner(size_t slice, uint32_t owner)
 /* The slice's entry in the slab metadata. The tables must cover the slice. */
 HAK_INLINE struct slab *window_slab_metadata(size_t slice)
 {
-    return (struct slab *)(void *)(hak__window.slabs + slice * SLAB_METADATA_SIZE);
+    return (struct slab *)(void *)(hak__window.slabs + slice * HAK_CACHE_LINE);
 }
 
 #endif

@@ -33,8 +33,14 @@ static struct object_list slab_take_remote(struct slab *slab)
 /* Rule 2 of region/huge_pages.h. */
 static bool slab_set_fills(const struct slab_set *set, uint32_t class_index)
 {
-    return size_class_bytes(class_index) <= HUGE_PAGES_FILLS_BYTES &&
-           set->not_carved_bytes <= set->slices * SLICE_SIZE / HUGE_PAGES_EMPTY_PARTS;
+    /* Slabs of objects up to this size have all their pages touched, because malloc links the
+     * objects of a page (slab/slab.c). Twice: it need not link any, and a pool of which the program
+     * uses little has all its pages resident. Half: programs with objects of 1 KiB get huge pages
+     * later. An arena fills its slabs if at most this part of their bytes, a half, was never handed
+     * out. Twice (a quarter): programs with objects of many sizes need twice the heap until they
+     * get huge pages (docs/decisions/0111). */
+    return size_class_bytes(class_index) <= 1024 &&
+           set->not_carved_bytes <= set->slices * SLICE_SIZE / 2;
 }
 
 /* Takes slices and makes them a new, listed slab of the class. NULL: no memory. */

@@ -83,7 +83,7 @@ struct slab {
     uint16_t look_at;
 };
 
-HAK_STATIC_ASSERT(sizeof(struct slab) <= SLAB_METADATA_SIZE, "slab metadata is one cache line");
+HAK_STATIC_ASSERT(sizeof(struct slab) <= HAK_CACHE_LINE, "slab metadata is one cache line");
 
 /* Slices of a slab that was given back; count 0: none. */
 struct quarantined_slices {
@@ -94,7 +94,9 @@ struct quarantined_slices {
 /* Secure form: slabs that were given back last. They go back to the region later, so that a pointer
  * into one does not point into another class's slab at once. */
 struct slab_quarantine {
-    struct quarantined_slices slabs[SLABS_QUARANTINED];
+    /* Secure form: slabs of an arena that wait before they may become slabs of another class. Twice
+     * as many: twice the time, and twice the memory that waits. */
+    struct quarantined_slices slabs[8];
     uint32_t next;
 };
 
@@ -168,7 +170,7 @@ HAK_INLINE struct object_list refill_link(struct refill refill, uintptr_t mark)
 /* The number of the slab's first slice. */
 HAK_INLINE size_t slab_slice(const struct slab *slab)
 {
-    return (size_t)((const unsigned char *)slab - hak__window.slabs) / SLAB_METADATA_SIZE;
+    return (size_t)((const unsigned char *)slab - hak__window.slabs) / HAK_CACHE_LINE;
 }
 
 /* The slab that `slice` is a part of. The caller knows from the owner word that there is one. */

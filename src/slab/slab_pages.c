@@ -23,15 +23,12 @@
 #include "region/superslab.h"
 #include "slab/slab_lists.h"
 
-#define PAGE_SHIFT 12u
-#define PAGE_BYTES (1u << PAGE_SHIFT)
-#define SLICE_PAGES (SLICE_SIZE >> PAGE_SHIFT)
-#define OBJECT_WORDS (SLICE_SIZE / OBJECT_ALIGNMENT / 64)
+#define SLICE_PAGES (SLICE_SIZE / ARCH_PAGE_SIZE_MIN)
 HAK_STATIC_ASSERT(SLICE_PAGES <= 8, "a slice's pages have a byte of bits");
 
 /* Bits of objects, by number; 1: free. */
 struct object_bits {
-    uint64_t words[OBJECT_WORDS];
+    uint64_t words[SLICE_SIZE / OBJECT_ALIGNMENT / 64];
 };
 
 static uint8_t *page_bits(const struct slab *slab, uint32_t page, uint8_t *bit)
@@ -49,13 +46,13 @@ static bool page_is_purged(const struct slab *slab, uint32_t page)
 static uint32_t object_first_page(const struct slab *slab, uint32_t number)
 {
     size_t size = size_class_bytes(slab->class_index);
-    return (uint32_t)((slab->first + number * size) >> PAGE_SHIFT);
+    return (uint32_t)((slab->first + number * size) / ARCH_PAGE_SIZE_MIN);
 }
 
 static uint32_t object_last_page(const struct slab *slab, uint32_t number)
 {
     size_t size = size_class_bytes(slab->class_index);
-    return (uint32_t)((slab->first + (number + 1) * size - 1) >> PAGE_SHIFT);
+    return (uint32_t)((slab->first + (number + 1) * size - 1) / ARCH_PAGE_SIZE_MIN);
 }
 
 static bool object_is_purged(const struct slab *slab, uint32_t number)
@@ -117,8 +114,9 @@ void hak__slab_check_purged(const struct slab *slab, struct object_list list)
  * object in it is carved. */
 static bool page_is_free(const struct slab *slab, uint32_t page, const struct object_bits *bits)
 {
-    size_t start = (size_t)page << PAGE_SHIFT;
-    uint32_t number = object_at(slab, start), end = object_at(slab, start + PAGE_BYTES - 1) + 1;
+    size_t start = (size_t)page * ARCH_PAGE_SIZE_MIN;
+    uint32_t number = object_at(slab, start),
+             end = object_at(slab, start + ARCH_PAGE_SIZE_MIN - 1) + 1;
     end = end < slab->capacity ? end : slab->capacity;
     if (number >= end || end > slab->carved_count) {
         return false;
@@ -189,8 +187,8 @@ static void pages_purge(const struct slab *slab, const uint8_t pages[SLAB_SLICES
         if (goes && first == end) {
             first = page;
         } else if (!goes && first != end) {
-            (void)hak__os_purge(slab_start(slab) + ((size_t)first << PAGE_SHIFT),
-                                (size_t)(page - first) << PAGE_SHIFT);
+            (void)hak__os_purge(slab_start(slab) + ((size_t)first * ARCH_PAGE_SIZE_MIN),
+                                (size_t)(page - first) * ARCH_PAGE_SIZE_MIN);
             first = end;
         }
     }
@@ -201,7 +199,10 @@ static size_t slab_purge_pages(struct slab_set *set, struct slab *slab)
 {
     uint8_t pages[SLAB_SLICES_MAX] = {0};
     size_t slice = slab_slice(slab);
-    size_t cost = SLAB_WALK_BYTES + slab->free_count * OBJECT_WALK_BYTES;
+    /* What a pass counts for the walk beside the bytes purged, and in arena/pages.c for a
+     * superslab. Half: a tick takes up to twice as long. Twice: a pass takes twice as many
+     * ticks. */
+    size_t cost = SLICE_SIZE / 2 + slab->free_count * 128;
     uint32_t count = pages_choose(slab, pages);
     if (count == 0 || !hak__superslab_split(slice / SUPERSLAB_SLICES)) {
         return cost;
@@ -211,7 +212,7 @@ static size_t slab_purge_pages(struct slab_set *set, struct slab *slab)
     }
     list_drop_purged(set, slab);
     pages_purge(slab, pages);
-    return cost + ((size_t)count << PAGE_SHIFT);
+    return cost + ((size_t)count * ARCH_PAGE_SIZE_MIN);
 }
 
 /* It differs, most likely, whenever the free list has been used. */
@@ -229,8 +230,8 @@ static bool slab_is_dense(const struct slab *slab)
 
 size_t hak__slab_purge(struct slab_set *set, struct slab *slab, uint32_t passes)
 {
-    if (HAK_SECURE || slab->free_count == 0 || slab->kept || hak__os_page_size() != PAGE_BYTES ||
-        (passes == PAGES_PASSES_GROWING && slab_is_dense(slab))) {
+    if (HAK_SECURE || slab->free_count == 0 || slab->kept ||
+        hak__os_page_size() != ARCH_PAGE_SIZE_MIN || (passes == 1 && slab_is_dense(slab))) {
         return 0;
     }
     if (slab->purge_seen != list_seen(slab)) {
@@ -269,7 +270,7 @@ struct refill hak__slab_cut_again(struct slab_set *set, struct slab *slab, uint3
         page++;
         HAK_ASSERT(page < slab->slice_count * SLICE_PAGES);
     }
-    uint32_t number = object_at(slab, (size_t)page << PAGE_SHIFT), end = number + 1;
+    uint32_t number = object_at(slab, (size_t)page * ARCH_PAGE_SIZE_MIN), end = number + 1;
     page = object_clear_pages(slab, number);
     while (end < slab->carved_count && object_first_page(slab, end) == page &&
            !object_is_purged(slab, end)) {

@@ -31,7 +31,7 @@
 #endif
 #define OBJECTS (SLABS * CAPACITY) /* numbered from 1, slabs from 0; at most 4 */
 
-/* NOTIFIED_PENDING_MAX and NOTIFIED_PENDING_MAX_PARKED, as in the debug form */
+/* NOTIFIED_PENDING_MAX and NOTIFIED_PENDING_MAX / 2, as in the debug form */
 #define PATIENCE 2
 #define PATIENCE_PARKED 1
 
@@ -371,7 +371,7 @@ proctype Owner(byte me)
     byte at, after, word, slab, list, count, most, o, i, last;
 
     /*= arena/arena.c hak__arena_add_thread: arena_set_threads(arena, arena->threads_count + 1); */
-    /*= arena/arena.c arena_set_threads: count == 0 ? NOTIFIED_PENDING_MAX_PARKED : NOTIFIED_PENDING_MAX; */
+    /*= arena/arena.c arena_set_threads: count == 0 ? NOTIFIED_PENDING_MAX / 2 : NOTIFIED_PENDING_MAX; */
     d_step { COUNT_THREADS(threads_count + 1) }
     do
     :: atomic { refills < REFILLS -> refills++; if :: most = 1 :: most = CAPACITY fi }

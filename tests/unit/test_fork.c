@@ -36,7 +36,7 @@ static void require_others_abandoned(void)
         bool own = arena == hak__thread->arena;
         REQUIRE_SIZE(arena->threads_count, ==, own ? 1 : 0);
         REQUIRE(arena->slabs.shared_patience ==
-                (own ? NOTIFIED_PENDING_MAX : NOTIFIED_PENDING_MAX_PARKED));
+                (own ? NOTIFIED_PENDING_MAX : NOTIFIED_PENDING_MAX / 2));
     }
 }
 

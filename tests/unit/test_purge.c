@@ -77,7 +77,7 @@ PURGE_TEST(freed_slices_go_at_the_second_pass)
  * while one of them is in use. */
 PURGE_TEST(metadata_goes_with_the_superslab)
 {
-    const size_t bytes = SUPERSLAB_SLICES * SLAB_METADATA_SIZE;
+    const size_t bytes = SUPERSLAB_SLICES * HAK_CACHE_LINE;
     for (int unmap = 0; unmap < 2; unmap++) {
         size_t slice = take(SUPERSLAB_SLICES);
         void *metadata = window_slab_metadata(slice);

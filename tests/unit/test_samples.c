@@ -265,7 +265,7 @@ TEST(objects_of_samples)
     thread_join(thread_start(free_all, &blocks[1]));
     assert_int_equal(hak__samples_count, before);
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        REQUIRE(hak__gate_enter());
+        REQUIRE(hak__gate_enter(GATE_BRIEFLY));
         struct object_list list = hak__arena_borrow(hak__thread->arena, class_index, 1);
         hak__gate_leave();
         assert_int_equal(list.count, 0);

@@ -18,7 +18,7 @@ static size_t expected_find(enum superslab_index kind, uint32_t least, size_t fr
             return index;
         }
     }
-    return INDEX_NONE;
+    return SLICE_NONE;
 }
 
 static void reach(size_t count)
@@ -53,7 +53,7 @@ TEST(searches_at_every_height)
     uint64_t random = 3;
     assert_int_equal(hak__superslabs.count, 0);
     assert_int_equal(hak__superslab_index_find(&hak__superslab_first, INDEX_FREE, 1, 0),
-                     INDEX_NONE);
+                     SLICE_NONE);
     for (size_t i = 0; i < COUNT_OF(counts); i++) {
         reach(counts[i]);
         for (size_t step = 0; step < STEPS / COUNT_OF(counts); step++) {
@@ -71,7 +71,7 @@ TEST(searches_at_every_height)
         assert_int_equal(hak__superslab_index_find(&hak__superslab_first, INDEX_FREE, 1, index),
                          index);
         assert_int_equal(hak__superslab_index_find(&hak__superslab_first, INDEX_FREE, 1, index + 1),
-                         INDEX_NONE);
+                         SLICE_NONE);
         hak__superslab_index_set(INDEX_FREE, index, 0);
     }
     assert_true(hak__superslab_index_is_right(&hak__superslab_first)); /* nothing is claimed */
@@ -92,7 +92,7 @@ static void make_holes(size_t *slices, size_t count, size_t odd)
 /* A long run may lie wrongly: a bounded number of superslabs is looked at, and each in its turn. */
 TEST(aligned_runs)
 {
-    enum { WRONG = 3 * ALIGNED_LOOKS, RIGHT = 5 };
+    enum { WRONG = 3 * LOOKS_MAX, RIGHT = 5 };
     static size_t wrong[WRONG], right[RIGHT];
     while (hak__superslab_bytes_free() != 0) {
         hak__superslab_take(0, 1, 1, false);
@@ -100,7 +100,7 @@ TEST(aligned_runs)
     make_holes(wrong, WRONG, 1);
     make_holes(right, RIGHT, 0);
     size_t frontier = hak__superslab_first.frontier, found = 0;
-    while (found < RIGHT) { /* at most a search more for each ALIGNED_LOOKS that lie wrongly */
+    while (found < RIGHT) { /* at most a search more for each LOOKS_MAX that lie wrongly */
         size_t slice = hak__superslab_take(0, 2, 2, false).slice;
         assert_int_equal(slice % 2, 0);
         found += slice == right[found] + 10;

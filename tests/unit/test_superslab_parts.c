@@ -157,7 +157,7 @@ TEST(a_stranger_in_the_next_groups)
         REQUIRE(count < COUNT_OF(slices));
         size_t slice = take((uint32_t)count % PARTS, SUPERSLAB_SLICES, 1).slice;
         REQUIRE(slice < first || slice >= behind);
-        memset(window_slab_metadata(slice), 0, SLAB_METADATA_SIZE);
+        memset(window_slab_metadata(slice), 0, HAK_CACHE_LINE);
         behind_count += slice >= behind;
         slices[count++] = slice;
     }
@@ -182,7 +182,7 @@ TEST(the_end_of_the_window)
     for (uint32_t i = 0; i < PARTS; i++) {
         assert_int_equal(
             hak__superslab_index_find(hak__superslab_parts[i], INDEX_FREE, SUPERSLAB_SLICES, 0),
-            INDEX_NONE);
+            SLICE_NONE);
     }
     hak__window.size = size;
     assert_int_not_equal(slices[count++] = hak__superslab_take(2, SUPERSLAB_SLICES, 1, false).slice,

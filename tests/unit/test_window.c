@@ -31,7 +31,7 @@ static void check_last(size_t end)
 {
     size_t last = end / SUPERSLAB_SLICES - 1;
     assert_int_equal(window_owner(end - 1), OWNER_NOBODY);
-    assert_int_equal(nonzero_offset(window_slab_metadata(end - 1), SLAB_METADATA_SIZE), SIZE_MAX);
+    assert_int_equal(nonzero_offset(window_slab_metadata(end - 1), HAK_CACHE_LINE), SIZE_MAX);
     assert_int_equal(nonzero_offset(superslab_at(last), sizeof(struct superslab)), SIZE_MAX);
 }
 
@@ -98,15 +98,14 @@ TEST(spare_is_given_back)
  * to be had. Last of those that grow the tables. */
 TEST_WITH_KNOBS(tables_of_huge_pages)
 {
-    SKIP_IF(hak__os_page_size() != HUGE_PAGES_OS_PAGE_SIZE);
-    size_t slices = tables_cover * SUPERSLAB_SLICES,
-           page_slices = HUGE_PAGE_SIZE / SLAB_METADATA_SIZE;
+    SKIP_IF(hak__os_page_size() != ARCH_PAGE_SIZE_MIN);
+    size_t slices = tables_cover * SUPERSLAB_SLICES, page_slices = HUGE_PAGE_SIZE / HAK_CACHE_LINE;
     assert_true(slices > page_slices);
     hak__knobs.huge_threshold = 0;
     const size_t more = TABLE_HUGE_HEAP_BYTES / SLICE_SIZE;
     hak__superslabs.claimed_slices += more; /* as if they were */
     uintptr_t next = (uintptr_t)window_slab_metadata(slices);
-    uintptr_t end = bits_align_up(next + SLAB_METADATA_SIZE, HUGE_PAGE_SIZE);
+    uintptr_t end = bits_align_up(next + HAK_CACHE_LINE, HUGE_PAGE_SIZE);
     void *stranger = unit_occupy(end - hak__os_page_size(), hak__os_page_size());
     uint64_t calls = hak__os_calls[OS_CALL_HUGE_PAGES];
     assert_int_equal(grow_tables(slices + 1), 0); /* just what is needed, and none is whole */

@@ -295,8 +295,8 @@ static inline void unit_free_superslabs(size_t count)
 static inline bool unit_has_huge_pages(void)
 {
     char *probe = support_map(HUGE_PAGE_SIZE);
-    bool has = hak__os_page_size() == HUGE_PAGES_OS_PAGE_SIZE &&
-               hak__os_huge_pages(probe, HUGE_PAGE_SIZE) == 0;
+    bool has =
+        hak__os_page_size() == ARCH_PAGE_SIZE_MIN && hak__os_huge_pages(probe, HUGE_PAGE_SIZE) == 0;
     munmap(probe, HUGE_PAGE_SIZE);
     return has;
 }
