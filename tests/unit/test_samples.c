@@ -262,8 +262,6 @@ TEST(objects_of_samples)
     assert_int_equal(hak__samples_count, before + 2 * blocks[0].count);
     hak__sampling_set(SAMPLING_OWN, 0, false);
     (void)free_all(&blocks[0]);
-    thread_join(thread_start(free_all, &blocks[1]));
-    assert_int_equal(hak__samples_count, before);
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         REQUIRE(hak__gate_enter(GATE_BRIEFLY));
         struct object_list list = hak__arena_borrow(hak__thread->arena, class_index, 1);
@@ -272,6 +270,8 @@ TEST(objects_of_samples)
         blocks[0].blocks[class_index] = hak_malloc(size_class_usable(class_index));
         assert_false(owner_is_slab_of(owner_of(blocks[0].blocks[class_index]), ARENA_ID_SAMPLES));
     }
+    thread_join(thread_start(free_all, &blocks[1]));
+    assert_int_equal(hak__samples_count, before);
     (void)free_all(&blocks[0]);
     (void)hak_trim(0);
     assert_int_equal(sampled_slices(), 0);
