@@ -32,6 +32,7 @@
 #include "large/emergency.h"
 #include "large/empty.h"
 #include "observe/guard.h"
+#include "observe/loaded.h"
 #include "observe/samples.h"
 #include "region/superslab.h"
 
@@ -134,12 +135,34 @@ void hak__free_check(struct thread *thread, const void *pointer, uint32_t class_
 #define FOREIGN_REPORTS_MAX 10u
 static uint32_t shared_foreign_count;
 
+/* The main thread's, of the loader; other C libraries have none. */
+extern void *__libc_stack_end __attribute__((weak, visibility("default")));
+/* Bytes of a stack that may be this thread's own. Other mappings may lie that far above a stack of
+ * the program's own, such as a coroutine's; doubled: more of them. Half: larger stacks. */
+#define FOREIGN_STACK_MAX ((uintptr_t)128 << 20)
+
+/* True: no allocator has ever returned the address. It lies in what this thread's stack holds now,
+ * or in a loaded program or library. The C library puts a thread's variables behind its stack. */
+static HAK_COLD bool foreign_is_no_block(const void *pointer)
+{
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0), end = (uintptr_t)&hak__own;
+    if (end < here && &__libc_stack_end != NULL) {
+        end = (uintptr_t)__libc_stack_end;
+    }
+    struct loader_answer answer;
+    return (end - here < FOREIGN_STACK_MAX && (uintptr_t)pointer - here < end - here) ||
+           hak__loaded_ask((uintptr_t)pointer, &answer);
+}
+
 void hak__free_foreign(void *pointer)
 {
     if (hak__family_free != NULL && hak__family_free(pointer)) {
         return;
     }
-    if (atomic_load_relaxed(&hak__knobs.abort_on_foreign)) {
+    if (atomic_load_relaxed(&shared_foreign_count) == 0) {
+        (void)hak__loaded_start();
+    }
+    if (atomic_load_relaxed(&hak__knobs.abort_on_foreign) || foreign_is_no_block(pointer)) {
         hak__diagnose_foreign("free of a foreign pointer (not allocated by hakmem)", pointer);
     }
     uint32_t count = 1 + atomic_add_relaxed(&shared_foreign_count, 1u); /* relaxed: a counter */

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* test_foreign_pointer.c: a free of memory that is not hakmem's is reported in one line and
- * ignored; in the debug profile, or given to realloc, it is fatal. */
+ * ignored. In the debug profile, or given to realloc, it is fatal, as is always the free of an
+ * address that no allocator returns: on the stack, or in a program or library. */
 #include "../child.h"
 
 static char global_bytes[64];
 
 enum foreign {
     FOREIGN_STACK,
+    FOREIGN_THREAD_STACK,
     FOREIGN_GLOBAL,
-    FOREIGN_MAPPED,
+    FOREIGN_TEXT,
+    FOREIGN_CODE,
     FOREIGN_LIBC,
+    FOREIGN_MAPPED,  /* from here on it may be another allocator's */
     FOREIGN_IN_HEAP, /* among hakmem's own addresses, which grew past it */
     FOREIGN_ODD,
     FOREIGN_COUNT
@@ -37,9 +41,14 @@ static void *foreign_pointer(enum foreign kind, void *on_stack)
 {
     switch (kind) {
     case FOREIGN_STACK:
+    case FOREIGN_THREAD_STACK:
         return on_stack;
     case FOREIGN_GLOBAL:
         return global_bytes;
+    case FOREIGN_TEXT:
+        return (void *)(uintptr_t) "a constant";
+    case FOREIGN_CODE:
+        return (void *)(uintptr_t)&mapping_in_heap;
     case FOREIGN_MAPPED:
         return support_map(4 * MIB);
     case FOREIGN_LIBC:
@@ -53,13 +62,25 @@ static void *foreign_pointer(enum foreign kind, void *on_stack)
     return (void *)(uintptr_t)0x10;
 }
 
-static void free_foreign(void *argument)
+static void *free_one(void *argument)
 {
     char on_stack[64] = {0};
     void *pointer = hide(foreign_pointer(*(enum foreign *)argument, on_stack));
     errno = ERRNO_UNTOUCHED;
     hak_free(pointer);
     REQUIRE(errno == ERRNO_UNTOUCHED);
+    return NULL;
+}
+
+static void free_foreign(void *argument)
+{
+    if (*(enum foreign *)argument == FOREIGN_THREAD_STACK) {
+        pthread_t thread;
+        REQUIRE(pthread_create(&thread, NULL, free_one, argument) == 0);
+        REQUIRE(pthread_join(thread, NULL) == 0);
+    } else {
+        free_one(argument);
+    }
     void *block = hak_malloc(100); /* and the program goes on */
     REQUIRE(block != NULL);
     hak_free(block);
@@ -75,9 +96,17 @@ static size_t lines_count(const char *text)
     return count;
 }
 
+TEST(what_no_allocator_returns_is_fatal)
+{
+    for (enum foreign kind = 0; kind < FOREIGN_MAPPED; kind++) {
+        REQUIRE_DEATH(free_foreign, &kind,
+                      "^hakmem: fatal: free of a foreign pointer [^\n]*0x[0-9a-f]+");
+    }
+}
+
 TEST(reported_and_ignored)
 {
-    for (enum foreign kind = 0; kind < FOREIGN_COUNT; kind++) {
+    for (enum foreign kind = FOREIGN_MAPPED; kind < FOREIGN_COUNT; kind++) {
         struct child_end end;
         child_fork(free_foreign, &kind, &end);
         REQUIRE_EXIT(&end, "^hakmem: .*foreign pointer.*0x[0-9a-f]+");
@@ -94,7 +123,7 @@ static void free_many(void *argument)
 
 TEST(many_are_not_all_named)
 {
-    enum foreign kind = FOREIGN_GLOBAL;
+    enum foreign kind = FOREIGN_ODD;
     struct child_end end;
     child_fork(free_many, &kind, &end);
     REQUIRE_EXIT(&end, "foreign pointer.*nor are further ones named: pointer 0x[0-9a-f]+$");
