@@ -93,12 +93,25 @@ static uint64_t superslab_aligned_bits(uint32_t alignment)
     return bits;
 }
 
-/* One of the starts of a run of `count`: the lowest; in the secure form any, or for a long run the
+/* The first start in the lower half, which is claimed first, else in the upper one. Each is filled
+ * from a place on that differs from process to process, so that nobody can guess the lower bits of
+ * addresses. */
+static uint32_t superslab_first(uint64_t starts)
+{
+    const uint32_t half_slices = SUPERSLAB_SLICES / 2;
+    uint64_t lower = starts % (UINT64_C(1) << half_slices);
+    uint64_t half = lower != 0 ? lower : starts;
+    uint32_t turn = (uint32_t)(hak__window.mark % half_slices) + (lower != 0 ? 0 : half_slices);
+    uint64_t after = half >> turn << turn;
+    return bits_lowest(after != 0 ? after : half);
+}
+
+/* One of the starts of a run of `count`: the first; in the secure form any, or for a long run the
  * lowest or the highest, so that others fit beside it. Under REGION. */
 static uint32_t superslab_choose(struct superslab_part *part, uint64_t starts, uint32_t count)
 {
     if (!HAK_SECURE) {
-        return bits_lowest(starts);
+        return superslab_first(starts);
     }
     uint64_t *random = &part->random;
     *random = *random == 0 ? hak__secure.canary + part->number : *random;
