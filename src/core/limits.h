@@ -107,9 +107,6 @@
  * no lock of the process for it; with 8 MiB, soak held 32 MiB for seconds where it held 24. Half:
  * by up to 2 MiB. */
 #define SLABS_KEPT_SLICES (HAK_TINY_LIMITS ? 8u : 128u)
-/* Secure form: slabs of objects of at least this size end in a page that no access survives. Half:
- * twice as many classes lose a page and two system calls with each slab. */
-#define CLOSED_END_MIN 8192u
 /* Quarantines of each kind that a thread or an arena has: none in the ordinary form. */
 #define QUARANTINES HAK_SECURE
 /* Secure form: freed objects that wait in a thread before they may be handed out again: small ones,

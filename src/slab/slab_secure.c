@@ -31,13 +31,12 @@ void hak__slab_begin_secure(struct slab *slab)
     size_t slice = slab_slice(slab);
     hak__secure_new_key(slice, slab->slice_count);
     slab->first = (uint16_t)slab_first(slice, slab->class_index);
-    /* Secure form: slabs of objects of at least this size end in a page that no access survives.
-     * Half: twice as many classes lose a page and two system calls with each slab. */
-    if (size >= 8192) {
+    /* Larger pages would take half of a small object's slab. */
+    slab->closed_end = page <= SLICE_SIZE / 8 || page <= size;
+    if (slab->closed_end) {
         os_touch((char *)slab_start(slab));
+        slab->closed_end = hak__os_close_pages(slab_end_page(slab), page);
     }
-    slab->closed_end =
-        size >= 8192 && page <= size && hak__os_close_pages(slab_end_page(slab), page);
     size_t bytes = slab->slice_count * SLICE_SIZE - slab->first - (slab->closed_end ? page : 0);
     if (slab->capacity > bytes / size) {
         slab->capacity = (uint16_t)(bytes / size);
@@ -78,7 +77,8 @@ struct object_list hak__refill_shuffle(struct refill refill)
     HAK_STATIC_ASSERT(sizeof order <= 256, "a number of an object is a byte");
     const struct slab *slab = slab_of_slice(window_slice_of(first));
     if (first == slab_start(slab) + slab->first) {
-        secure_put_last(first - refill.stride, refill.stride); /* before the first object */
+        uint64_t mark = secure_mark_before(first, refill.stride);
+        atomic_store_relaxed(secure_last(first - refill.stride, refill.stride), mark);
     }
     struct object_list list = {NULL, count};
     for (uint32_t i = 0; i < count; i++) { /* R. Fisher, F. Yates; in the form of R. Durstenfeld */
