@@ -247,6 +247,11 @@ void hak__arena_fork_child(void)
 {
     for (struct arena *arena = hak__arena_first(); arena != NULL; arena = arena->next) {
         arena_set_threads(arena, 0);
+        arena->apart = HAK_SECURE || arena->apart; /* secure form: nobody draws from it any more */
+    }
+    if (HAK_SECURE) {
+        arena_count = 0;
+        arena_apart = NULL;
     }
     arena_without_threads = arena_count;
     arena_joined_count = 0;

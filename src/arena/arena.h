@@ -50,7 +50,9 @@ struct arena {
      * threads of each arena. */
     struct arena *next __attribute__((aligned(HAK_CACHE_LINE))); /* in the list of all arenas */
     uint32_t id;
-    bool apart;   /* it is the one for long-lived objects, or for samples: no thread joins it */
+    /* No thread joins it by itself: it is for long-lived objects or for samples; in the secure form
+     * also from before a fork. */
+    bool apart;
     uint8_t node; /* of its first thread (region/numa.h) */
 };
 

@@ -110,7 +110,8 @@ struct object_list hak__arena_borrow(struct arena *own, uint32_t class_index, ui
      * (docs/decisions/0059). Twice as many: a process of more than 8 arenas grows less often, but
      * the refills that grow it are slower. Half: it grows more often. */
     for (uint32_t asked = 0; asked < (HAK_TINY_LIMITS ? 2u : 8u); asked++) {
-        bool near = arena != own && arena->node == own->node; /* its memory is on the same node */
+        /* Its memory is on the same node. Secure form: and not from before a fork. */
+        bool near = arena != own && arena->node == own->node && !(HAK_SECURE && arena->apart);
         keeper = near && slab_keeps(&arena->slabs) ? arena : keeper;
         if (near && lendable && arena->id != ARENA_ID_SAMPLES &&
             slab_may_lend(&arena->slabs, class_index)) {

@@ -9,7 +9,9 @@
  *
  * The child goes on with all arenas, and its thread with its struct. What other threads had cached
  * comes back later (hak__thread_settle_gone), so fork's own work in the child does not depend on
- * it.
+ * it. In the secure form the child begins with a struct and an arena of its own, so that what it
+ * allocates has keys that neither its parent nor its siblings know. Older objects go back to their
+ * slabs, which serve nobody any more.
  *
  * If a thread with an arena's lock is stopped by a signal (core/lock.h), fork waits until it goes
  * on. Meanwhile it opens the gate again and again, so that others work, and lets signals in.
@@ -105,6 +107,9 @@ static bool fork_begin(void)
 
 void hak__fork_prepare(void)
 {
+    if (HAK_SECURE) {
+        (void)hak__secure_draw(); /* so that each child begins elsewhere */
+    }
     uint32_t count = atomic_load_relaxed(&shared_fork_count);
     if (hak__inside == 0 && count != 0) {
         hak__os_wait_ms(&shared_fork_count, count, FORK_WAIT_MS);

@@ -265,6 +265,10 @@ void hak__thread_fork_child(void)
     atomic_store_relaxed(&shared_thread_epoch, shared_thread_epoch + 1);
     uint64_t charged = 0;
     hak__arena_fork_child();
+    if (HAK_SECURE && own != &hak__thread_ended) {
+        hak__thread = (struct thread *)(uintptr_t)&hak__thread_none; /* its struct is a gone one */
+        own = NULL;
+    }
     for (uint32_t i = 0; i < 2 && own != NULL && own->arena != NULL; i++) {
         own->epoch = shared_thread_epoch;
         hak__thread_bytes_begin(own);

@@ -296,7 +296,8 @@ HAK_INLINE bool cache_may_hold(const struct cache *cache, uint32_t class_index,
 
 /* Puts an object of another arena into this thread's bin, for its next malloc. False: nothing was
  * done, because the class has no own lines, the bin has no room, or the object lies on another
- * memory node. Owner thread, no lock. */
+ * memory node. Never in the secure form: in fork's child, slabs from before the fork serve nobody.
+ * Owner thread, no lock. */
 HAK_HIDDEN bool hak__remote_keep(struct cache *cache, uint32_t class_index, void *pointer);
 /* Frees an object of another arena, which lies in `slice`, through the remote buffer. True: a batch
  * was sent. Owner thread; needs no lock. */

@@ -130,7 +130,7 @@ size_t hak__remote_bytes(const struct cache *cache)
 bool hak__remote_keep(struct cache *cache, uint32_t class_index, void *pointer)
 {
     struct bin *bin = &cache->bins[class_index];
-    if (!size_class_has_own_lines(class_index) || bin->room <= 0 ||
+    if (HAK_SECURE || !size_class_has_own_lines(class_index) || bin->room <= 0 ||
         numa_is_far(window_slice_of(pointer))) {
         return false;
     }

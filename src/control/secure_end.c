@@ -27,6 +27,7 @@ static bool end_is_forgotten;
 void hak__secure_fork_child(bool had_threads)
 {
     hak__seal_fork_child();
+    hak__secure_renew();
     atomic_store_relaxed(&hak__secure_forked, true);
     end_is_forgotten = end_is_forgotten || had_threads;
 }

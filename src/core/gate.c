@@ -13,7 +13,6 @@
  * Linux has ids for that many threads. With more forks at once, the gate looks open now and then:
  * they wait a little longer. */
 #define GATE_THREAD 1024u
-#define GATE_FORKS (GATE_THREAD - 1u)
 
 HAK_TLS uint32_t hak__inside;
 /* What the thread's signals were when it came in. While it is inside the gate. */
@@ -32,7 +31,7 @@ bool hak__gate_refuse(void)
 
 static bool gate_is_closed(void)
 {
-    return (atomic_load_relaxed(&shared_gate) & GATE_FORKS) != 0;
+    return atomic_load_relaxed(&shared_gate) % GATE_THREAD != 0;
 }
 
 /* Sleeps while *word == value, but no longer than `look_ms`. False: a fork is under way, and
@@ -80,7 +79,7 @@ static bool gate_try(uint32_t *now)
     hak__inside = INSIDE_GATE;
     atomic_fence_signal();
     *now = atomic_load_relaxed(&shared_gate);
-    while ((*now & GATE_FORKS) == 0) {
+    while (*now % GATE_THREAD == 0) {
         /* acquire: pairs with the release in hak__gate_open and hak__gate_reset */
         if (atomic_cas_weak_acquire(&shared_gate, now, *now + GATE_THREAD)) {
             return true;

@@ -137,10 +137,6 @@ static uint32_t shared_foreign_count;
 
 /* The main thread's, of the loader; other C libraries have none. */
 extern void *__libc_stack_end __attribute__((weak, visibility("default")));
-/* Bytes of a stack that may be this thread's own. Other mappings may lie that far above a stack of
- * the program's own, such as a coroutine's; doubled: more of them. Half: larger stacks. */
-#define FOREIGN_STACK_MAX ((uintptr_t)128 << 20)
-
 /* True: no allocator has ever returned the address. It lies in what this thread's stack holds now,
  * or in a loaded program or library. The C library puts a thread's variables behind its stack. */
 static HAK_COLD bool foreign_is_no_block(const void *pointer)
@@ -149,8 +145,9 @@ static HAK_COLD bool foreign_is_no_block(const void *pointer)
     if (end < here && &__libc_stack_end != NULL) {
         end = (uintptr_t)__libc_stack_end;
     }
+    /* Beyond 128 MiB, `here` may lie on a stack of the program's own, such as a coroutine's. */
     struct loader_answer answer;
-    return (end - here < FOREIGN_STACK_MAX && (uintptr_t)pointer - here < end - here) ||
+    return (end - here < (uintptr_t)128 << 20 && (uintptr_t)pointer - here < end - here) ||
            hak__loaded_ask((uintptr_t)pointer, &answer);
 }
 

@@ -16,9 +16,17 @@ struct heap_head {
 #define CODE_SHIFT 16u
 HAK_STATIC_ASSERT(HAK_HEAP_ALIGNMENT_MAX / HEAP_LEAD < 1u << CODE_SHIFT, "the lead fits");
 
+/* The mark of an object of a heap, which may lie outside the window. Two secrets, so that nobody
+ * can compute another mark from one. */
+static uint64_t head_mark(const void *block)
+{
+    uint64_t mixed = bits_mix((uintptr_t)block ^ hak__secure.secret);
+    return secure_mark_by(bits_mix(mixed + hak__secure.apart), block);
+}
+
 static uint64_t head_check(const char *pointer, uint64_t code)
 {
-    return bits_mix(code ^ secure_mark(pointer));
+    return bits_mix(code ^ head_mark(pointer));
 }
 
 static struct heap_head *head_of(const char *pointer)
@@ -47,7 +55,7 @@ static void guard_put(char *object, size_t bytes, size_t lead, size_t size)
 {
     head_put(object + HEAP_LEAD, lead, size); /* the same place, if the lead is that */
     head_put(object + lead, lead, size);
-    hak__secure_put_gap(object + lead, size, bytes - lead);
+    hak__secure_put_gap(object + lead, size, bytes - lead, head_mark(object + lead));
 }
 
 /* Looks whether a free object is clear behind its link. */
@@ -94,7 +102,8 @@ static struct heap_owned owned_of(char *object, size_t bytes, size_t lead, bool 
 {
     const char *pointer = object + lead;
     size_t size = head_of(object + HEAP_LEAD)->code >> CODE_SHIFT;
-    if (checks && HAK_UNLIKELY(!hak__secure_gap_is_whole(pointer, size, bytes - lead))) {
+    if (checks &&
+        HAK_UNLIKELY(!hak__secure_gap_is_whole(pointer, size, bytes - lead, head_mark(pointer)))) {
         hak__secure_overflow(pointer, size);
     }
     return (struct heap_owned){object, lead, size, bytes - lead - HEAP_CANARY};

@@ -32,8 +32,10 @@ struct huge {
     size_t size;       /* bytes mapped, a multiple of the OS page: all are usable, but for slack */
     uint64_t origin;   /* number of the mapping it is a part of, 0: joined from several mappings;
                           above it that of the memory node (region/numa.h) where it was made */
-    size_t slack
-        [HAK_SECURE]; /* of a live huge block: bytes between the end of the request and its own */
+    /* Secure form, of a live huge block: bytes between the end of the request and its own, and the
+     * key of the canary there. */
+    size_t slack[HAK_SECURE];
+    uint64_t key[HAK_SECURE];
 };
 
 #define ORIGIN_NUMBER_BITS 56u

@@ -102,17 +102,21 @@ HAK_HIDDEN struct huge hak__huge_join_grow(struct huge block, size_t size);
 HAK_INLINE void huge_begin_use(struct huge *block, size_t size)
 {
     if (HAK_SECURE && block->address != 0) {
+        void *pointer = (void *)block->address;
         *block->slack = block->size - size;
-        hak__secure_put_gap((void *)block->address, size, block->size);
+        *block->key = hak__secure_draw();
+        hak__secure_put_gap(pointer, size, block->size, secure_mark_by(*block->key, pointer));
     }
 }
 
 /* Secure form: reports a huge block whose canary has changed. */
 HAK_INLINE void huge_check_canary(const struct huge *block)
 {
-    if (HAK_SECURE && HAK_UNLIKELY(!hak__secure_gap_is_whole((const void *)block->address,
-                                                             huge_usable(block), block->size))) {
-        hak__secure_overflow((const void *)block->address, huge_usable(block));
+    const void *pointer = (const void *)block->address;
+    if (HAK_SECURE &&
+        HAK_UNLIKELY(!hak__secure_gap_is_whole(pointer, huge_usable(block), block->size,
+                                               secure_mark_by(*block->key, pointer)))) {
+        hak__secure_overflow(pointer, huge_usable(block));
     }
 }
 

@@ -141,9 +141,11 @@ static void span_begin_use(size_t slice, size_t size)
     if (HAK_SECURE) {
         size_t room = span_room(slice);
         atomic_store_relaxed(&span_metadata(slice)->slack, (uint32_t)(room - size));
-        hak__secure_put_gap(hak__span_pointer(slice), size, room);
+        void *pointer = hak__span_pointer(slice);
+        hak__secure_new_keys(window_slice_of(pointer), 1);
+        hak__secure_put_gap(pointer, size, room, secure_mark(pointer));
         if (span_has_front(span_metadata(slice))) {
-            hak__secure_put_front(hak__span_pointer(slice));
+            hak__secure_put_front(pointer);
         }
         atomic_fence_signal(); /* the owner is written after it (control/secure_end.c) */
     }
@@ -151,8 +153,9 @@ static void span_begin_use(size_t slice, size_t size)
 
 static bool span_gap_is_whole(size_t slice)
 {
-    return hak__secure_gap_is_whole(hak__span_pointer(slice), hak__span_bytes(slice),
-                                    span_room(slice));
+    const void *pointer = hak__span_pointer(slice);
+    return hak__secure_gap_is_whole(pointer, hak__span_bytes(slice), span_room(slice),
+                                    secure_mark(pointer));
 }
 
 bool hak__span_is_whole(size_t slice)

@@ -107,7 +107,7 @@ inline void *cxx_change_kind(void *pointer, enum secure_state from, enum secure_
 {
     if (secure_has_kinds() && short_code_is_class(short_code(pointer)) &&
         secure_state_of(pointer) == from) {
-        secure_set_kind(pointer, to);
+        hak__secure_set_kind(pointer, to);
     }
     return pointer;
 }
@@ -130,7 +130,7 @@ inline void cxx_to_delete_array(void *pointer)
         if (HAK_UNLIKELY(secure_state_of(pointer) != SECURE_NEW_ARRAY)) {
             (void)hak__secure_judge(pointer, owner_class(short_code(pointer)), SECURE_NEW_ARRAY);
         }
-        secure_set_kind(pointer, SECURE_NEW);
+        hak__secure_set_kind(pointer, SECURE_NEW);
     }
 }
 

@@ -18,7 +18,7 @@ extern struct secure hak__secure __attribute__((alias("secure_sealed")));
 
 bool hak__secure_forked;
 
-static uint64_t shared_secure_secret; /* for hak__secure_draw; relaxed */
+static uint64_t shared_secure_number; /* for hak__secure_draw; relaxed */
 
 /* Bytes of the object, in the slab in which it lies. */
 static size_t secure_bytes(const void *object)
@@ -86,7 +86,7 @@ void hak__secure_put_far(void *object, size_t bytes, size_t slack, enum secure_s
 {
     unsigned char *at = secure_state_at(object);
     size_t count = secure_far_bytes(bytes), left = slack - SECURE_NEAR_MAX;
-    hak__secure_put_gap(object, bytes - slack, bytes);
+    hak__secure_put_gap(object, bytes - slack, bytes, secure_mark(object));
     for (size_t i = 1; i <= count; i++, left >>= 4) {
         atomic_store_relaxed(at + i, (unsigned char)(left << 4));
     }
@@ -102,10 +102,10 @@ static size_t secure_gap(size_t size, size_t room)
     return room - size < 64 ? room - size : 64;
 }
 
-void hak__secure_put_gap(void *block, size_t size, size_t room)
+void hak__secure_put_gap(void *block, size_t size, size_t room, uint64_t mark)
 {
     unsigned char *at = (unsigned char *)block + size, *end = at + secure_gap(size, room);
-    uint64_t word = secure_mark_at(secure_mark(block), size);
+    uint64_t word = secure_mark_at(mark, size);
     for (; end - at >= 8; at += 8) {
         *(secure_word *)(void *)at = word;
     }
@@ -114,11 +114,11 @@ void hak__secure_put_gap(void *block, size_t size, size_t room)
     }
 }
 
-bool hak__secure_gap_is_whole(const void *block, size_t size, size_t room)
+bool hak__secure_gap_is_whole(const void *block, size_t size, size_t room, uint64_t mark)
 {
     const unsigned char *at = (const unsigned char *)block + size;
     const unsigned char *end = at + secure_gap(size, room);
-    uint64_t word = secure_mark_at(secure_mark(block), size), changed = 0;
+    uint64_t word = secure_mark_at(mark, size), changed = 0;
     for (; end - at >= 8; at += 8) {
         changed |= *(const secure_word *)(const void *)at ^ word;
     }
@@ -151,6 +151,21 @@ bool hak__secure_front_is_whole(const void *block)
 void hak__secure_clear_gap(void *block, size_t size, size_t room)
 {
     memset((char *)block + size, 0, secure_gap(size, room));
+}
+
+void *hak__secure_tag(void *object, size_t bytes)
+{
+    const char *start = (const char *)object, *end = start + bytes;
+    uint64_t excluded = 1; /* 0: the tag of free objects */
+    if ((uintptr_t)start % SLICE_SIZE != 0) {
+        excluded = tag_exclude(tag_of_memory(start - OBJECT_ALIGNMENT), excluded);
+    }
+    if ((uintptr_t)end % SLICE_SIZE != 0) {
+        excluded = tag_exclude(tag_of_memory(end), excluded);
+    }
+    void *tagged = tag_random(object, excluded);
+    tag_memory(tagged, bytes);
+    return tagged;
 }
 
 void hak__secure_resize(void *object, size_t bytes, size_t size)
@@ -188,6 +203,13 @@ static const char *secure_what(enum secure_state state, enum secure_state wanted
     return mismatches[state - SECURE_MALLOC][wanted - SECURE_MALLOC];
 }
 
+void hak__secure_set_kind(const void *pointer, enum secure_state state)
+{
+    unsigned char *at = secure_state_at(pointer);
+    unsigned slack = atomic_load_relaxed(at) & ~SECURE_STATE_MASK;
+    atomic_store_relaxed(at, (unsigned char)(slack | (unsigned)state));
+}
+
 unsigned char hak__secure_judge(const void *pointer, uint32_t class_index, enum secure_state wanted)
 {
     enum secure_state state =
@@ -196,7 +218,7 @@ unsigned char hak__secure_judge(const void *pointer, uint32_t class_index, enum 
         hak__diagnose_fatal(secure_what(state, wanted), pointer, secure_size(pointer, class_index),
                             0);
     }
-    secure_set_kind(pointer, wanted);
+    hak__secure_set_kind(pointer, wanted);
     return atomic_load_relaxed(secure_state_at(pointer));
 }
 
@@ -228,9 +250,10 @@ void hak__secure_bad_tag(const void *pointer, uint32_t class_index)
 void hak__secure_begin(uintptr_t meet, uint64_t seed)
 {
     hak__secure.states = (unsigned char *)(meet - hak__window.base / OBJECT_ALIGNMENT);
-    hak__secure.keys = (uint64_t *)meet;
-    hak__secure.canary = bits_mix(seed ^ UINT64_C(0xd1b54a32d192ed03));
-    shared_secure_secret = bits_mix(hak__secure.canary ^ bits_mix(seed + 1));
+    hak__secure.keys = (struct secure_keys *)meet;
+    hak__secure.secret = bits_mix(seed ^ UINT64_C(0xd1b54a32d192ed03));
+    hak__secure.apart = bits_mix(bits_mix(seed + 2) ^ UINT64_C(0x9e3779b97f4a7c15));
+    shared_secure_number = bits_mix(hak__secure.secret ^ bits_mix(seed + 1));
     hak__secure.tags = HAK_TAGS && hak__os_start_tags();
     hak__secure.kinds = hak__secure_kinds != NULL && hak__secure_kinds();
     /* If the kernel refuses, the page stays open. */
@@ -240,15 +263,21 @@ void hak__secure_begin(uintptr_t meet, uint64_t seed)
 uint64_t hak__secure_draw(void)
 {
     /* relaxed: a counter */
-    uint64_t number = atomic_add_relaxed(&shared_secure_secret, UINT64_C(0x9e3779b97f4a7c15));
-    return bits_mix(bits_mix(number) ^ hak__secure.canary);
+    uint64_t number = atomic_add_relaxed(&shared_secure_number, UINT64_C(0x9e3779b97f4a7c15));
+    return bits_mix(bits_mix(number) ^ hak__secure.secret);
 }
 
-void hak__secure_new_key(size_t slice, uint32_t count)
+/* The parent draws a number before each fork (arena/fork.c), so each child begins elsewhere. */
+void hak__secure_renew(void)
 {
-    uint64_t key = hak__secure_draw();
+    shared_secure_number = hak__secure_draw();
+}
+
+void hak__secure_new_keys(size_t slice, uint32_t count)
+{
+    struct secure_keys keys = {hak__secure_draw(), hak__secure_draw()};
     for (uint32_t i = 0; i < count; i++) {
-        hak__secure.keys[~(slice + i)] = key;
+        hak__secure.keys[~(slice + i)] = keys;
     }
 }
 

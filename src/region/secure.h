@@ -12,8 +12,9 @@
  *             |slack |state|       object, up to SECURE_FAR_BYTES_MAX, have four bits of the slack
  *             +------+-----+       each, in bits 4 to 7. Their lower bits are 0.
  *
- *   keys     one random number for each slice; all slices of a slab have the same one. Links of
- *            free objects are XORed with it.
+ *   keys     two random numbers for each slice; all slices of a slab have the same ones. Links of
+ *            free objects are XORed with the first, canaries with the second. So what one leaked
+ *            canary tells ends with its slab.
  *
  *   carved --> FRESH --malloc--> MALLOC, NEW or NEW_ARRAY --free--> QUARANTINED --> FREE
  *                                            ^-------------malloc-------------------'
@@ -75,13 +76,19 @@ enum secure_state {
 #define SECURE_FAR_BYTES_MAX 5u
 #define SECURE_FRONT 16u
 
+struct secure_keys {
+    uint64_t link;
+    uint64_t mark;
+};
+
 /* Constant once the process has started: hak__secure_begin makes it read-only. */
 struct secure {
-    unsigned char *states; /* the byte of `address` is states[address / OBJECT_ALIGNMENT] */
-    uint64_t *keys;        /* [~slice] */
-    uint64_t canary;       /* random; see secure_mark */
-    bool tags;             /* objects get memory tags (base/tags.h) */
-    bool kinds;            /* new and malloc are told apart (override/cxx.cc) */
+    unsigned char *states;    /* the byte of `address` is states[address / OBJECT_ALIGNMENT] */
+    struct secure_keys *keys; /* [~slice] */
+    uint64_t secret;          /* random; hak__secure_draw mixes it into each number */
+    uint64_t apart;           /* random; of marks outside the window */
+    bool tags;                /* objects get memory tags (base/tags.h) */
+    bool kinds;               /* new and malloc are told apart (override/cxx.cc) */
 };
 HAK_HIDDEN extern struct secure hak__secure;
 /* The sizes of the tables' entries, in bytes for each slice. */
@@ -134,9 +141,12 @@ HAK_HIDDEN void hak__secure_begin(uintptr_t meet, uint64_t seed);
 
 /* A new random number. Any thread. */
 HAK_HIDDEN uint64_t hak__secure_draw(void);
+/* In fork's child: from now on it draws other numbers than its parent and its siblings. */
+HAK_HIDDEN void hak__secure_renew(void);
 
-/* Gives the slices of a new slab a key. Under the arena's lock. */
-HAK_HIDDEN void hak__secure_new_key(size_t slice, uint32_t count);
+/* Gives the slices of a new slab or span keys. Their only user is the calling thread, or waits for
+ * the arena's lock, which that holds. */
+HAK_HIDDEN void hak__secure_new_keys(size_t slice, uint32_t count);
 
 /* Forgets all objects of a slab that is given back. Under the arena's lock. */
 HAK_HIDDEN void hak__secure_forget(size_t slice, uint32_t count);
@@ -175,29 +185,25 @@ HAK_INLINE void secure_set_state(const void *pointer, enum secure_state state)
     atomic_store_relaxed(secure_state_at(pointer), (unsigned char)state);
 }
 
-/* Changes how an object in use is to be freed. */
-HAK_INLINE void secure_set_kind(const void *pointer, enum secure_state state)
-{
-    unsigned char *at = secure_state_at(pointer);
-    unsigned slack = atomic_load_relaxed(at) & ~SECURE_STATE_MASK;
-    atomic_store_relaxed(at, (unsigned char)(slack | (unsigned)state));
-}
-
 HAK_INLINE uintptr_t secure_key(const void *object)
 {
-    return hak__secure.keys[~window_slice_of(object)];
+    return hak__secure.keys[~window_slice_of(object)].link;
 }
 
+/* Changes how an object in use is to be freed. */
+HAK_HIDDEN void hak__secure_set_kind(const void *pointer, enum secure_state state);
 /* Takes slack above SECURE_NEAR_MAX from the state bytes of an object of `bytes`. */
 HAK_HIDDEN size_t hak__secure_far_slack(const void *object, size_t bytes);
 /* As secure_begin_use, for such slack. */
 HAK_HIDDEN void hak__secure_put_far(void *object, size_t bytes, size_t slack,
                                     enum secure_state state);
 /* Writes the canary of a block of `size` bytes that has room for `room`; the block lies at a
- * multiple of OBJECT_ALIGNMENT. The second function says whether it is as it was written. */
-HAK_HIDDEN void hak__secure_put_gap(void *block, size_t size, size_t room);
-HAK_HIDDEN bool hak__secure_gap_is_whole(const void *block, size_t size, size_t room);
-/* The canary before a block. */
+ * multiple of OBJECT_ALIGNMENT. The second function says whether it is as it was written. `mark`:
+ * the block's (secure_mark, secure_mark_by). */
+HAK_HIDDEN void hak__secure_put_gap(void *block, size_t size, size_t room, uint64_t mark);
+HAK_HIDDEN bool hak__secure_gap_is_whole(const void *block, size_t size, size_t room,
+                                         uint64_t mark);
+/* The canary before a span. */
 HAK_HIDDEN void hak__secure_put_front(void *block);
 HAK_HIDDEN bool hak__secure_front_is_whole(const void *block);
 /* As secure_changed_before, for a word in another page. */
@@ -205,11 +211,25 @@ HAK_HIDDEN uint64_t hak__secure_changed_page(const uint64_t *word, uint64_t mark
 /* Makes the canary behind a block zeroes, for a block that will be longer. */
 HAK_HIDDEN void hak__secure_clear_gap(void *block, size_t size, size_t room);
 
-/* The eight bytes of the canary of a block, from an address on that is a multiple of 8. */
-HAK_INLINE uint64_t secure_mark(const void *block)
+/* The eight bytes of the canary of a block, from an address on that is a multiple of 8. `key`: a
+ * random number that few blocks share. */
+HAK_INLINE uint64_t secure_mark_by(uint64_t key, const void *block)
 {
     uintptr_t address = (uintptr_t)(HAK_TAGS ? tag_strip(block) : block);
-    return (hak__secure.canary ^ address) | UINT64_C(0x0101010101010101);
+    return (key ^ address) | UINT64_C(0x0101010101010101);
+}
+
+/* The same for an object or a span: by its slice. */
+HAK_INLINE uint64_t secure_mark(const void *block)
+{
+    return secure_mark_by(hak__secure.keys[~window_slice_of(block)].mark, block);
+}
+
+/* The mark of the place before an object, which may lie before its slab. */
+HAK_INLINE uint64_t secure_mark_before(const void *object, size_t bytes)
+{
+    return secure_mark_by(hak__secure.keys[~window_slice_of(object)].mark,
+                          (const char *)object - bytes);
 }
 
 /* The same, `offset` bytes behind such an address. */
@@ -244,9 +264,9 @@ HAK_INLINE uint64_t secure_changed_before(const void *object, size_t bytes)
         return 0;
     }
     if (HAK_UNLIKELY((uintptr_t)object % ARCH_PAGE_SIZE_MIN == 0)) {
-        return hak__secure_changed_page(word, secure_mark(front));
+        return hak__secure_changed_page(word, secure_mark_before(object, bytes));
     }
-    return atomic_load_relaxed(word) ^ secure_mark(front);
+    return atomic_load_relaxed(word) ^ secure_mark_before(object, bytes);
 }
 
 /* Bytes that an object in use, with the state byte `byte`, has beyond the request. */
@@ -286,12 +306,12 @@ HAK_INLINE void secure_begin_use(void *object, size_t bytes, size_t slack, enum 
 /* The bits of the canary of an object in use that are not as they were written. */
 HAK_INLINE uint64_t secure_changed(const void *object, size_t bytes, size_t slack)
 {
+    uint64_t mark = secure_mark(object);
     if (HAK_UNLIKELY(slack > SECURE_NEAR_MAX)) {
-        uint64_t last = *secure_last(object, bytes) ^ secure_mark(object);
-        return hak__secure_gap_is_whole(object, bytes - slack, bytes) ? last : 1;
+        uint64_t last = *secure_last(object, bytes) ^ mark;
+        return hak__secure_gap_is_whole(object, bytes - slack, bytes, mark) ? last : 1;
     }
     const char *end = (const char *)object + bytes;
-    uint64_t mark = secure_mark(object);
     uint64_t first = *(const secure_word *)(const void *)(end - slack);
     uint64_t middle = *(const secure_word *)(const void *)(end - 8 - (slack / 2 & 8));
     uint64_t last = *(const secure_word *)(const void *)(end - 8);
@@ -399,20 +419,7 @@ HAK_INLINE bool secure_is_free(const void *object, uint32_t class_index)
 }
 
 /* Gives an object a tag that neither a free object nor its neighbours have. */
-HAK_INLINE void *secure_tag(void *object, size_t bytes)
-{
-    const char *start = (const char *)object, *end = start + bytes;
-    uint64_t excluded = 1; /* 0: the tag of free objects */
-    if ((uintptr_t)start % SLICE_SIZE != 0) {
-        excluded = tag_exclude(tag_of_memory(start - OBJECT_ALIGNMENT), excluded);
-    }
-    if ((uintptr_t)end % SLICE_SIZE != 0) {
-        excluded = tag_exclude(tag_of_memory(end), excluded);
-    }
-    void *tagged = tag_random(object, excluded);
-    tag_memory(tagged, bytes);
-    return tagged;
-}
+HAK_HIDDEN void *hak__secure_tag(void *object, size_t bytes);
 
 /* Makes a free object of `bytes` bytes, which has just left its list, one that the program owns,
  * for a request of `size` bytes. `tiny`: its size is the request's, rounded. */
@@ -429,7 +436,7 @@ HAK_INLINE void *secure_hand_out(void *object, size_t bytes, size_t size, enum s
     } else {
         secure_begin_use(object, bytes, bytes - size, state, mark);
     }
-    return HAK_TAGS && hak__secure.tags ? secure_tag(object, bytes) : object;
+    return HAK_TAGS && hak__secure.tags ? hak__secure_tag(object, bytes) : object;
 }
 
 /* The state byte of an object of the class. `pointer`, any address in a slab of the class, is

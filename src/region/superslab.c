@@ -114,7 +114,7 @@ static uint32_t superslab_choose(struct superslab_part *part, uint64_t starts, u
         return superslab_first(starts);
     }
     uint64_t *random = &part->random;
-    *random = *random == 0 ? hak__secure.canary + part->number : *random;
+    *random = *random == 0 ? hak__secure.secret + part->number : *random;
     /* Runs of so many slices or more lie at an end of the free ones. Half: runs of 128 KiB are
      * packed more densely, and can be guessed better. Twice: 300 kB take 1.3 times their
      * addresses. */

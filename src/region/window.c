@@ -44,7 +44,8 @@ static struct table_sides table_sides(int pair, size_t slices)
     const size_t group_slices = SUPERSLAB_GROUP * SUPERSLAB_SLICES;
     size_t groups = (slices + group_slices - 1) / group_slices;
     if (pair == PAIR_SECURE) {
-        return (struct table_sides){slices * sizeof(uint64_t), slices * SECURE_STATES_SIZE};
+        return (struct table_sides){slices * sizeof(struct secure_keys),
+                                    slices * SECURE_STATES_SIZE};
     }
     return pair == PAIR_SLICES ? (struct table_sides){groups * sizeof(struct superslab_group),
                                                       slices * sizeof(uint32_t)}

@@ -29,7 +29,7 @@ void hak__slab_begin_secure(struct slab *slab)
 {
     size_t page = hak__os_page_size(), size = size_class_bytes(slab->class_index);
     size_t slice = slab_slice(slab);
-    hak__secure_new_key(slice, slab->slice_count);
+    hak__secure_new_keys(slice, slab->slice_count);
     slab->first = (uint16_t)slab_first(slice, slab->class_index);
     /* Larger pages would take half of a small object's slab. */
     slab->closed_end = page <= SLICE_SIZE / 8 || page <= size;
