@@ -112,9 +112,11 @@ HAK_INLINE void huge_begin_use(struct huge *block, size_t size)
 /* Secure form: reports a huge block whose canary has changed. */
 HAK_INLINE void huge_check_canary(const struct huge *block)
 {
+    if (!HAK_SECURE) {
+        return;
+    }
     const void *pointer = (const void *)block->address;
-    if (HAK_SECURE &&
-        HAK_UNLIKELY(!hak__secure_gap_is_whole(pointer, huge_usable(block), block->size,
+    if (HAK_UNLIKELY(!hak__secure_gap_is_whole(pointer, huge_usable(block), block->size,
                                                secure_mark_by(*block->key, pointer)))) {
         hak__secure_overflow(pointer, huge_usable(block));
     }

@@ -117,9 +117,11 @@ bool hak__span_serves(size_t size, size_t alignment)
 
 bool hak__span_wastes(size_t size, size_t alignment)
 {
+    if (!HAK_SECURE || !hak__os_addresses_are_limited()) {
+        return false;
+    }
     uint32_t slices = span_slices_for(size, alignment) + span_lead(alignment);
-    return HAK_SECURE && SUPERSLAB_SLICES / slices * slices < SUPERSLAB_SLICES / 4 * 3 &&
-           hak__os_addresses_are_limited();
+    return SUPERSLAB_SLICES / slices * slices < SUPERSLAB_SLICES / 4 * 3;
 }
 
 static uint32_t span_end_offset(uint32_t slices, size_t size, size_t alignment)
@@ -191,7 +193,7 @@ static void span_close_end(size_t slice, uint32_t slices)
 static void *span_start(size_t slice, uint32_t slices, size_t size, size_t alignment, bool lead)
 {
     struct span_metadata *metadata = span_metadata(slice);
-    uint32_t offset = span_front(alignment);
+    uint32_t offset;
     metadata->tail = 0;
     metadata->front = lead;
     if (!HAK_SECURE) {
@@ -201,6 +203,8 @@ static void *span_start(size_t slice, uint32_t slices, size_t size, size_t align
         offset = span_end_offset(slices, size, alignment);
         os_touch((char *)window_slice_address(slice) + offset);
         span_close_end(slice, slices);
+    } else {
+        offset = span_front(alignment);
     }
     atomic_store_relaxed(&metadata->slices, slices); /* reports read both */
     atomic_store_relaxed(&metadata->offset, offset);

@@ -43,9 +43,22 @@ void hak__slab_begin_secure(struct slab *slab)
     }
 }
 
+/* Looks whether the objects of an idle slab are as free has left them: nobody looks later. */
+static void slab_look(const struct slab *slab)
+{
+    size_t size = size_class_bytes(slab->class_index);
+    for (uint32_t i = 0; i < slab->carved_count; i++) {
+        const unsigned char *object = slab_start(slab) + slab->first + i * size;
+        if (HAK_UNLIKELY(!secure_is_clean(object, size, secure_mark(object), true))) {
+            hak__secure_written(object);
+        }
+    }
+}
+
 struct quarantined_slices hak__slab_end_secure(struct slab_set *set, const struct slab *slab)
 {
     struct quarantined_slices slices = {(uint32_t)slab_slice(slab), slab->slice_count};
+    slab_look(slab);
     hak__secure_forget(slices.slice, slices.count);
     if (slab->closed_end && !hak__os_open_pages(slab_end_page(slab), hak__os_page_size())) {
         return (struct quarantined_slices){0, 0}; /* no other slab or span could use that page */

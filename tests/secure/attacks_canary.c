@@ -129,7 +129,7 @@ enum { FREED, FRESH };
 /* The write begins where the block next to it does, so it leaves the canary alone. */
 static void jump(const struct attack *attack)
 {
-    enum { COUNT = 1990, SLAB = 32768, JUMPED = 32, LATER = 5000 };
+    enum { COUNT = 1990, SLAB = 32768, PAGE = 4096, JUMPED = 32, LATER = 5000 };
     static unsigned char *blocks[COUNT], *later[LATER];
     size_t stride = SIZE_MAX, low = 0, handed_out = 0;
     for (size_t i = 0; i < COUNT; i++) {
@@ -147,8 +147,8 @@ static void jump(const struct attack *attack)
     if (attack->at == FRESH) {
         block = blocks[COUNT - 1];
         for (size_t i = 0; i + 1 < COUNT; i++) {
-            /* Not at a slab's end: what follows there is no block. */
-            uintptr_t first = (uintptr_t)blocks[i], last = first + stride * 3 - 1;
+            /* Not at a slab's end, which may be a closed page: what follows there is no block. */
+            uintptr_t first = (uintptr_t)blocks[i], last = first + stride * 3 + PAGE - 1;
             if (blocks[i] + stride != blocks[i + 1] && first / SLAB == last / SLAB) {
                 block = blocks[i];
             }

@@ -376,4 +376,12 @@ HUGE_TEST(a_child_does_not_time_pages)
     hak__superslab_give(slab, FILLS);
 }
 
-TESTS(unit_start)
+static int setup(void **state)
+{
+    int result = unit_start(state);
+    hak__window.mark -=
+        hak__window.mark % SUPERSLAB_SLICES; /* superslabs fill from the first slice */
+    return result;
+}
+
+TESTS(setup)
