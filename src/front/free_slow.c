@@ -137,10 +137,17 @@ static uint32_t shared_foreign_count;
 
 /* The main thread's, of the loader; other C libraries have none. */
 extern void *__libc_stack_end __attribute__((weak, visibility("default")));
-/* True: no allocator has ever returned the address. It lies in what this thread's stack holds now,
- * or in a loaded program or library. The C library puts a thread's variables behind its stack. */
+/* True: no allocator has a block there. The address is odd, nothing is mapped there, or it lies in
+ * what this thread's stack holds now, or in a loaded program or library. The C library puts a
+ * thread's variables behind its stack. */
 static HAK_COLD bool foreign_is_no_block(const void *pointer)
 {
+    unsigned char page; /* the odd ones have the alignment of no type's pointer */
+    size_t inside = (uintptr_t)pointer % hak__os_page_size();
+    if ((uintptr_t)pointer % sizeof(void *) != 0 ||
+        hak__os_look((const char *)pointer - inside, 1, &page) == -ENOMEM) {
+        return true;
+    }
     uintptr_t here = (uintptr_t)__builtin_frame_address(0), end = (uintptr_t)&hak__own;
     if (end < here && &__libc_stack_end != NULL) {
         end = (uintptr_t)__libc_stack_end;

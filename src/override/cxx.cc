@@ -141,14 +141,16 @@ HAK_COLD void cxx_report_size(const void *pointer, size_t size)
     }
 }
 
-/* Before a sized delete: an object of another size was not made by this new. */
-inline void cxx_check_size(const void *pointer, size_t size)
+/* Before a sized delete: an object of another size or state was not made by this new or new[]. The
+ * compiler passes the size of an array if its elements have destructors. */
+inline void cxx_check_size(const void *pointer, size_t size, enum secure_state state)
 {
-    if (!secure_has_kinds()) {
+    if (!secure_has_kinds() ||
+        (state == SECURE_NEW_ARRAY && bound_new_array != cxx_own_new_array)) {
         return;
     }
     bool is_object = short_code_is_class(short_code(pointer));
-    if ((!is_object || secure_state_of(pointer) == SECURE_NEW) &&
+    if ((!is_object || secure_state_of(pointer) == state) &&
         HAK_UNLIKELY(!short_size_is_right(pointer, size))) {
         cxx_report_size(pointer, size);
     }
@@ -408,7 +410,7 @@ CXX_OPERATOR void operator delete[](void *pointer) noexcept
  * knows it. */
 extern "C" void cxx_delete_sized(void *pointer, size_t size) noexcept
 {
-    cxx_check_size(pointer, size);
+    cxx_check_size(pointer, size, SECURE_NEW);
     if (HAK_LEVEL >= 1 && !HAK_SECURE && bound_delete == hak_free && !hak__family_is_other()) {
         hak_free_sized(pointer, size);
         return;
@@ -432,8 +434,9 @@ CXX_OPERATOR void operator delete(void *pointer, size_t size) noexcept
 }
 #endif
 
-CXX_OPERATOR void operator delete[](void *pointer, size_t) noexcept
+CXX_OPERATOR void operator delete[](void *pointer, size_t size) noexcept
 {
+    cxx_check_size(pointer, size, SECURE_NEW_ARRAY);
     bound_delete_array(pointer);
 }
 
@@ -455,12 +458,13 @@ CXX_OPERATOR void operator delete[](void *pointer, std::align_val_t align) noexc
 
 CXX_OPERATOR void operator delete(void *pointer, size_t size, std::align_val_t align) noexcept
 {
-    cxx_check_size(pointer, size);
+    cxx_check_size(pointer, size, SECURE_NEW);
     bound_delete_aligned(pointer, align);
 }
 
-CXX_OPERATOR void operator delete[](void *pointer, size_t, std::align_val_t align) noexcept
+CXX_OPERATOR void operator delete[](void *pointer, size_t size, std::align_val_t align) noexcept
 {
+    cxx_check_size(pointer, size, SECURE_NEW_ARRAY);
     bound_delete_array_aligned(pointer, align);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* test_foreign_pointer.c: a free of memory that is not hakmem's is reported in one line and
  * ignored. In the debug profile, or given to realloc, it is fatal, as is always the free of an
- * address that no allocator returns: on the stack, or in a program or library. */
+ * address that no allocator returns: on the stack, in a program or library, odd, or not mapped. */
 #include "../child.h"
 
 static char global_bytes[64];
@@ -13,9 +13,11 @@ enum foreign {
     FOREIGN_TEXT,
     FOREIGN_CODE,
     FOREIGN_LIBC,
+    FOREIGN_ODD,
+    FOREIGN_LOW,
+    FOREIGN_UNMAPPED,
     FOREIGN_MAPPED,  /* from here on it may be another allocator's */
     FOREIGN_IN_HEAP, /* among hakmem's own addresses, which grew past it */
-    FOREIGN_ODD,
     FOREIGN_COUNT
 };
 
@@ -56,6 +58,13 @@ static void *foreign_pointer(enum foreign kind, void *on_stack)
     case FOREIGN_IN_HEAP:
         return mapping_in_heap();
     case FOREIGN_ODD:
+        return (char *)support_map(MIB) + 1;
+    case FOREIGN_UNMAPPED: {
+        void *mapping = support_map(MIB);
+        REQUIRE(munmap(mapping, MIB) == 0);
+        return mapping;
+    }
+    case FOREIGN_LOW:
     case FOREIGN_COUNT:
         break;
     }
@@ -123,7 +132,7 @@ static void free_many(void *argument)
 
 TEST(many_are_not_all_named)
 {
-    enum foreign kind = FOREIGN_ODD;
+    enum foreign kind = FOREIGN_MAPPED;
     struct child_end end;
     child_fork(free_many, &kind, &end);
     REQUIRE_EXIT(&end, "foreign pointer.*nor are further ones named: pointer 0x[0-9a-f]+$");
