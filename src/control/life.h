@@ -22,9 +22,10 @@ HAK_HIDDEN void hak__learn_fork_child(void);
 /* Stacks in fork's child, whose parent had one thread or several. Defined in observe/stacks.c. */
 HAK_HIDDEN void hak__stacks_fork_child(bool had_threads);
 
-/* The last look of the secure form. */
+/* The looks of the secure form. If they find something, they report that and end the process. */
 
-/* Looks. If it finds something, it reports that and ends the process. */
+/* At the next slabs and spans. Outside an operation. */
+HAK_HIDDEN void hak__secure_look_around(void);
 HAK_HIDDEN void hak__secure_look_at_end(void);
 /* In fork's child. If the parent had several threads, there is no look, nor in the child's own
  * children. */

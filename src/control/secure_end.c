@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* secure_end.c: the last look of the secure form, when the program exits: at blocks that nobody
- * freed, and so nobody has looked at, and at freed ones that still rest (cache/cache.h).
+/* secure_end.c: the looks of the secure form, while the program runs and when it exits: at blocks
+ * that nobody freed, and so nobody has looked at, and at freed ones that rest (cache/cache.h).
  *
  *   in use    slabs and spans: a canary that has changed is reported
  *   resting   slabs: a byte that is not zero is reported
@@ -23,6 +23,8 @@
 #include "region/superslab.h"
 
 static bool end_is_forgotten;
+static uintptr_t end_page; /* that was readable in this look. There is one thread */
+static bool end_is_there;  /* the program exits: what it has printed must be written */
 
 void hak__secure_fork_child(bool had_threads)
 {
@@ -36,13 +38,14 @@ void hak__secure_fork_child(bool had_threads)
  * it. */
 static HAK_COLD void end_flush(void)
 {
-    fflush(NULL);
+    if (end_is_there) {
+        fflush(NULL);
+    }
 }
 
 /* False: a page is closed or missing. Asks once for neighbours on one page. */
 static bool end_can_read(const void *start, size_t bytes)
 {
-    static uintptr_t end_page; /* there is one thread */
     uintptr_t at = bits_align_down((uintptr_t)start, ARCH_PAGE_SIZE_MIN);
     for (; at < (uintptr_t)start + bytes; at += ARCH_PAGE_SIZE_MIN) {
         if (at != end_page && !hak__os_is_readable(at)) {
@@ -103,27 +106,50 @@ static uint32_t end_look_slice(size_t slice, uint32_t class_index)
     return count;
 }
 
+/* Looks at a slice if a slab or span begins there. Returns the number of objects. */
+static uint32_t end_look(size_t slice)
+{
+    uint32_t code = superslab_has_slice(slice) ? window_owner(slice) & OWNER_CODE_MASK : 0;
+    uint32_t class_index = owner_class(code);
+    if (code == OWNER_SPAN) {
+        if (!end_span_is_whole(slice)) {
+            end_flush();
+            hak__span_report(slice);
+        }
+        return 1;
+    }
+    return class_index != 0 && class_index < CLASS_COUNT ? end_look_slice(slice, class_index) : 0;
+}
+
+static bool end_may_look(void)
+{
+    end_page = 0;
+    return alone() && !end_is_forgotten && !(HAK_TAGS && hak__secure.tags);
+}
+
+void hak__secure_look_around(void)
+{
+    static size_t next_slice; /* there is one thread */
+    size_t limit = window_limit_seen();
+    if (!end_may_look() || hak__secure_forked) { /* a child would ask for each page */
+        return;
+    }
+    /* 10 us at most. Twice: twice that. Half: half as much is seen. */
+    for (uint32_t looks = 0, objects = 0; looks < 256 && objects < 512; looks++) {
+        next_slice = next_slice + 1 < limit ? next_slice + 1 : 0;
+        objects += end_look(next_slice);
+    }
+}
+
 void hak__secure_look_at_end(void)
 {
     size_t limit = window_limit_seen();
     /* 10 to 50 ms at most, and a program with fewer live blocks takes less. Twice: twice that.
      * Half: the look covers half as large heaps. */
     limit = limit < (1u << 15) ? limit : (1u << 15);
-    if (!alone() || end_is_forgotten || (HAK_TAGS && hak__secure.tags)) {
-        return;
-    }
-    uint32_t objects = 0;
-    for (size_t slice = 0; slice < limit && objects < (1u << 20); slice++) {
-        if (!superslab_has_slice(slice)) {
-            continue;
-        }
-        uint32_t code = window_owner(slice) & OWNER_CODE_MASK;
-        uint32_t class_index = owner_class(code);
-        if (code == OWNER_SPAN && !end_span_is_whole(slice)) {
-            end_flush();
-            hak__span_report(slice);
-        } else if (class_index != 0 && class_index < CLASS_COUNT) {
-            objects += end_look_slice(slice, class_index);
-        }
+    end_is_there = true;
+    limit = end_may_look() ? limit : 0;
+    for (size_t slice = 0, objects = 0; slice < limit && objects < (1u << 20); slice++) {
+        objects += end_look(slice);
     }
 }

@@ -172,6 +172,16 @@ static void jump(const struct attack *attack)
     figure("handed_out", handed_out);
 }
 
+/* Behind a block that nobody frees, in a program that goes on. */
+static void write_behind_kept(const struct attack *attack)
+{
+    memset(hide(make(attack->size)) + attack->size, 'k', attack->at);
+    for (size_t size = 1; size < 60000; size += size / 8 + 1) {
+        make(size);
+    }
+    _exit(0);
+}
+
 const struct attack canary_attacks[] = {
     {"canary_same_slab", "A canary that leaked tells that of another block in its slab", leak, 0,
      SAME_SLAB, 0},
@@ -199,4 +209,5 @@ const struct attack canary_attacks[] = {
      FREED, 0},
     {"jump_fresh_1000", "32 bytes behind the canary, over a neighbour of 1,000 that was never used",
      jump, 1000, FRESH, 0},
+    {"behind_kept", "8 bytes behind a block that nobody frees", write_behind_kept, 40, 8, 0},
     {0}};
