@@ -308,7 +308,7 @@ if(NOT CMAKE_CROSSCOMPILING)
             jump_fresh_56 jump_freed_1000 jump_fresh_1000 late_write_24_0 late_write_24_8 late_write_24_16
             late_write_100_0 late_write_100_48 late_write_100_92 late_write_1000_496 late_write_1000_992
             late_write_5000_8 free_stack free_global free_code free_literal free_library free_mapped free_other_heap
-            delete_array_size delete_array_less delete_array_as_one)
+            delete_array_size delete_array_less delete_array_as_one behind_kept)
         hakmem_register(${name} secure "" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>" $<TARGET_FILE:hakmem_attacks> ${name} 5
             report)
     endforeach()
@@ -439,6 +439,11 @@ if(TARGET hakmem_trace AND (HAKMEM_CHECKS OR CMAKE_CROSSCOMPILING))
     target_sources(trace_format PRIVATE ${TRACE_TESTED})
     target_include_directories(trace_format PRIVATE "${PROJECT_SOURCE_DIR}")
     hakmem_register(format trace "" "" ${launcher} $<TARGET_FILE:trace_format>)
+    hakmem_add_test_program(trace_fuzz_events trace "${tests_directory}/trace/fuzz_events.c" hakmem_trace_flags)
+    target_sources(trace_fuzz_events PRIVATE "${PROJECT_SOURCE_DIR}/trace/encode.c")
+    target_include_directories(trace_fuzz_events PRIVATE "${PROJECT_SOURCE_DIR}")
+    set_target_properties(trace_fuzz_events PROPERTIES OUTPUT_NAME fuzz_events)
+    hakmem_register(fuzz_events trace "no-qemu" "" $<TARGET_FILE:trace_fuzz_events> $<TARGET_FILE:hakmem_trace> 1 40)
     hakmem_add_test_program(trace_calls trace "${tests_directory}/trace/program_calls.cc")
     set_target_properties(trace_calls PROPERTIES OUTPUT_NAME program_calls)
     target_link_libraries(trace_calls PRIVATE stdc++)

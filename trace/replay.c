@@ -212,8 +212,8 @@ static void *call_birth(unsigned kind, uint64_t size, unsigned align_log2, void 
     case KIND_CALLOC:
         return calloc(1, size);
     case KIND_REALLOC_NULL:
-    case KIND_REALLOC:
-        return realloc(old, size);
+    case KIND_REALLOC: /* glibc frees for size 0, where the program's allocator gave a block */
+        return realloc(old, size != 0 ? size : 1);
     case KIND_ALIGNED_ALLOC:
         return aligned_alloc(alignment, size);
     case KIND_POSIX_MEMALIGN:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 
 from .ground import JOBS, ROOT, configure, make, say, show_log
 from .packages import need
@@ -24,16 +25,17 @@ def soak(forms, minutes):
 
 
 def fuzz(forms, minutes):
-    """libFuzzer, then AFL++. What they find stays in the build directory; every later run begins with it."""
+    """libFuzzer, AFL++, then traces. What the first two find stays in the build directory; every later run begins with it."""
     build = forms.build
     need("to fuzz", "clang", "libfuzzer", "afl-fuzz")
-    for preset in ("debug", "fuzz"):  # debug: to look at findings
+    for preset in ("release", "debug", "fuzz"):  # release: the tool of traces; debug: to look at findings
         forms.make(preset)
     (build / "fuzz/found").mkdir(parents=True, exist_ok=True)
     begun = build / "fuzz/begun"
     begun.write_text("")
     status = int(fuzz_by_clang(build, minutes) != 0)
     status |= int(fuzz_by_afl(build, minutes) != 0)
+    status |= fuzz_traces(build / "release", minutes)
     found = [path for pattern in ("fuzz/crash-*", "fuzz/timeout-*", "fuzz/oom-*", "fuzz/leak-*", "afl/found/default/crashes/id*",
                                   "afl/found/default/hangs/id*") for path in build.glob(pattern)]
     for finding in found:
@@ -68,3 +70,12 @@ def fuzz_by_afl(build, minutes):
             env={**os.environ, **dict.fromkeys(switches, "1")}).returncode
     print("\n".join(output.read_text(errors="replace").splitlines()[-4:]), flush=True)
     return status
+
+
+def fuzz_traces(build, minutes):
+    """Traces of unusual events, which the tool must read and replay; 1 if it does not. Each run has seeds of its own."""
+    end = time.monotonic() + 60 * minutes
+    for seed in range(time.time_ns(), sys.maxsize, 100):
+        if time.monotonic() > end or subprocess.run([build / "tests/trace/fuzz_events", build / "hakmem-trace", str(seed),
+                                                     "100"]).returncode != 0:
+            return int(time.monotonic() <= end)

@@ -143,7 +143,7 @@ def parser():
     found.add_argument("--soak", metavar="MINUTES", type=minutes,
                        help="instead: run a changing server workload; fail on leaks and slow growth")
     found.add_argument("--fuzz", metavar="MINUTES", type=minutes,
-                       help="instead: compare the library with a model by libFuzzer, then by AFL++, MINUTES each")
+                       help="instead: compare the library with a model by libFuzzer, then by AFL++, and make traces, MINUTES each")
     return found
 
 
