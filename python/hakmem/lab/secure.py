@@ -90,8 +90,9 @@ class BugTotal:
     """One allocator over all bugs it was tried with. A mixed bug counts as its worst run."""
 
     bugs: int = 0
-    noticed: int = 0  # in every run: a report or a warning
-    stopped: int = 0  # in every run, with or without a report
+    noticed: int = 0  # in every run: a report or a warning, before the program ended
+    stopped: int = 0  # in every run, with or without a report, before the program ended
+    late: int = 0  # in any run: when the program ended
     harmed: int = 0  # in any run
 
 
@@ -162,11 +163,12 @@ def judge(outcome: Outcome, bug: Case) -> tuple[str, str]:
         return FAILED, refused or outcome.sentence(bug)
     if (end, status) == ("exit", STATUS_HARMED):
         return HARM, said
+    late = "returned" in outcome.output.splitlines()  # the bug was over
     if said:
-        return (WARNING if (end, status) == ("exit", 0) else REPORT), said
+        return (WARNING if (end, status) == ("exit", 0) else LATE if late else REPORT), said
     if (end, status) == ("exit", STATUS_NO_MEMORY):
         return FAILED, "malloc had no memory for it"
-    return (NOTHING, "") if (end, status) == ("exit", 0) else (ENDED, "")
+    return (NOTHING, "") if (end, status) == ("exit", 0) else (LATE if late else ENDED, "")
 
 
 @contextlib.contextmanager
@@ -191,8 +193,9 @@ def bug_rows(session: Session) -> list[BugRow]:
 
 def bug_total(rows: Sequence[BugRow], arm: str) -> BugTotal:
     cells = [row.cells[arm] for row in rows if arm in row.cells and MEASURED not in row.cells[arm].counts]
-    return BugTotal(bugs=len(cells), noticed=sum(cell.is_always(REPORT, WARNING, LATE) for cell in cells),
-                    stopped=sum(cell.is_always(REPORT, ENDED, LATE, HELD) for cell in cells),
+    return BugTotal(bugs=len(cells), noticed=sum(cell.is_always(REPORT, WARNING) for cell in cells),
+                    stopped=sum(cell.is_always(REPORT, ENDED, HELD) for cell in cells),
+                    late=sum(LATE in cell.counts for cell in cells),
                     harmed=sum(HARM in cell.counts for cell in cells))
 
 

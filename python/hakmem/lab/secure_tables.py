@@ -22,7 +22,7 @@ from .wording import counted, number
 
 REFERENCES = (OURS, SYSTEM)
 STYLES = {REPORT: "green", WARNING: "green", ENDED: "", LATE: "", HELD: "", MEASURED: "", NOTHING: "dim", HARM: "bold red", FAILED: "yellow"}
-TOTALS = {"noticed": "always noticed", "stopped": "always stopped", "harmed": "harm in a run"}
+TOTALS = {"noticed": "always noticed", "stopped": "always stopped", "late": "late in a run", "harmed": "harm in a run"}
 
 
 def report_of(session: Session) -> dict[str, Any]:

@@ -24,6 +24,7 @@ report) echo "fake: double free of 0x1" >&2; kill -ABRT $$ ;;
 report_and_on) echo "fake: something is odd" >&2 ;;
 ended) kill -SEGV $$ ;;
 status) exit 7 ;;
+late) echo returned; echo "fake: late" >&2; kill -ABRT $$ ;;
 harm) exit 3 ;;
 harm_and_report) echo "fake: odd" >&2; exit 3 ;;
 no_memory) exit 4 ;;
@@ -78,7 +79,7 @@ def test_the_bugs_of_this_checkout_have_titles_and_are_looked_for_where_they_are
     ("what", "verdict", "said"),
     [("report", secure.REPORT, "fake: double free of 0x1"), ("report_and_on", secure.WARNING, "fake: something is odd"),
      ("ended", secure.ENDED, ""), ("status", secure.ENDED, ""), ("nothing", secure.NOTHING, ""),
-     ("harm", secure.HARM, ""), ("harm_and_report", secure.HARM, ""),
+     ("late", secure.LATE, "fake: late"), ("harm", secure.HARM, ""), ("harm_and_report", secure.HARM, ""),
      ("no_memory", secure.FAILED, "malloc had no memory for it"), ("hangs", secure.FAILED, "it took longer than 1 s")],
 )
 def test_verdicts(programs: Path, what: str, verdict: str, said: str) -> None:
