@@ -308,7 +308,7 @@ if(NOT CMAKE_CROSSCOMPILING)
             jump_fresh_56 jump_freed_1000 jump_fresh_1000 late_write_24_0 late_write_24_8 late_write_24_16
             late_write_100_0 late_write_100_48 late_write_100_92 late_write_1000_496 late_write_1000_992
             late_write_5000_8 free_stack free_global free_code free_literal free_library free_mapped free_other_heap
-            delete_array_size delete_array_less delete_array_as_one behind_kept)
+            delete_array_size delete_array_less delete_array_as_one behind_kept before_17 before_32)
         hakmem_register(${name} secure "" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>" $<TARGET_FILE:hakmem_attacks> ${name} 5
             report)
     endforeach()

@@ -41,7 +41,8 @@ static bool huge_fits(size_t huge_size, size_t size)
 }
 
 /* From two huge pages on, huge blocks start at a huge page's boundary. That costs little address
- * space, lets the kernel use huge pages, and lets it move page tables and huge pages whole. */
+ * space, lets the kernel use huge pages, and lets it move page tables and huge pages whole. In the
+ * secure form they start anywhere, but move by whole huge pages only. */
 static size_t huge_alignment(size_t size)
 {
     return size >= 2 * HUGE_PAGE_SIZE ? HUGE_PAGE_SIZE : hak__os_page_size();
@@ -66,21 +67,21 @@ static size_t huge_wanted_size(size_t size, bool huge_pages)
     return huge_end || adds_little ? size + excess : size;
 }
 
-/* Closes a head or a tail. Without marks of the kernel this purges pages, which may wait as other
+/* Closes a tail and a head. Without marks of the kernel this purges pages, which may wait as other
  * purges. */
-static void huge_close(uintptr_t end)
+static void huge_close(uintptr_t tail, uintptr_t head)
 {
     if (HUGE_HEAD != 0) {
         hak__gate_let_ending_signals(true);
-        hak__os_close_pages((void *)end, HUGE_HEAD);
+        struct os_two ends = {(void *)tail, (void *)head, HUGE_HEAD, HUGE_HEAD};
+        (void)hak__os_close_two(ends);
         hak__gate_let_ending_signals(false);
     }
 }
 
 static void huge_close_ends(uintptr_t address, size_t size)
 {
-    huge_close(address - HUGE_HEAD);
-    huge_close(address + size);
+    huge_close(address + size, address - HUGE_HEAD);
 }
 
 struct huge_pages_evidence hak__huge_evidence[2];
@@ -119,8 +120,9 @@ static int huge_remap(struct huge block, size_t size, size_t alignment, void **m
         return -ENOMEM;
     }
     void *place = start;
+    size_t front = HUGE_HEAD == 0 || alignment == 0 ? 0 : (0 - (uintptr_t)start) % alignment;
     hak__gate_let_ending_signals(true);
-    int error = hak__os_remap(HUGE_HEAD, start, block.size + ends, size + ends, alignment, &place);
+    int error = hak__os_remap(front, start, block.size + ends, size + ends, alignment, &place);
     hak__gate_let_ending_signals(false);
     huge_close_ends((uintptr_t)place + HUGE_HEAD, error == 0 ? size : block.size);
     *moved = error == 0 ? (char *)place + HUGE_HEAD : *moved;
@@ -188,17 +190,57 @@ static size_t huge_resident(struct huge block)
     return resident > most ? block.size : resident;
 }
 
+/* A random place for `size` bytes, which may be in use; the block begins behind the head. 0: none.
+ * The ranges are those of the window (region/window.c), outside of which it was placed. */
+static uintptr_t huge_random_place(size_t size, size_t alignment)
+{
+    uint64_t low = UINT64_C(0x200000000000), high = UINT64_C(0x500000000000);
+    uint64_t base = hak__window.base, window = hak__window.size;
+    if (base < low) { /* a small address space */
+        low = UINT64_C(0x1000000000);
+        high = UINT64_C(0x6000000000);
+    }
+    if (base < low || base >= high || size >= (high - low) / 2 || alignment > HUGE_PAGE_SIZE) {
+        return 0;
+    }
+    uint64_t places = (high - low - size) / alignment;
+    uintptr_t place = low + hak__secure_draw() % places * alignment - HUGE_HEAD;
+    /* its tables lie before it */
+    return place + size > base - window / 4 && place < base + window ? 0 : place;
+}
+
+/* Maps a huge block with its ends; in the secure form at a random place, where no other block's
+ * place tells. */
+static int huge_map_anywhere(size_t size, size_t alignment, void **address)
+{
+    /* Random places to try. Twice: where half of the addresses are in use, one block of 65,000 is
+     * placed by the kernel instead of one of 256. Half: one of 16. */
+    for (uint32_t tries = HAK_SECURE && !hak__os_is_sanitized() ? 8 : 0; tries != 0; tries--) {
+        uintptr_t place = huge_random_place(size, alignment);
+        int error = place == 0 ? -EEXIST : hak__os_map_apart((void *)place, size);
+        if (error != -EEXIST) {
+            *address = error == 0 ? (void *)place : *address;
+            *address = (void *)place;
+            if (error == 0) {
+                return 0;
+            }
+            break; /* no memory, or no such addresses */
+        }
+    }
+    return hak__os_map_behind(HUGE_HEAD, size, alignment, address);
+}
+
 static struct huge huge_map(size_t size, size_t alignment, bool want_zero)
 {
     bool huge_pages = hak__huge_earns_huge_pages(size, want_zero);
     size_t wanted = huge_wanted_size(size, huge_pages);
-    size_t wanted_alignment = huge_alignment(size);
+    size_t wanted_alignment = HAK_SECURE ? alignment : huge_alignment(size);
     wanted_alignment = alignment > wanted_alignment ? alignment : wanted_alignment;
     const size_t ends = 2 * HUGE_HEAD;
     void *address;
-    if (hak__os_map_behind(HUGE_HEAD, wanted + ends, wanted_alignment, &address) != 0) {
+    if (huge_map_anywhere(wanted + ends, wanted_alignment, &address) != 0) {
         bool least = wanted == size && wanted_alignment == alignment;
-        if (least || hak__os_map_behind(HUGE_HEAD, size + ends, alignment, &address) != 0) {
+        if (least || huge_map_anywhere(size + ends, alignment, &address) != 0) {
             return (struct huge){0};
         }
         wanted = size; /* a limit is near: the size without rounding may still fit */
@@ -407,7 +449,7 @@ struct huge_result hak__huge_resize(void *pointer, size_t size, bool stays)
             /* In the secure form the tail moves to the place where the rest began, and the rest
              * begins with a head. It is larger than both (huge_fits). */
             const size_t ends = 2 * HUGE_HEAD;
-            huge_close(block.address + kept);
+            huge_close(block.address + kept, block.address + kept + HUGE_HEAD);
             rest = (struct huge)HUGE_OF(block.address + kept + ends, block.size - kept - ends,
                                         block.origin);
             block.size = kept;

@@ -13,41 +13,23 @@
 /* A span is zero when it is handed out, and so it is when it waits in the cache. */
 #define SPANS_ARE_CLEAN HAK_SECURE
 
-/* What the metadata of a span's first slice holds. */
-struct span_metadata {
-    uint32_t slices;
-    uint32_t offset; /* bytes from the span's start to the block's */
-    uint32_t tail;   /* secure form: bytes of the last page, if it is closed */
-    uint32_t slack;  /* secure form: bytes between the end of the request and the tail */
-    uint32_t front;  /* secure form: slices before the first that belong to the span, 0 or 1 */
-    /* of a kept span: */
-    uint32_t next;  /* the first slice of the next one of that length, plus 1; 0: there is none */
-    uint32_t trims; /* of the cache, when it was freed */
-};
-HAK_STATIC_ASSERT(sizeof(struct span_metadata) <= HAK_CACHE_LINE, "stored in a slab's metadata");
-
-static struct span_metadata *span_metadata(size_t slice)
-{
-    return (struct span_metadata *)(void *)window_slab_metadata(slice);
-}
-
 void *hak__span_pointer(size_t slice)
 {
-    uint32_t offset = atomic_load_relaxed(&span_metadata(slice)->offset);
+    uint32_t offset = atomic_load_relaxed(&span_metadata_at(slice)->offset);
     return (unsigned char *)window_slice_address(slice) + offset;
 }
 
 /* Bytes that the program could use. */
 HAK_INLINE size_t span_room(size_t slice)
 {
-    const struct span_metadata *metadata = span_metadata(slice);
+    const struct span_metadata *metadata = span_metadata_at(slice);
     return (size_t)atomic_load_relaxed(&metadata->slices) * SLICE_SIZE -
            atomic_load_relaxed(&metadata->offset) - secure_field(&metadata->tail);
 }
 
 HAK_INLINE size_t span_bytes(size_t slice)
 {
-    return span_room(slice) - secure_field(&span_metadata(slice)->slack);
+    return span_room(slice) - secure_field(&span_metadata_at(slice)->slack);
 }
 
 size_t hak__span_bytes(size_t slice)
@@ -62,7 +44,7 @@ HAK_RACY_READER size_t hak__span_bytes_seen(size_t slice)
 
 HAK_RACY_READER uint32_t hak__span_slices(size_t slice)
 {
-    return atomic_load_relaxed(&span_metadata(slice)->slices);
+    return atomic_load_relaxed(&span_metadata_at(slice)->slices);
 }
 
 static uint32_t span_slices(size_t bytes)
@@ -124,17 +106,14 @@ bool hak__span_wastes(size_t size, size_t alignment)
     return SUPERSLAB_SLICES / slices * slices < SUPERSLAB_SLICES / 4 * 3;
 }
 
-static uint32_t span_end_offset(uint32_t slices, size_t size, size_t alignment)
+/* Bytes of the canary before a block: as much of its page, and of the one before, as is open, but at
+ * most half a small page. Twice: 60 ns more at each malloc and free. Half: a write that skips more
+ * than 1,024 bytes may not be noticed. */
+static size_t span_front_bytes(const struct span_metadata *metadata)
 {
-    size_t end = slices * SLICE_SIZE - hak__os_page_size();
-    alignment = alignment < OBJECT_ALIGNMENT ? OBJECT_ALIGNMENT : alignment;
-    size_t offset = bits_align_down(end - size, alignment);
-    return (uint32_t)(offset < SLICE_SIZE ? offset : SLICE_SIZE - alignment);
-}
-
-static bool span_has_front(const struct span_metadata *metadata)
-{
-    return metadata->front != 0 || metadata->offset >= SECURE_FRONT;
+    const size_t most = ARCH_PAGE_SIZE_MIN / 2;
+    size_t open = metadata->front != 0 ? most : metadata->offset - metadata->head;
+    return open < most ? open / SECURE_FRONT * SECURE_FRONT : most;
 }
 
 /* Secure form: notes the size of the request and writes the canary behind its end. */
@@ -142,15 +121,19 @@ static void span_begin_use(size_t slice, size_t size)
 {
     if (HAK_SECURE) {
         size_t room = span_room(slice);
-        atomic_store_relaxed(&span_metadata(slice)->slack, (uint32_t)(room - size));
+        atomic_store_relaxed(&span_metadata_at(slice)->slack, (uint32_t)(room - size));
         void *pointer = hak__span_pointer(slice);
         hak__secure_new_keys(window_slice_of(pointer), 1);
         hak__secure_put_gap(pointer, size, room, secure_mark(pointer));
-        if (span_has_front(span_metadata(slice))) {
-            hak__secure_put_front(pointer);
-        }
+        hak__secure_put_front(pointer, span_front_bytes(span_metadata_at(slice)));
         atomic_fence_signal(); /* the owner is written after it (control/secure_end.c) */
     }
+}
+
+/* Bytes of the closed pages at the end; of one that is open, too. */
+static size_t span_tail(const struct span_metadata *metadata)
+{
+    return metadata->tail != 0 ? metadata->tail : hak__os_page_size();
 }
 
 static bool span_gap_is_whole(size_t slice)
@@ -162,9 +145,9 @@ static bool span_gap_is_whole(size_t slice)
 
 bool hak__span_is_whole(size_t slice)
 {
-    const struct span_metadata *metadata = span_metadata(slice);
     return span_gap_is_whole(slice) &&
-           (!span_has_front(metadata) || hak__secure_front_is_whole(hak__span_pointer(slice)));
+           hak__secure_front_is_whole(hak__span_pointer(slice),
+                                      span_front_bytes(span_metadata_at(slice)));
 }
 
 void hak__span_report(size_t slice)
@@ -182,31 +165,22 @@ static void span_check_canary(size_t slice)
     }
 }
 
-static void span_close_end(size_t slice, uint32_t slices)
-{
-    size_t page = hak__os_page_size();
-    bool closed = hak__os_close_pages((char *)window_slice_address(slice + slices) - page, page);
-    span_metadata(slice)->tail = closed ? (uint32_t)page : 0;
-}
-
 /* `lead`: the slice before it belongs to the block, too; only in the secure form. */
 static void *span_start(size_t slice, uint32_t slices, size_t size, size_t alignment, bool lead)
 {
-    struct span_metadata *metadata = span_metadata(slice);
+    struct span_metadata *metadata = span_metadata_at(slice);
     uint32_t offset;
-    metadata->tail = 0;
+    metadata->tail = metadata->head = 0;
     metadata->front = lead;
+    atomic_store_relaxed(&metadata->slices, slices); /* reports read it and the offset */
     if (!HAK_SECURE) {
         offset =
             alignment <= HAK_CACHE_LINE ? window_slice_color(slice, span_colors(slices, size)) : 0;
     } else if (slices <= SUPERSLAB_SLICES) {
-        offset = span_end_offset(slices, size, alignment);
-        os_touch((char *)window_slice_address(slice) + offset);
-        span_close_end(slice, slices);
+        offset = hak__span_place(slice, size, alignment);
     } else {
         offset = span_front(alignment);
     }
-    atomic_store_relaxed(&metadata->slices, slices); /* reports read both */
     atomic_store_relaxed(&metadata->offset, offset);
     span_begin_use(slice, size);
     window_set_owner(slice, OWNER_SPAN);
@@ -216,10 +190,13 @@ static void *span_start(size_t slice, uint32_t slices, size_t size, size_t align
 /* Starts a block in a cached span: where the last one started, if that fits, which takes less. */
 static void *span_start_again(size_t slice, size_t size, size_t alignment)
 {
-    struct span_metadata *metadata = span_metadata(slice);
+    struct span_metadata *metadata = span_metadata_at(slice);
     uint32_t offset = metadata->offset, slices = metadata->slices;
     if (HAK_SECURE) { /* the end is closed already */
-        offset = span_end_offset(slices, size, alignment);
+        offset = hak__span_end_offset(slices, size, alignment, span_tail(metadata));
+        if (!hak__span_open_head(slice, offset)) {
+            return NULL; /* nobody can use it */
+        }
         atomic_store_relaxed(&metadata->offset, offset);
         span_begin_use(slice, size);
     } else if (HAK_UNLIKELY(offset + size > slices * SLICE_SIZE ||
@@ -230,19 +207,29 @@ static void *span_start_again(size_t slice, size_t size, size_t alignment)
     return (unsigned char *)window_slice_address(slice) + offset;
 }
 
+/* Secure form: false if the closed pages of a cached span leave too few bytes for the request. */
+static bool span_has_room(size_t slice, size_t size, size_t alignment)
+{
+    const struct span_metadata *metadata = span_metadata_at(slice);
+    return !HAK_SECURE ||
+           metadata->slices * SLICE_SIZE - span_tail(metadata) >= size + span_front(alignment);
+}
+
 /* The link to the span that serves a request: the shortest that fits, and of those the one that was
  * freed last. NULL: none. */
-static uint32_t *span_cache_find(struct span_cache *cache, uint32_t slices, size_t alignment)
+static uint32_t *span_cache_find(struct span_cache *cache, uint32_t slices, size_t size,
+                                 size_t alignment)
 {
-    /* In the secure form a block starts in the first slice and ends at the last page. A cached span
-     * may be an eighth longer than the request. Twice the divisor: less unused memory in spans, but
+    /* In the secure form a block starts in the first slice and ends at the closed pages. A cached
+     * span may be an eighth longer than the request. Twice the divisor: less unused memory in spans, but
      * fewer requests hit the cache. Half: the reverse. */
     uint32_t longest = slices + (HAK_SECURE ? 0 : slices / 8);
     longest = longest < SUPERSLAB_SLICES ? longest : SUPERSLAB_SLICES;
     uint64_t fit = cache->lengths & bits_mask(slices - 1, longest - slices + 1);
     for (; fit != 0; fit &= fit - 1) {
         uint32_t *link = &cache->first[bits_lowest(fit)];
-        if (((uintptr_t)window_slice_address(*link - 1) & (alignment - 1)) == 0) {
+        if (((uintptr_t)window_slice_address(*link - 1) & (alignment - 1)) == 0 &&
+            span_has_room(*link - 1, size, alignment)) {
             return link;
         }
     }
@@ -253,7 +240,7 @@ static uint32_t *span_cache_find(struct span_cache *cache, uint32_t slices, size
 static size_t span_cache_take(struct span_cache *cache, uint32_t *link)
 {
     size_t slice = *link - 1;
-    const struct span_metadata *metadata = span_metadata(slice);
+    const struct span_metadata *metadata = span_metadata_at(slice);
     *link = metadata->next;
     if (cache->first[metadata->slices - 1] == 0) {
         cache->lengths &= ~(UINT64_C(1) << (metadata->slices - 1));
@@ -264,7 +251,7 @@ static size_t span_cache_take(struct span_cache *cache, uint32_t *link)
 
 static void span_cache_put(struct span_cache *cache, size_t slice, uint32_t slices)
 {
-    struct span_metadata *metadata = span_metadata(slice);
+    struct span_metadata *metadata = span_metadata_at(slice);
     metadata->next = cache->first[slices - 1];
     metadata->trims = cache->trims;
     cache->first[slices - 1] = (uint32_t)slice + 1;
@@ -285,7 +272,7 @@ static bool span_make_clean(void *pointer, size_t size, bool zeroed)
 bool hak__span_is_cached(struct span_cache *cache, size_t size, size_t alignment)
 {
     return span_lead(alignment) == 0 &&
-           span_cache_find(cache, span_slices_for(size, alignment), alignment) != NULL;
+           span_cache_find(cache, span_slices_for(size, alignment), size, alignment) != NULL;
 }
 
 struct span hak__span_allocate(struct span_cache *cache, struct counters *counters, size_t size,
@@ -293,9 +280,13 @@ struct span hak__span_allocate(struct span_cache *cache, struct counters *counte
 {
     HAK_ASSERT(size != 0 && size <= SPAN_SIZE_MAX && alignment <= SUPERSLAB_SIZE);
     uint32_t slices = span_slices_for(size, alignment), lead = span_lead(alignment);
-    uint32_t *link = cache == NULL || lead != 0 ? NULL : span_cache_find(cache, slices, alignment);
+    uint32_t *link =
+        cache == NULL || lead != 0 ? NULL : span_cache_find(cache, slices, size, alignment);
+    void *pointer = NULL;
     if (link != NULL) {
-        void *pointer = span_start_again(span_cache_take(cache, link), size, alignment);
+        pointer = span_start_again(span_cache_take(cache, link), size, alignment);
+    }
+    if (pointer != NULL) {
         counter_add(counters, COUNTER_SPAN_ALLOCATED, 1);
         counter_add(counters, COUNTER_SPAN_CACHE_HIT, 1);
         return (struct span){pointer, SPANS_ARE_CLEAN};
@@ -313,7 +304,7 @@ struct span hak__span_allocate(struct span_cache *cache, struct counters *counte
         hak__superslab_give(run.slice, lead - 1);
     }
     counter_add(counters, COUNTER_SPAN_ALLOCATED, 1);
-    void *pointer = span_start(run.slice + lead, slices, size, alignment, lead != 0);
+    pointer = span_start(run.slice + lead, slices, size, alignment, lead != 0);
     return (struct span){pointer, span_make_clean(pointer, size, run.zeroed)};
 }
 
@@ -342,19 +333,20 @@ void hak__span_free(struct span_cache *cache, struct counters *counters, size_t 
     hak__span_free_taken(cache, counters, slice);
 }
 
-/* Secure form: closes a freed span for a while, or else clears it, so that nobody reads it again.
- * True: it is closed. */
-static bool span_retire(struct span_cache *cache, size_t slice, uint32_t slices)
+/* Lets the program have the slices of a freed span again. */
+static void span_return(struct span_cache *cache, struct resting_span span)
 {
-    if (!SPANS_ARE_CLEAN) {
-        return false;
+    /* Slices of all spans of a cache together at most, 8 MiB. Half: programs that free and allocate
+     * more than 4 MiB of such blocks in turn take the lock of the process for each. Twice: each
+     * arena may keep 16 MiB until its next ticks. */
+    const uint32_t most = HAK_TINY_LIMITS ? SUPERSLAB_SLICES : 4 * SUPERSLAB_SLICES;
+    if (cache == NULL || cache->slices + span.slices > most || numa_is_far(span.slice) ||
+        span.closed) {
+        hak__span_give(span);
+        return;
     }
-    if (cache != NULL && hak__span_quarantine(cache->quarantine, slice, slices)) {
-        return true;
-    }
-    size_t bytes = slices * SLICE_SIZE - span_metadata(slice)->tail;
-    hak__os_clear(window_slice_address(slice), bytes);
-    return false;
+    span_metadata_at(span.slice)->empty = span.empty;
+    span_cache_put(cache, span.slice, span.slices);
 }
 
 void hak__span_free_taken(struct span_cache *cache, struct counters *counters, size_t slice)
@@ -362,33 +354,36 @@ void hak__span_free_taken(struct span_cache *cache, struct counters *counters, s
     HAK_ASSERT(window_owner(slice) == OWNER_SPAN_TAKEN);
     span_check_canary(slice);
     window_set_owner(slice, OWNER_NOBODY);
-    struct span_metadata *metadata = span_metadata(slice);
+    struct span_metadata *metadata = span_metadata_at(slice);
     uint32_t slices = metadata->slices;
     if (counters != NULL) {
         counter_add(counters, COUNTER_SPAN_FREED, 1);
     }
     if (slices > SUPERSLAB_SLICES) {
-        (void)span_retire(NULL, slice, slices);
+        if (SPANS_ARE_CLEAN) {
+            (void)hak__span_rest(NULL, slice, slices);
+        }
         hak__superslab_give_run(slice, slices / SUPERSLAB_SLICES);
         return;
     }
     if (secure_field(&metadata->front) != 0) { /* its slices become one span */
-        *span_metadata(--slice) =
+        *span_metadata_at(--slice) =
             (struct span_metadata){.slices = ++slices, .tail = metadata->tail};
     }
-    if (span_retire(cache, slice, slices)) {
-        return;
+    struct resting_span span = {(uint32_t)slice, slices, false, false};
+    if (SPANS_ARE_CLEAN) {
+        span = hak__span_rest(cache == NULL ? NULL : cache->quarantine, slice, slices);
     }
-    /* Slices of all spans of a cache together at most, 8 MiB. Half: programs that free and allocate
-     * more than 4 MiB of such blocks in turn take the lock of the process for each. Twice: each
-     * arena may keep 16 MiB until its next ticks. */
-    if (cache == NULL ||
-        cache->slices + slices > (HAK_TINY_LIMITS ? SUPERSLAB_SLICES : 4 * SUPERSLAB_SLICES) ||
-        numa_is_far(slice)) {
-        hak__span_give(slice, slices);
-        return;
+    while (span.slices != 0) {
+        span_return(cache, span);
+        span.slices = 0;
+        if (SPANS_ARE_CLEAN && cache != NULL) {
+            /* Slices with memory that rest in an arena, 8 MiB. Half: of blocks of 2 MiB only one
+             * rests. Twice: a program that frees and allocates such blocks in turn may take 8 MiB
+             * more. */
+            span = hak__span_end_rest(cache->quarantine, 2 * SUPERSLAB_SLICES);
+        }
     }
-    span_cache_put(cache, slice, slices);
 }
 
 /* Moves the contents down to the start of the span, so that more fits behind them. */
@@ -397,22 +392,32 @@ static void span_move_down(size_t slice)
     size_t bytes = hak__span_bytes(slice), front = span_front(OBJECT_ALIGNMENT);
     char *from = hak__span_pointer(slice), *to = (char *)window_slice_address(slice) + front;
     memmove(to, from, bytes);
-    atomic_store_relaxed(&span_metadata(slice)->offset, (uint32_t)front); /* reports read it */
+    atomic_store_relaxed(&span_metadata_at(slice)->offset, (uint32_t)front); /* reports read it */
 }
 
-/* Secure form: the block stays, and its canary moves. One that grows beyond the closed page moves
- * down, so that it does not take a new span for each small step. The span is taken. */
+/* Secure form: the block stays, and its canary moves. If it grows beyond that, closed pages behind
+ * it open, or it moves down, so that it does not take a new span for each small step. The span is
+ * taken. */
 static void *span_resize_secure(size_t slice, size_t size, bool stays)
 {
-    const struct span_metadata *metadata = span_metadata(slice);
+    const struct span_metadata *metadata = span_metadata_at(slice);
     size_t room = span_room(slice), before = hak__span_bytes(slice);
     bool moves = !stays && metadata->offset > SECURE_FRONT && metadata->front == 0;
-    if (size > room + (moves ? metadata->offset - SECURE_FRONT : 0) ||
+    size_t most = room + metadata->tail - (metadata->tail != 0 ? hak__os_page_size() : 0);
+    if (size > most + (moves ? metadata->offset - SECURE_FRONT : 0) ||
         (size < room / 2 && !stays)) {
         return NULL;
     }
     span_check_canary(slice);
     hak__secure_clear_gap(hak__span_pointer(slice), before, room);
+    if (size > room) {
+        hak__span_open_tail(slice);
+        room = span_room(slice);
+    }
+    if (size > room && !(moves && hak__span_open_head(slice, SECURE_FRONT))) {
+        span_begin_use(slice, before);
+        return NULL;
+    }
     if (size > room) {
         char *end = (char *)hak__span_pointer(slice) + before;
         span_move_down(slice);
@@ -429,7 +434,7 @@ static void *span_resize(size_t slice, size_t size, bool stays)
     if (HAK_SECURE) {
         return span_resize_secure(slice, size, stays);
     }
-    struct span_metadata *metadata = span_metadata(slice);
+    struct span_metadata *metadata = span_metadata_at(slice);
     size_t bytes = hak__span_bytes(slice);
     /* A long span is too rare for more than this. */
     if (metadata->slices > SUPERSLAB_SLICES) {
@@ -469,13 +474,22 @@ uint32_t hak__span_cache_trim(struct span_cache *cache, bool everything)
         /* Trims that a span survives. One: a program that frees 60 spans, then allocates 60, finds
          * half of them, because 64 operations bring a tick. Three: freed spans stay for longer
          * where they are not needed. */
-        while (*link != 0 && !everything && cache->trims - span_metadata(*link - 1)->trims < 2) {
-            link = &span_metadata(*link - 1)->next;
+        while (*link != 0 && !everything && cache->trims - span_metadata_at(*link - 1)->trims < 2) {
+            link = &span_metadata_at(*link - 1)->next;
         }
         for (; *link != 0; given += slices) { /* what follows was freed earlier */
-            hak__span_give(span_cache_take(cache, link), slices);
+            uint32_t slice = (uint32_t)span_cache_take(cache, link);
+            bool empty = secure_field(&span_metadata_at(slice)->empty) != 0;
+            hak__span_give((struct resting_span){slice, slices, false, empty});
         }
     }
     cache->trims++;
-    return given;
+    struct resting_span span = {0, 0, false, false};
+    if (SPANS_ARE_CLEAN) {
+        span = hak__span_end_rest(cache->quarantine, 0);
+    }
+    if (span.slices != 0) {
+        hak__span_give(span);
+    }
+    return given + span.slices;
 }

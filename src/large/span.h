@@ -18,9 +18,9 @@
  * go back before a span or slab of the arena would raise the peak.
  *
  * Secure form: the block ends at the last page of the span, which is closed: an access beyond the
- * block's end faults. A freed span is closed as a whole, so that each use after free faults, and
- * nobody gets its slices until 16 others were closed. An arena closes at most
- * 64 spans a second; those freed beyond that are cleared and go to the cache. A block
+ * block's end faults. So do the pages from the span's start to the one of the canary before the block.
+ * A freed span is closed as a whole, so that each use after free faults, or else cleared. It rests
+ * for a random time (span_quarantine.c), then one that was not closed goes to the cache. A block
  * that is aligned to slices or more has one more slice before it, for the canary.
  *
  * Locks: a caller that passes a cache holds the lock of the cache's arena. Any other caller that
@@ -30,16 +30,21 @@
 
 #include "core/counters.h"
 #include "core/limits.h"
+#include "os/os.h"
+#include "region/window.h"
 
-/* Secure form: spans that were closed last, and whose slices nobody gets yet. Twice as many: a use
- * after free faults for twice as long. They take addresses only. */
+/* Secure form: freed spans that rest, in no order: nobody gets them yet. A new one takes the place
+ * of a random one. Twice as many: a use after free faults, or reads zero, for twice as long. */
 struct span_quarantine {
-    struct closed_span {
+    struct resting_span {
         uint32_t slice;  /* slice numbers stay below 2^29 */
         uint32_t slices; /* 0: none */
-    } spans[16];
-    uint32_t next;
-    uint32_t closed_count; /* spans closed since closed_ms */
+        bool closed;     /* as a whole */
+        bool empty;      /* it has no memory; also if it is closed */
+    } spans[32];
+    uint64_t random;
+    uint32_t held;          /* slices that have memory */
+    uint32_t closed_slices; /* since closed_ms */
     uint32_t closed_ms;
 };
 
@@ -109,14 +114,53 @@ HAK_HIDDEN void *hak__span_resize(size_t slice, size_t size, bool stays);
  * `everything`. Returns the number of slices. */
 HAK_HIDDEN uint32_t hak__span_cache_trim(struct span_cache *cache, bool everything);
 
+/* What the metadata of a span's first slice holds. */
+struct span_metadata {
+    uint32_t slices;
+    uint32_t offset; /* bytes from the span's start to the block's */
+    uint32_t tail;   /* secure form: bytes of the last page, if it is closed */
+    uint32_t slack;  /* secure form: bytes between the end of the request and the tail */
+    uint32_t front;  /* secure form: slices before the first that belong to the span, 0 or 1 */
+    uint32_t head;   /* secure form: bytes of the first pages that are closed */
+    /* of a kept span: */
+    uint32_t next;  /* the first slice of the next one of that length, plus 1; 0: there is none */
+    uint32_t trims; /* of the cache, when it was freed */
+    uint32_t empty; /* 1: it has no memory */
+};
+HAK_STATIC_ASSERT(sizeof(struct span_metadata) <= HAK_CACHE_LINE, "stored in a slab's metadata");
+
+HAK_INLINE struct span_metadata *span_metadata_at(size_t slice)
+{
+    return (struct span_metadata *)(void *)window_slab_metadata(slice);
+}
+
 /* --- span_quarantine.c: how the slices of freed spans go back, in the secure form after a
  * quarantine --- */
 
-/* Returns slices of a freed span, all of which may be closed, to their superslab. */
-HAK_HIDDEN void hak__span_give(size_t slice, uint32_t slices);
-/* Secure form: closes a freed span, if the arena may close one more. False: it did not. */
-HAK_HIDDEN bool hak__span_quarantine(struct span_quarantine *quarantine, size_t slice,
-                                     uint32_t slices);
+/* Secure form: bytes of closed pages before the canary, at the start of a span whose block begins
+ * `offset` bytes behind it. */
+HAK_HIDDEN uint32_t hak__span_head(uint32_t offset);
+/* The closed pages at both ends of a span that is not closed as a whole. */
+HAK_HIDDEN struct os_two hak__span_ends(size_t slice);
+/* Secure form: where a block starts in a span that ends with `tail` bytes of closed pages. */
+HAK_HIDDEN uint32_t hak__span_end_offset(uint32_t slices, size_t size, size_t alignment,
+                                         size_t tail);
+/* Secure form: places a block at a random page of its new span, as far as there is room, and closes
+ * what it does not need at both ends. Returns its offset. */
+HAK_HIDDEN uint32_t hak__span_place(size_t slice, size_t size, size_t alignment);
+/* Secure form: opens the closed pages at the start that a block `offset` bytes behind it needs. */
+HAK_HIDDEN bool hak__span_open_head(size_t slice, uint32_t offset);
+/* Secure form: opens all pages at the end but the last one. If that fails they stay closed. */
+HAK_HIDDEN void hak__span_open_tail(size_t slice);
+/* Returns slices of a freed span to their superslab. */
+HAK_HIDDEN void hak__span_give(struct resting_span span);
+/* Secure form: clears or closes a freed span and lets it rest. Returns one that has rested, whose
+ * slices may be none. `quarantine` NULL: it clears the span and returns it. */
+HAK_HIDDEN struct resting_span hak__span_rest(struct span_quarantine *quarantine, size_t slice,
+                                              uint32_t slices);
+/* Ends the rest of a random one that has memory, if these have more than `most` slices. */
+HAK_HIDDEN struct resting_span hak__span_end_rest(struct span_quarantine *quarantine,
+                                                  uint32_t most);
 /* Gives a span that was taken new memory, which no thread watches (core/watched.h). */
 HAK_HIDDEN void hak__span_renew(size_t slice);
 /* Ends all quarantine. Returns the number of slices. */

@@ -36,7 +36,11 @@ static void secure_fault_inside(uintptr_t address, size_t slice)
             const char *block = hak__span_pointer(at);
             size_t bytes = hak__span_bytes(at);
             bool inside = address - (uintptr_t)block < bytes; /* only heaps close such pages */
-            hak__diagnose_report(inside ? secure_heap : secure_behind, block, bytes, 0);
+            bool before = address < (uintptr_t)block;
+            hak__diagnose_report(before   ? secure_front
+                                 : inside ? secure_heap
+                                          : secure_behind,
+                                 block, bytes, 0);
             return;
         }
         if (word != OWNER_NOBODY) {

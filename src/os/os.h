@@ -117,6 +117,8 @@ HAK_HIDDEN uint64_t hak__os_random_seed(void);
 
 /* Maps exactly [address, address + size). -EEXIST: a part of it is in use; nothing changes. */
 HAK_HIDDEN int hak__os_map_at(void *address, size_t size);
+/* The same for a mapping that others do not continue, as those of hak__os_map. */
+HAK_HIDDEN int hak__os_map_apart(void *address, size_t size);
 /* Maps [address, address + size) by growing the mapping that ends at `address`, which is the
  * caller's. It works also if the process may have no further mapping. */
 HAK_HIDDEN int hak__os_extend(void *address, size_t size);
@@ -193,8 +195,8 @@ HAK_HIDDEN size_t hak__os_resident_pages(const unsigned char *pages, size_t coun
  * OS_RESIDENT_SIZE_MAX bytes of a larger range. Any address and size. */
 HAK_HIDDEN uint32_t hak__os_resident_percent(const void *address, size_t size);
 /* Makes memory zero. Pages without memory stay without, unless they are few between others. Any
- * address and size. */
-HAK_HIDDEN void hak__os_clear(void *address, size_t size);
+ * address and size. True: all its whole pages are without now. */
+HAK_HIDDEN bool hak__os_clear(void *address, size_t size);
 
 /* Memory of the whole process, in bytes; UINT64_MAX: the kernel does not say. It opens files of
  * /proc for a moment. */
@@ -285,6 +287,13 @@ HAK_HIDDEN void hak__os_guard_close(void *address, size_t size);
  * mapped. False: the process may have no further mapping; then nothing was closed, but the contents
  * may be lost. Any thread. */
 HAK_HIDDEN bool hak__os_close_pages(void *address, size_t size);
+/* Two ranges of one mapping, by one system call if possible. A size may be 0. Bit 0: the first is
+ * closed; bit 1: the second. */
+struct os_two {
+    void *first, *second;
+    size_t first_size, second_size;
+};
+HAK_HIDDEN uint32_t hak__os_close_two(struct os_two ranges);
 
 /* Makes the page of `byte` resident, before a neighbour is closed: the first touch may bring a huge
  * page, but not once a part of that is closed. `byte` becomes 0. */
@@ -295,7 +304,13 @@ HAK_INLINE void os_touch(char *byte)
 /* Opens pages that were closed. They read as zero, except where the kernel does not purge. False:
  * they may still be closed. */
 HAK_HIDDEN bool hak__os_open_pages(void *address, size_t size);
+/* False: a part of the two ranges may still be closed. */
+HAK_HIDDEN bool hak__os_open_two(struct os_two ranges);
+/* True: all pages that are closed now have no memory, and read as zero once they are open. */
+HAK_HIDDEN bool hak__os_closed_are_empty(void);
 
+/* So many closed ranges lie in one that was closed later, and are not opened by themselves. */
+HAK_HIDDEN void hak__os_contain_closed(uint32_t ranges);
 /* Ranges of pages that were closed by a change of their protection: up to two mappings each. */
 HAK_HIDDEN uint32_t hak__os_closed_ranges(void);
 

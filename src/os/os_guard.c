@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -24,6 +25,9 @@
 #endif
 #ifndef MADV_GUARD_REMOVE
 #define MADV_GUARD_REMOVE 103
+#endif
+#ifndef SYS_process_madvise
+#define SYS_process_madvise 440
 #endif
 
 /* --- memory --- */
@@ -112,6 +116,62 @@ bool hak__os_open_pages(void *address, size_t size)
         (void)atomic_cas_acquire(&shared_os_closed, &closed, closed - 1);
     }
     return opened;
+}
+
+/* Marks two ranges, or takes their marks away. False: each is to be done by itself. */
+static bool os_advise_two(struct os_two ranges, int advice)
+{
+    enum { THIS_PROCESS = -10001 /* instead of a descriptor; Linux 6.14 */ };
+    static uint32_t shared_lacks; /* 1: the kernel cannot. Relaxed: each thread may find it out */
+    struct iovec parts[2] = {{ranges.first, ranges.first_size},
+                             {ranges.second, ranges.second_size}};
+    if (HAK_LEVEL > 1 || ranges.first_size == 0 || ranges.second_size == 0 ||
+        atomic_load_relaxed(&shared_os_marks) != MARKS_GUARDS ||
+        atomic_load_relaxed(&shared_lacks) != 0 || !hak__os_may_ask()) {
+        return false;
+    }
+    os_count(OS_CALL_PURGE);
+    long done = syscall(SYS_process_madvise, THIS_PROCESS, parts, 2, advice, 0);
+    if (done < 0 && errno != EINVAL && errno != ENOMEM) { /* these may be locked memory's */
+        atomic_store_relaxed(&shared_lacks, 1u);
+    }
+    return done == (long)(ranges.first_size + ranges.second_size);
+}
+
+uint32_t hak__os_close_two(struct os_two ranges)
+{
+    HAK_KEEP_ERRNO;
+    if (os_advise_two(ranges, MADV_GUARD_INSTALL)) {
+        return 3;
+    }
+    bool first = ranges.first_size != 0 && hak__os_close_pages(ranges.first, ranges.first_size);
+    bool second = ranges.second_size != 0 && hak__os_close_pages(ranges.second, ranges.second_size);
+    return (first ? 1u : 0u) | (second ? 2u : 0u);
+}
+
+bool hak__os_open_two(struct os_two ranges)
+{
+    HAK_KEEP_ERRNO;
+    if (atomic_load_relaxed(&shared_os_closed) == 0 && os_advise_two(ranges, MADV_GUARD_REMOVE)) {
+        return true;
+    }
+    bool first = ranges.first_size == 0 || hak__os_open_pages(ranges.first, ranges.first_size);
+    bool second = ranges.second_size == 0 || hak__os_open_pages(ranges.second, ranges.second_size);
+    return first && second;
+}
+
+void hak__os_contain_closed(uint32_t ranges)
+{
+    if (atomic_load_relaxed(&shared_os_marks) != MARKS_GUARDS) {
+        atomic_sub_relaxed(&shared_os_closed, ranges);
+    }
+}
+
+/* Marking empties pages; other ways may not empty locked ones. */
+bool hak__os_closed_are_empty(void)
+{
+    return atomic_load_relaxed(&shared_os_marks) == MARKS_GUARDS && !hak__os_is_filtered() &&
+           atomic_load_relaxed(&shared_os_closed) == 0;
 }
 
 int hak__os_guard_reserve(size_t size, void **address)

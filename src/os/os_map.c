@@ -136,17 +136,27 @@ static void *os_mmap(void *address, size_t size, int extra_flags, int *error)
     return result == MAP_FAILED ? NULL : result;
 }
 
-int hak__os_map_at(void *address, size_t size)
+static int os_map_there(void *address, size_t size, int extra_flags)
 {
     int error;
-    /* NORESERVE: neighbours become one mapping. With the kernel's default rule for overcommit, a
-     * process with a reserved mapping larger than the machine's memory could not fork. */
-    void *result = os_mmap(address, size, MAP_FIXED_NOREPLACE | MAP_NORESERVE, &error);
+    void *result = os_mmap(address, size, MAP_FIXED_NOREPLACE | extra_flags, &error);
     if (error == 0 && result != address) { /* a kernel before 4.17 takes the address for a hint */
         hak__os_discard(result, size);
         return -EEXIST;
     }
     return error;
+}
+
+int hak__os_map_at(void *address, size_t size)
+{
+    /* NORESERVE: neighbours become one mapping. With the kernel's default rule for overcommit, a
+     * process with a reserved mapping larger than the machine's memory could not fork. */
+    return os_map_there(address, size, MAP_NORESERVE);
+}
+
+int hak__os_map_apart(void *address, size_t size)
+{
+    return os_map_there(address, size, 0);
 }
 
 int hak__os_map(size_t size, size_t alignment, void **address)

@@ -180,8 +180,9 @@ static void clear_pages(unsigned char *start, size_t size)
 }
 
 /* Makes whole pages zero, at most OS_RESIDENT_SIZE_MAX bytes. A page that is not resident may lie
- * in a swap area with its contents. So long gaps without memory are purged, not skipped. */
-static void clear_part(unsigned char *start, size_t size)
+ * in a swap area with its contents. So long gaps without memory are purged, not skipped. True: all
+ * of them are purged. */
+static bool clear_part(unsigned char *start, size_t size)
 {
     struct residency residency;
     size_t page = hak__os_page_size(), count = size / page, cleared = 0;
@@ -189,8 +190,15 @@ static void clear_part(unsigned char *start, size_t size)
         /* Large blocks may be sparse: clearing would make all of one resident. */
         if (size < OS_RESIDENT_SIZE_MAX || hak__os_purge(start, size) != 0) {
             memset(start, 0, size);
+            return false;
         }
-        return;
+        return true;
+    }
+    /* So few resident pages among others are purged with them, by one system call. Twice: more of
+     * them are touched anew. Half: three calls for a block of which both ends were used. */
+    if (count > 16 && hak__os_resident_pages(residency.pages, count) <= 4 &&
+        hak__os_purge(start, size) == 0) {
+        return true;
     }
     for (size_t i = 0, end; i < count; i = end) {
         bool resident = (residency.pages[i] & 1) != 0;
@@ -205,24 +213,27 @@ static void clear_part(unsigned char *start, size_t size)
         }
     }
     clear_pages(start + cleared * page, (count - cleared) * page);
+    return false;
 }
 
-void hak__os_clear(void *address, size_t size)
+bool hak__os_clear(void *address, size_t size)
 {
     unsigned char *start = address, *end = start + size;
     unsigned char *first = (unsigned char *)bits_align_up((uintptr_t)start, hak__os_page_size());
     unsigned char *last = (unsigned char *)bits_align_down((uintptr_t)end, hak__os_page_size());
     if (first >= last) {
         memset(start, 0, size);
-        return;
+        return false;
     }
+    bool purged = true;
     memset(start, 0, (size_t)(first - start));
     for (size_t part; first < last; first += part) {
         part = (size_t)(last - first);
         part = part < OS_RESIDENT_SIZE_MAX ? part : OS_RESIDENT_SIZE_MAX;
-        clear_part(first, part);
+        purged = clear_part(first, part) && purged;
     }
     memset(last, 0, (size_t)(end - last));
+    return purged;
 }
 
 uint32_t hak__os_resident_percent(const void *address, size_t size)

@@ -135,17 +135,22 @@ uint64_t hak__secure_changed_page(const uint64_t *word, uint64_t mark)
     return missing ? 0 : atomic_load_relaxed(word) ^ mark;
 }
 
-void hak__secure_put_front(void *block)
+void hak__secure_put_front(void *block, size_t bytes)
 {
-    secure_word *words = (secure_word *)(void *)((char *)block - SECURE_FRONT);
-    words[0] = words[1] = secure_mark(block);
+    uint64_t mark = secure_mark(block), *words = block;
+    for (size_t i = bytes / sizeof mark; i != 0; i--) {
+        *--words = mark;
+    }
 }
 
-bool hak__secure_front_is_whole(const void *block)
+bool hak__secure_front_is_whole(const void *block, size_t bytes)
 {
-    const secure_word *words =
-        (const secure_word *)(const void *)((const char *)block - SECURE_FRONT);
-    return ((words[0] ^ secure_mark(block)) | (words[1] ^ secure_mark(block))) == 0;
+    uint64_t mark = secure_mark(block), changed = 0;
+    const uint64_t *words = block;
+    for (size_t i = bytes / sizeof mark; i != 0; i--) {
+        changed |= *--words ^ mark;
+    }
+    return changed == 0;
 }
 
 void hak__secure_clear_gap(void *block, size_t size, size_t room)

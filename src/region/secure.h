@@ -36,7 +36,7 @@
  * begins with room for such a word before its first object.
  *
  * Blocks of large/ have a canary in the gap between their end and their closed page, and spans also
- * one of SECURE_FRONT bytes before their start. Objects of heaps: heap/heap_secure.h.
+ * one of SECURE_FRONT bytes or more before their start. Objects of heaps: heap/heap_secure.h.
  *
  * The states are plain bytes, without locked operations: two threads that free one object at the
  * same moment may both succeed. Then the second one to end the object's rest, or to hand it out,
@@ -203,9 +203,9 @@ HAK_HIDDEN void hak__secure_put_far(void *object, size_t bytes, size_t slack,
 HAK_HIDDEN void hak__secure_put_gap(void *block, size_t size, size_t room, uint64_t mark);
 HAK_HIDDEN bool hak__secure_gap_is_whole(const void *block, size_t size, size_t room,
                                          uint64_t mark);
-/* The canary before a span. */
-HAK_HIDDEN void hak__secure_put_front(void *block);
-HAK_HIDDEN bool hak__secure_front_is_whole(const void *block);
+/* The canary of `bytes` before a span, a multiple of SECURE_FRONT. */
+HAK_HIDDEN void hak__secure_put_front(void *block, size_t bytes);
+HAK_HIDDEN bool hak__secure_front_is_whole(const void *block, size_t bytes);
 /* As secure_changed_before, for a word in another page. */
 HAK_HIDDEN uint64_t hak__secure_changed_page(const uint64_t *word, uint64_t mark);
 /* Makes the canary behind a block zeroes, for a block that will be longer. */

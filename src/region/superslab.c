@@ -322,7 +322,7 @@ struct slice_run hak__superslab_take(uint32_t part, uint32_t count, uint32_t ali
     return run;
 }
 
-void hak__superslab_give(size_t slice, uint32_t count)
+static void superslab_give(size_t slice, uint32_t count, bool clean)
 {
     size_t index = slice / SUPERSLAB_SLICES;
     uint64_t mask = bits_mask(slice % SUPERSLAB_SLICES, count);
@@ -331,9 +331,25 @@ void hak__superslab_give(size_t slice, uint32_t count)
         hak__superslab_give_late(index, mask);
         return;
     }
-    superslab_add_free(index, mask);
-    hak__superslab_index_grown(index, mask);
+    struct superslab *superslab = superslab_at(index);
+    if (clean && superslab->huge_pages == 0) {
+        superslab->dirty &= ~mask;
+        hak__superslab_mark_free(index, mask);
+    } else {
+        superslab_add_free(index, mask);
+        hak__superslab_index_grown(index, mask);
+    }
     lock_release(lock);
+}
+
+void hak__superslab_give(size_t slice, uint32_t count)
+{
+    superslab_give(slice, count, false);
+}
+
+void hak__superslab_give_clean(size_t slice, uint32_t count)
+{
+    superslab_give(slice, count, true);
 }
 
 bool hak__superslab_take_exact(size_t slice, uint32_t count)

@@ -93,6 +93,8 @@ HAK_HIDDEN struct slice_run hak__superslab_take(uint32_t part, uint32_t count, u
 /* Gives back slices of one superslab, which are then free and dirty. The caller has set their owner
  * words to 0, and nobody uses the slices. Any thread. */
 HAK_HIDDEN void hak__superslab_give(size_t slice, uint32_t count);
+/* The same for slices that are zero and have no memory. */
+HAK_HIDDEN void hak__superslab_give_clean(size_t slice, uint32_t count);
 
 /* Takes exactly these slices, for a span that grows in place. False: they are not all free, or do
  * not lie in the superslab of the slice before them. Any thread. */

@@ -179,10 +179,10 @@ static const struct call {
     const char *name;
     void (*run)(void);
     bool secure; /* that form has this call, too */
-} calls[] = {{"free", call_free, true}, {"trim", call_trim, false},
-             {"grow", call_grow, true}, {"shrink", call_shrink, true},
-             {"span", call_span, true}, {"pages", call_pages, false},
-             {"fail", call_fail, true}, {"nothing", call_nothing, false}};
+} calls[] = {{"free", call_free, true},  {"trim", call_trim, false},
+             {"grow", call_grow, true},  {"shrink", call_shrink, true},
+             {"span", call_span, false}, {"pages", call_pages, false},
+             {"fail", call_fail, true},  {"nothing", call_nothing, false}};
 
 /* --- the process --- */
 
