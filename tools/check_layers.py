@@ -25,7 +25,7 @@ IF_ALLOWED = re.compile(r"src/(base/(compiler|arch|tags)\.h|core/limits\.h|os/.*
 FAST_HEADERS_MAX = 14
 SHARED_ONLY = {"override/direct.c", "override/dlopen.c", "override/early.c"}
 LINE_MAX, FILE_MAX, FUNCTION_MAX = 100, 500, 70
-CONSTANTS_MAX = {"src/core/limits.h": 65, "src and include": 253}
+CONSTANTS_MAX = {"src/core/limits.h": 65, "src and include": 254}
 CONSTANT = re.compile(r"^[ \t]*#[ \t]*define[ \t]+\w+[ \t]+(?=\S)(?!.*(?:__|[{;]|do\b|return))", re.M)
 FAMILY = r"malloc|calloc|realloc|reallocarray|free|strdup|strndup|aligned_alloc|posix_memalign"
 CALL = re.compile(r"(?<![\w.>])(?:v?(?:f|d|s|sn|as)?printf|puts|(?:secure_)?getenv|assert)\s*\(")

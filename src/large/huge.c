@@ -218,12 +218,11 @@ static int huge_map_anywhere(size_t size, size_t alignment, void **address)
     for (uint32_t tries = HAK_SECURE && !hak__os_is_sanitized() ? 8 : 0; tries != 0; tries--) {
         uintptr_t place = huge_random_place(size, alignment);
         int error = place == 0 ? -EEXIST : hak__os_map_apart((void *)place, size);
-        if (error != -EEXIST) {
-            *address = error == 0 ? (void *)place : *address;
+        if (error == 0) {
             *address = (void *)place;
-            if (error == 0) {
-                return 0;
-            }
+            return 0;
+        }
+        if (error != -EEXIST) {
             break; /* no memory, or no such addresses */
         }
     }

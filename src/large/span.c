@@ -106,9 +106,9 @@ bool hak__span_wastes(size_t size, size_t alignment)
     return SUPERSLAB_SLICES / slices * slices < SUPERSLAB_SLICES / 4 * 3;
 }
 
-/* Bytes of the canary before a block: as much of its page, and of the one before, as is open, but at
- * most half a small page. Twice: 60 ns more at each malloc and free. Half: a write that skips more
- * than 1,024 bytes may not be noticed. */
+/* Bytes of the canary before a block: as much of its page, and of the one before, as is open, but
+ * at most half a small page. Twice: 60 ns more at each malloc and free. Half: a write that skips
+ * more than 1,024 bytes may not be noticed. */
 static size_t span_front_bytes(const struct span_metadata *metadata)
 {
     const size_t most = ARCH_PAGE_SIZE_MIN / 2;
@@ -221,8 +221,8 @@ static uint32_t *span_cache_find(struct span_cache *cache, uint32_t slices, size
                                  size_t alignment)
 {
     /* In the secure form a block starts in the first slice and ends at the closed pages. A cached
-     * span may be an eighth longer than the request. Twice the divisor: less unused memory in spans, but
-     * fewer requests hit the cache. Half: the reverse. */
+     * span may be an eighth longer than the request. Twice the divisor: less unused memory in
+     * spans, but fewer requests hit the cache. Half: the reverse. */
     uint32_t longest = slices + (HAK_SECURE ? 0 : slices / 8);
     longest = longest < SUPERSLAB_SLICES ? longest : SUPERSLAB_SLICES;
     uint64_t fit = cache->lengths & bits_mask(slices - 1, longest - slices + 1);

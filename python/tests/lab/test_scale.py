@@ -22,13 +22,14 @@ counted = functools.lru_cache(scale.counted)
 
 # A block of 64 bytes or more that another thread frees: its first line moves when the other one links it into a
 # list, and moves back when its own thread takes it off the list: two moves for a malloc and a free. A large block of the
-# thread's own: malloc and free write its owner word, which shares its line with that of the other thread's block.
+# thread's own: malloc and free write its owner word, which shares its line with that of the other thread's block; seldom
+# not, because superslabs are filled from a random place on.
 @needs
-@pytest.mark.parametrize(("path", "by_hand"), [("own", 0), ("large", 0.5), ("pairs", 1), ("swap", 1)])
+@pytest.mark.parametrize(("path", "by_hand"), [("own", [0]), ("large", [0, 0.5]), ("pairs", [1]), ("swap", [1])])
 def test_lines_of_two_threads_are_those_counted_by_hand(path, by_hand):
     found = scale.counted(LIBRARY, path, 2, 200)
     moved = (found["all"]["within"] + found["all"]["between"]) / found["operations"]
-    assert moved == pytest.approx(by_hand, rel=0.15, abs=0.02)
+    assert any(moved == pytest.approx(number, rel=0.15, abs=0.02) for number in by_hand)
 
 
 @needs
