@@ -167,8 +167,8 @@ static bool count_cell(const struct row *row, const struct column *column)
     }
     printf(" %zu of %zu |", found, tried);
     bool beyond = row->make == write_freed && column->size == 60000;
-    /* A byte changes to its own value in one of 128 children: each has canaries of its own. More than
-     * 16 of 256 are not seen in 10^13 runs. */
+    /* A byte changes to its own value in one of 128 children: each has canaries of its own. More
+     * than 16 of 256 are not seen in 10^13 runs. */
     return tried + 16 >= row->count && found == (beyond ? 1 : tried);
 }
 
