@@ -15,11 +15,10 @@
 #include "region/superslab.h"
 #include "slab/slab_lists.h"
 
-/* Only for threads that may use it again: not in an arena without threads. The secure form lets
- * slabs rest instead. */
+/* Only for threads that may use it again: not in an arena without threads. */
 static bool slab_may_keep(const struct slab_set *set, const struct slab *slab)
 {
-    return !HAK_SECURE && atomic_load_relaxed(&set->shared_threads) != 0 &&
+    return atomic_load_relaxed(&set->shared_threads) != 0 &&
            set->shared_kept + slab->slice_count <= SLABS_KEPT_SLICES;
 }
 
