@@ -9,7 +9,7 @@ foreach(layer IN LISTS HAKMEM_LAYERS)
     list(APPEND api_sources ${layer_sources})
 endforeach()
 # Only in the secure form.
-set(secure_sources core/seal.c slab/slab_secure.c heap/heap_secure.c control/secure_end.c observe/secure_report.c)
+set(secure_sources core/seal.c slab/slab_secure.c cache/quarantine.c heap/heap_secure.c control/secure_end.c observe/secure_report.c)
 list(TRANSFORM secure_sources PREPEND "${PROJECT_SOURCE_DIR}/src/")
 if(NOT HAKMEM_SECURE)
     list(REMOVE_ITEM api_sources ${secure_sources})

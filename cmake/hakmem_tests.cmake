@@ -307,7 +307,8 @@ if(NOT CMAKE_CROSSCOMPILING)
     foreach(name behind_usable_24_8 behind_usable_24_16 behind_usable_1000_8 behind_usable_1000_16 jump_freed_56
             jump_fresh_56 jump_freed_1000 jump_fresh_1000 late_write_24_0 late_write_24_8 late_write_24_16
             late_write_100_0 late_write_100_48 late_write_100_92 late_write_1000_496 late_write_1000_992
-            late_write_5000_8 free_stack free_global free_code free_literal free_library free_mapped free_other_heap
+            late_write_5000_8 late_write_5000_2496 late_write_5000_4992 late_write_30000_15000 late_write_60000_59992
+            free_stack free_global free_code free_literal free_library free_mapped free_other_heap
             delete_array_size delete_array_less delete_array_as_one behind_kept before_17 before_32)
         hakmem_register(${name} secure "" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>" $<TARGET_FILE:hakmem_attacks> ${name} 5
             report)
@@ -321,7 +322,7 @@ if(NOT CMAKE_CROSSCOMPILING)
         set(words args=2000)
     endif()
     hakmem_register(corruption secure "${words}" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>" $<TARGET_FILE:secure_corruption>)
-    foreach(name overflow_sizes questions at_exit heaps chances large_blocks huge_pages)
+    foreach(name overflow_sizes questions at_exit heaps chances rings large_blocks huge_pages)
         add_executable(secure_${name} "${tests_directory}/secure/${name}.c")
         set_target_properties(secure_${name} PROPERTIES
             OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/secure")

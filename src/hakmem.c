@@ -145,6 +145,7 @@
 #if HAK_SECURE
 #include "core/seal.c"
 #include "slab/slab_secure.c"
+#include "cache/quarantine.c"
 #include "heap/heap_secure.c"
 #include "control/secure_end.c"
 #include "observe/secure_report.c"

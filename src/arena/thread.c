@@ -91,9 +91,9 @@ static void thread_return_bins(struct cache *cache)
         const struct bin *bin = &cache->bins[class_index]; /* its count may lag by 1 */
         thread_return_list(bin->head, bin_count(bin) + 1, class_index, cache->mark);
     }
-    for (uint32_t i = 0; i != QUARANTINE_OBJECTS; i++) {
-        struct object *object = cache->quarantine->objects[i];
-        if (object != NULL && secure_state_of(object) == SECURE_QUARANTINED) {
+    struct object *object;
+    while (HAK_SECURE && (object = hak__quarantine_take(cache)) != NULL) {
+        if (secure_state_of(object) == SECURE_QUARANTINED) {
             secure_leave_quarantine(object);
             object_set_free(object, NULL, 0);
             thread_return_list(object, 1, owner_class(window_owner(window_slice_of(object))), 0);
@@ -139,7 +139,8 @@ static struct thread *thread_pop_parked(void)
 /* A new struct, listed and never freed. NULL: no memory. */
 static struct thread *thread_make(void)
 {
-    struct thread *thread = hak__metadata_allocate(sizeof *thread);
+    struct thread *thread =
+        hak__metadata_allocate(sizeof *thread + QUARANTINE_PLACES * sizeof(void *));
     if (thread != NULL) {
         lock_acquire(&hak__arenas_lock);
         thread->next = shared_thread_first;

@@ -92,12 +92,26 @@ struct cache_bytes {
     uint64_t allocated; /* at the last reading */
 };
 
-/* Secure form: freed objects that wait before they may be handed out again. */
-#define QUARANTINE_OBJECTS (QUARANTINES * (OBJECTS_QUARANTINED + LARGE_OBJECTS_QUARANTINED))
-struct quarantine {
-    uint64_t random; /* chooses the object whose quarantine ends */
-    void *objects[QUARANTINE_OBJECTS];
+/* Secure form: freed objects that wait before they may be handed out again (quarantine.c). Each
+ * power of two of the size has a ring. A free puts its object into the next place of the ring, then
+ * exchanges it with one of the 64 newest, or of half the ring.
+ * So an object leaves after about as many frees as the ring has places, at a random one, and never
+ * before half of them. Places that a ring has not filled yet are never read: a thread that frees
+ * little touches few pages. Threads of one arena share the bytes, as with bins. */
+struct quarantine_ring {
+    uint64_t taken; /* objects, since the ring was empty */
+    uint16_t seen;  /* the low bits of that at the last trim */
+    uint16_t first; /* its first place */
+    uint16_t mask;  /* places - 1; this and the next: a power of two minus 1 */
+    uint16_t near;  /* the most places behind */
 };
+struct quarantine {
+    uint64_t random;
+    struct quarantine_ring rings[QUARANTINE_RINGS];
+};
+#define QUARANTINE_PLACES                                                                          \
+    (QUARANTINES * (2 * QUARANTINE_BYTES / OBJECT_ALIGNMENT + 8 * QUARANTINE_RINGS))
+HAK_STATIC_ASSERT(QUARANTINE_PLACES <= UINT16_MAX, "a place is 16 bits");
 
 struct cache {
     uint64_t key;             /* = slabs->key; read by free, which saves an extension to 64 bits */
@@ -118,7 +132,8 @@ struct cache {
     struct cache_bytes bytes;
     struct request_sums requests[CLASS_COUNT]; /* seen when the countdown ran out */
     struct quarantine quarantine[QUARANTINES];
-    struct remote_entry remote[REMOTE_ENTRIES]; /* last: most threads never touch it */
+    struct remote_entry remote[REMOTE_ENTRIES]; /* most threads never touch it */
+    void *resting[]; /* QUARANTINE_PLACES; constant structs (arena/thread.c) have none */
 };
 
 HAK_INLINE uint32_t bin_count(const struct bin *bin)
@@ -165,16 +180,31 @@ HAK_INLINE struct object *bin_pop(const struct cache *cache, struct bin *bin, ui
 /* As bin_pop from the bin of the class, but aborts if the bin is corrupt. For slow paths. */
 HAK_HIDDEN struct object *hak__bin_pop(struct cache *cache, uint32_t class_index);
 
-/* Secure form: puts an object into quarantine. `tiny`: it has at most TINY_SIZE_MAX bytes. Returns
- * one whose quarantine ends now; NULL: none. Owner thread. */
-HAK_INLINE void *cache_quarantine(struct cache *cache, void *object, bool tiny)
+/* The ring of objects of `bytes` bytes. */
+HAK_INLINE uint32_t quarantine_ring_of(size_t bytes)
+{
+    uint32_t ring = bits_log2(bytes / OBJECT_ALIGNMENT);
+    return ring < QUARANTINE_RINGS ? ring : QUARANTINE_RINGS - 1;
+}
+
+/* Secure form: puts an object of `bytes` bytes into quarantine. Returns one whose quarantine ends
+ * now; NULL: none. Owner thread.
+ * A thread may stop for good between any two of the stores, in a child of fork. Then one object
+ * is lost, or lies in two places, which its state tells. No place below the count has an object
+ * from before the ring was last empty. */
+HAK_INLINE void *cache_quarantine(struct cache *cache, void *object, size_t bytes)
 {
     struct quarantine *quarantine = cache->quarantine;
-    uint32_t random = secure_random(&quarantine->random);
-    uint32_t place = tiny ? random % OBJECTS_QUARANTINED
-                          : OBJECTS_QUARANTINED + random % LARGE_OBJECTS_QUARANTINED;
-    void *oldest = quarantine->objects[place];
-    quarantine->objects[place] = object;
+    struct quarantine_ring *ring = &quarantine->rings[quarantine_ring_of(bytes)];
+    void **places = cache->resting + ring->first;
+    uint64_t taken = ring->taken, mask = ring->mask;
+    void **next = &places[taken & mask];
+    void *oldest = taken > mask ? *next : NULL;
+    uint64_t back = secure_random(&quarantine->random) & ring->near;
+    void **other = back <= taken ? &places[(taken - back) & mask] : next;
+    *next = *other;
+    *other = object;
+    atomic_store_release(&ring->taken, taken + 1); /* last; hak__quarantine_next reads it */
     return oldest;
 }
 
@@ -210,6 +240,19 @@ HAK_HIDDEN extern struct arch_own_line hak__cache_charged;
 
 /* Lets an empty cache draw from `slabs` from now on. Under ARENAS. */
 HAK_HIDDEN void hak__cache_start(struct cache *cache, struct slab_set *slabs);
+
+/* quarantine.c, secure form: begins empty rings for a thread of an arena with so many threads. */
+HAK_HIDDEN void hak__quarantine_begin(struct cache *cache, uint32_t threads);
+/* Ends the quarantine of all objects, or of those in rings that have taken none since the last
+ * trim. Under the arena's lock. */
+HAK_HIDDEN void hak__quarantine_end(struct cache *cache, bool everything);
+/* Takes an object out, for a thread that is gone or whose arena is held by one. NULL: none is left.
+ */
+HAK_HIDDEN void *hak__quarantine_take(struct cache *cache);
+/* Resting objects of the class. Any thread; exact while the owner thread does not run. */
+HAK_HIDDEN uint32_t hak__quarantine_count(const struct cache *cache, uint32_t class_index);
+/* The bytes of all. */
+HAK_HIDDEN size_t hak__quarantine_bytes(const struct cache *cache);
 
 /* Takes objects for the empty bin of the class from the arena's slabs. Count 0: no memory. Under
  * the arena's lock. */

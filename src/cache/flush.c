@@ -17,7 +17,7 @@ void hak__cache_start(struct cache *cache, struct slab_set *slabs)
     cache->slabs = slabs;
     cache->mark = object_mark_of(slabs->key);
     if (HAK_SECURE) {
-        cache->quarantine->random = hak__secure_draw();
+        hak__quarantine_begin(cache, atomic_load_relaxed(&slabs->shared_threads));
     }
 }
 
@@ -292,31 +292,11 @@ void hak__cache_overflow(struct cache *cache, uint32_t class_index)
     cache_return(cache, class_index, count < most ? count : most);
 }
 
-/* Ends the quarantine of all objects. */
-static void cache_end_quarantine(struct cache *cache, struct quarantine *quarantine)
-{
-    for (uint32_t i = 0; i != QUARANTINE_OBJECTS; i++) {
-        struct object *object = quarantine->objects[i];
-        if (object == NULL) {
-            continue;
-        }
-        quarantine->objects[i] = NULL;
-        secure_leave_quarantine(object);
-        size_t slice = window_slice_of(object);
-        struct slab *slab = slab_of_slice(slice);
-        if (slab->owner != cache->slabs) {
-            hak__remote_free(cache, slice, object);
-            continue;
-        }
-        cache->bytes.given -= size_class_bytes(slab->class_index);
-        object_set_free(object, NULL, 0);
-        slab_return(slab, (struct object_list){object, 1}, object);
-    }
-}
-
 void hak__cache_flush(struct cache *cache)
 {
-    cache_end_quarantine(cache, cache->quarantine);
+    if (HAK_SECURE) {
+        hak__quarantine_end(cache, true);
+    }
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         cache_flush_class(cache, class_index);
     }
@@ -324,6 +304,9 @@ void hak__cache_flush(struct cache *cache)
 
 void hak__cache_trim(struct cache *cache)
 {
+    if (HAK_SECURE) {
+        hak__quarantine_end(cache, false);
+    }
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         if (cache->active[class_index]) {
             cache->active[class_index] = false;
@@ -342,7 +325,9 @@ void hak__cache_abandon(struct cache *cache)
         cache->bins[class_index] = (struct bin){NULL, 0, 0};
     }
     memset(cache->frees, 0, sizeof cache->frees);
-    memset(cache->quarantine, 0, sizeof cache->quarantine);
+    for (uint32_t i = 0; i != QUARANTINES * QUARANTINE_RINGS; i++) {
+        cache->quarantine->rings[i].taken = 0;
+    }
     cache->charged = cache->charged_told = 0;
     cache->lagging = NULL;
     for (uint32_t i = 0; i < REMOTE_ENTRIES; i++) {
@@ -353,37 +338,19 @@ void hak__cache_abandon(struct cache *cache)
     cache->remote_waiting = 0;
 }
 
-/* Resting objects of the class. */
-static HAK_RACY_READER uint32_t cache_quarantined(const struct quarantine *quarantine,
-                                                  uint32_t class_index)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i != QUARANTINE_OBJECTS; i++) {
-        const void *object = quarantine->objects[i];
-        count +=
-            object != NULL && owner_class(window_owner(window_slice_of(object))) == class_index;
-    }
-    return count;
-}
-
 HAK_RACY_READER uint32_t hak__cache_objects(const struct cache *cache, uint32_t class_index)
 {
     const struct bin *bin = &cache->bins[class_index];
     uint32_t count = bin->limit - (uint32_t)bin->room;
-    return count + cache_quarantined(cache->quarantine, class_index);
+    return count + (HAK_SECURE ? hak__quarantine_count(cache, class_index) : 0);
 }
 
 HAK_RACY_READER size_t hak__cache_bytes(const struct cache *cache)
 {
-    size_t bytes = 0;
+    size_t bytes = HAK_SECURE ? hak__quarantine_bytes(cache) : 0;
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         const struct bin *bin = &cache->bins[class_index];
         bytes += (size_t)(bin->limit - (uint32_t)bin->room) * size_class_bytes(class_index);
-    }
-    for (uint32_t i = 0; i != QUARANTINE_OBJECTS; i++) {
-        const void *object = cache->quarantine->objects[i];
-        uint32_t word = object != NULL ? window_owner(window_slice_of(object)) : 0;
-        bytes += object != NULL ? size_class_bytes(owner_class(word)) : 0;
     }
     return bytes;
 }

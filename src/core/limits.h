@@ -109,11 +109,12 @@
 #define SLABS_KEPT_SLICES (HAK_TINY_LIMITS ? 8u : 128u)
 /* Quarantines of each kind that a thread or an arena has: none in the ordinary form. */
 #define QUARANTINES HAK_SECURE
-/* Secure form: freed objects that wait in a thread before they may be handed out again: small ones,
- * and those above TINY_SIZE_MAX. Each free lets a random one out. Twice as many: a dangling pointer
- * meets a new object half as soon, and the objects take twice as much of the processor's caches. */
-#define OBJECTS_QUARANTINED 64u
-#define LARGE_OBJECTS_QUARANTINED 8u
+/* Secure form: freed objects wait in a thread before they may be handed out again, in a ring for
+ * each power of two of their size: as many as this number holds powers, and at least 8
+ * (cache/cache.h). Twice the bytes: a dangling pointer meets a new object half as soon, and the
+ * objects take twice as much of memory and of the processor's caches. Half: the reverse. */
+#define QUARANTINE_BYTES (HAK_TINY_LIMITS ? 4096u : 32768u)
+#define QUARANTINE_RINGS 10u /* for 16, 32, ... 8,192 bytes and more */
 
 /* Spans: allocations of whole slices, each inside one superslab. In the secure form a page that no
  * access survives follows the block (large/span.h). */

@@ -181,7 +181,7 @@ HAK_INLINE bool free_short(void *pointer, enum secure_state state, size_t size)
         return false;
     }
     pointer = secure_take_back(pointer, (uint32_t)(bytes / OBJECT_ALIGNMENT), bytes, byte);
-    pointer = cache_quarantine(&thread->cache, pointer, true);
+    pointer = cache_quarantine(&thread->cache, pointer, bytes);
     if (pointer != NULL) {
         secure_leave_quarantine(pointer);
         free_in_slice(thread, pointer, window_slice_of(pointer));

@@ -56,9 +56,10 @@ void hak__free_long(void *pointer, enum secure_state state)
     struct thread *thread = hak__thread;
     if (class_index - 1 < CLASS_COUNT - 1) {
         unsigned char byte = secure_check_state(pointer, class_index, state);
-        pointer = secure_take_back(pointer, class_index, size_class_bytes(class_index), byte);
+        size_t bytes = size_class_bytes(class_index);
+        pointer = secure_take_back(pointer, class_index, bytes, byte);
         if (thread->cache.key != CACHE_KEY_NONE && owner >= OWNER_DRAWN_FIRST) {
-            pointer = cache_quarantine(&thread->cache, pointer, class_index <= TINY_CLASS_COUNT);
+            pointer = cache_quarantine(&thread->cache, pointer, bytes);
         }
         if (pointer == NULL) {
             return;

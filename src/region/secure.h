@@ -20,8 +20,9 @@
  *                                            ^-------------malloc-------------------'
  *
  *   malloc  hands out an object only if it is FREE or FRESH, starts in a slab of its class, and
- *           begins with SECURE_LOOK_MAX zeroes. So no object ever has two owners, and a link that
- *           the program has overwritten leads to a free object of the class, or ends in a report.
+ *           is zero; of a FRESH one only SECURE_LOOK_MAX bytes are read. So no object ever has two
+ *           owners, and a link that the program has overwritten leads to a free object of the
+ *           class, or ends in a report.
  *   free    takes an object only in one of the three states of use. So it reports every double
  *           free and every pointer at which no object starts, however long ago the object was
  *           freed. It looks at the canary and at the word before the object, and clears the object.
@@ -335,9 +336,8 @@ HAK_INLINE void secure_check_canary(const void *object, size_t bytes, size_t sla
 /* Two words at once; every object is a multiple of them. */
 typedef uint64_t secure_pair __attribute__((vector_size(16), may_alias));
 
-/* malloc looks whether the first bytes of an object are still zero; so many at most. Twice as many:
- * a malloc of a large object takes up to 60 ns longer. Half: a write after free is noticed in half
- * of the places. */
+/* malloc looks whether an object is still zero; so far at most if it was never handed out: its
+ * pages are untouched. Twice as far: it touches twice as many. Half: half of the writes to it. */
 #define SECURE_LOOK_MAX 1024u
 /* The length from which the C library's memset is faster. */
 #define SECURE_CLEAR_MIN 512u
@@ -427,7 +427,8 @@ HAK_INLINE void *secure_hand_out(void *object, size_t bytes, size_t size, enum s
                                  bool tiny)
 {
     uint64_t mark = secure_mark(object);
-    if (HAK_UNLIKELY(!secure_is_clean(object, bytes, mark, tiny))) {
+    bool all = tiny || secure_state_of(object) != SECURE_FRESH;
+    if (HAK_UNLIKELY(!secure_is_clean(object, bytes, mark, all))) {
         hak__secure_written(object);
     }
     *(uintptr_t *)object = 0; /* the link */

@@ -49,7 +49,8 @@ static void slab_look(const struct slab *slab)
     size_t size = size_class_bytes(slab->class_index);
     for (uint32_t i = 0; i < slab->carved_count; i++) {
         const unsigned char *object = slab_start(slab) + slab->first + i * size;
-        if (HAK_UNLIKELY(!secure_is_clean(object, size, secure_mark(object), true))) {
+        bool all = secure_state_of(object) != SECURE_FRESH; /* else its pages are untouched */
+        if (HAK_UNLIKELY(!secure_is_clean(object, size, secure_mark(object), all))) {
             hak__secure_written(object);
         }
     }

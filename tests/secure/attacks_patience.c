@@ -45,6 +45,9 @@ static void write_after_free(const struct attack *attack)
             break;
         }
     }
+    for (size_t i = 0; i < 1000; i++) { /* it may lie behind what the pairs exchange */
+        (void)hide(malloc(attack->size));
+    }
     free(before);
     free(behind);
 }

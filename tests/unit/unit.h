@@ -138,7 +138,7 @@ static inline void unit_set_destroy(struct slab_set *set)
 /* A cache, with a slab set of its own or drawing from another's. */
 static inline struct cache *unit_cache_create_on(struct slab_set *set)
 {
-    struct cache *cache = support_map(sizeof *cache);
+    struct cache *cache = support_map(sizeof *cache + QUARANTINE_PLACES * sizeof(void *));
     hak__cache_start(cache, set);
     return cache;
 }
@@ -154,7 +154,7 @@ static inline void unit_cache_destroy_on(struct cache *cache)
     hak__remote_flush(cache);
     hak__cache_flush(cache);
     REQUIRE_SIZE(cache->charged, ==, 0);
-    munmap(cache, sizeof *cache);
+    munmap(cache, sizeof *cache + QUARANTINE_PLACES * sizeof(void *));
 }
 
 static inline void unit_cache_destroy(struct cache *cache)
