@@ -170,7 +170,9 @@ static struct thread *thread_adopt_from(struct arena *arena)
         return NULL;
     }
     struct thread *thread = thread_pop_parked();
-    while (thread == NULL &&
+    /* Not in the secure form, whose slabs from before a fork serve nobody: to return objects to
+     * them would copy their pages. */
+    while (!HAK_SECURE && thread == NULL &&
            thread_settle_one()) { /* another thread may take what this one parks */
         thread = thread_pop_parked();
     }
