@@ -106,14 +106,13 @@ bool hak__span_wastes(size_t size, size_t alignment)
     return SUPERSLAB_SLICES / slices * slices < SUPERSLAB_SLICES / 4 * 3;
 }
 
-/* Bytes of the canary before a block: as much of its page, and of the one before, as is open, but
- * at most half a small page. Twice: 60 ns more at each malloc and free. Half: a write that skips
- * more than 1,024 bytes may not be noticed. */
+/* Bytes of the canary before a block: what is open there, but at most a page. Nearly always that is
+ * in the block's first page, or all of the one before. */
 static size_t span_front_bytes(const struct span_metadata *metadata)
 {
-    const size_t most = ARCH_PAGE_SIZE_MIN / 2;
-    size_t open = metadata->front != 0 ? most : metadata->offset - metadata->head;
-    return open < most ? open / SECURE_FRONT * SECURE_FRONT : most;
+    size_t page = hak__os_page_size();
+    size_t open = metadata->front != 0 ? page : metadata->offset - metadata->head;
+    return open < page ? open / SECURE_FRONT * SECURE_FRONT : page;
 }
 
 /* Secure form: notes the size of the request and writes the canary behind its end. */
@@ -333,15 +332,16 @@ void hak__span_free(struct span_cache *cache, struct counters *counters, size_t 
     hak__span_free_taken(cache, counters, slice);
 }
 
+/* Slices of all spans of a cache together at most, 8 MiB; in the secure form half as many with
+ * memory may rest. Half: programs that free and allocate more than 4 MiB of such blocks in turn
+ * take the lock of the process for each. Twice: each arena may keep 16 MiB until its next ticks. */
+enum { SPANS_KEPT_SLICES = HAK_TINY_LIMITS ? SUPERSLAB_SLICES : 4 * SUPERSLAB_SLICES };
+
 /* Lets the program have the slices of a freed span again. */
 static void span_return(struct span_cache *cache, struct resting_span span)
 {
-    /* Slices of all spans of a cache together at most, 8 MiB. Half: programs that free and allocate
-     * more than 4 MiB of such blocks in turn take the lock of the process for each. Twice: each
-     * arena may keep 16 MiB until its next ticks. */
-    const uint32_t most = HAK_TINY_LIMITS ? SUPERSLAB_SLICES : 4 * SUPERSLAB_SLICES;
-    if (cache == NULL || cache->slices + span.slices > most || numa_is_far(span.slice) ||
-        span.closed) {
+    if (cache == NULL || cache->slices + span.slices > SPANS_KEPT_SLICES ||
+        numa_is_far(span.slice) || span.closed) {
         hak__span_give(span);
         return;
     }
@@ -378,10 +378,7 @@ void hak__span_free_taken(struct span_cache *cache, struct counters *counters, s
         span_return(cache, span);
         span.slices = 0;
         if (SPANS_ARE_CLEAN && cache != NULL) {
-            /* Slices with memory that rest in an arena, 8 MiB. Half: of blocks of 2 MiB only one
-             * rests. Twice: a program that frees and allocates such blocks in turn may take 8 MiB
-             * more. */
-            span = hak__span_end_rest(cache->quarantine, 2 * SUPERSLAB_SLICES);
+            span = hak__span_end_rest(cache->quarantine, SPANS_KEPT_SLICES / 2);
         }
     }
 }

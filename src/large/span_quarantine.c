@@ -115,10 +115,10 @@ static bool span_close(struct span_quarantine *quarantine, size_t slice, uint32_
         quarantine->closed_slices = 0;
     }
     /* Secure form: the most slices that an arena closes in a second. To close one, to open it
-     * again, and to touch its pages takes up to some 35 microseconds. Twice as many: a program that
+     * again, and to touch its pages takes up to some 17 microseconds. Twice as many: a program that
      * does little else loses up to 3.6 % of its time instead of 1.8 %. Half: more freed spans can
      * be read by a dangling pointer, which finds zeroes. */
-    if (quarantine->closed_slices + slices > 512 ||
+    if (quarantine->closed_slices + slices > 1024 ||
         !hak__os_close_pages(window_slice_address(slice), slices * SLICE_SIZE)) {
         return false;
     }

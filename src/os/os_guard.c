@@ -26,9 +26,6 @@
 #ifndef MADV_GUARD_REMOVE
 #define MADV_GUARD_REMOVE 103
 #endif
-#ifndef SYS_process_madvise
-#define SYS_process_madvise 440
-#endif
 
 /* --- memory --- */
 
@@ -121,6 +118,7 @@ bool hak__os_open_pages(void *address, size_t size)
 /* Marks two ranges, or takes their marks away. False: each is to be done by itself. */
 static bool os_advise_two(struct os_two ranges, int advice)
 {
+    enum { CALL = 440 /* process_madvise, which older headers lack */ };
     enum { THIS_PROCESS = -10001 /* instead of a descriptor; Linux 6.14 */ };
     static uint32_t shared_lacks; /* 1: the kernel cannot. Relaxed: each thread may find it out */
     struct iovec parts[2] = {{ranges.first, ranges.first_size},
@@ -131,7 +129,7 @@ static bool os_advise_two(struct os_two ranges, int advice)
         return false;
     }
     os_count(OS_CALL_PURGE);
-    long done = syscall(SYS_process_madvise, THIS_PROCESS, parts, 2, advice, 0);
+    long done = syscall(CALL, THIS_PROCESS, parts, 2, advice, 0);
     if (done < 0 && errno != EINVAL && errno != ENOMEM) { /* these may be locked memory's */
         atomic_store_relaxed(&shared_lacks, 1u);
     }
