@@ -42,8 +42,10 @@ HAK_HIDDEN void hak__heap_resize_guarded(const struct heap_owned *owned, size_t 
 /* The size of the object for a request; a request that is too large stays so. */
 HAK_INLINE size_t heap_object_size(size_t size, size_t alignment)
 {
-    size_t lead = alignment < HEAP_LEAD ? HEAP_LEAD : alignment;
-    return HAK_SECURE && size <= REQUEST_SIZE_MAX ? lead + size + HEAP_CANARY : size;
+    if (!HAK_SECURE || size > REQUEST_SIZE_MAX) {
+        return size;
+    }
+    return (alignment < HEAP_LEAD ? HEAP_LEAD : alignment) + size + HEAP_CANARY;
 }
 
 /* Gives a new object to the program, for a request of this size and alignment. Returns the pointer.

@@ -106,19 +106,20 @@ static uint32_t superslab_first(uint64_t starts)
     return bits_lowest(after != 0 ? after : half);
 }
 
-/* One of the starts of a run of `count`: the first; in the secure form any, or for a long run the
- * lowest or the highest, so that others fit beside it. Under REGION. */
+/* One of the starts of a run of `count`: the first; in the secure form any. A long run lies at an
+ * end of the free ones, so that others fit beside it: the lowest; in the secure form either. Under
+ * REGION. */
 static uint32_t superslab_choose(struct superslab_part *part, uint64_t starts, uint32_t count)
 {
+    /* Half: runs of 128 KiB are packed more densely, and can be guessed better. Twice: 300 kB take
+     * 1.3 times their addresses. */
+    bool is_long = count >= 8;
     if (!HAK_SECURE) {
-        return superslab_first(starts);
+        return is_long ? bits_lowest(starts) : superslab_first(starts);
     }
     uint64_t *random = &part->random;
     *random = *random == 0 ? hak__secure.secret + part->number : *random;
-    /* Runs of so many slices or more lie at an end of the free ones. Half: runs of 128 KiB are
-     * packed more densely, and can be guessed better. Twice: 300 kB take 1.3 times their
-     * addresses. */
-    if (count >= 8) {
+    if (is_long) {
         return secure_random(random) % 2 == 0 ? bits_lowest(starts) : bits_log2(starts);
     }
     uint32_t shift = secure_random(random) % SUPERSLAB_SLICES;
