@@ -33,15 +33,16 @@
 #include "os/os.h"
 #include "region/window.h"
 
+struct resting_span {
+    uint32_t slice;  /* slice numbers stay below 2^29 */
+    uint32_t slices; /* 0: none */
+    bool closed;     /* as a whole */
+    bool empty;      /* it has no memory; also if it is closed */
+};
 /* Secure form: freed spans that rest, in no order: nobody gets them yet. A new one takes the place
  * of a random one. Twice as many: a use after free faults, or reads zero, for twice as long. */
 struct span_quarantine {
-    struct resting_span {
-        uint32_t slice;  /* slice numbers stay below 2^29 */
-        uint32_t slices; /* 0: none */
-        bool closed;     /* as a whole */
-        bool empty;      /* it has no memory; also if it is closed */
-    } spans[32];
+    struct resting_span spans[32];
     uint64_t random;
     uint32_t held;          /* slices that have memory */
     uint32_t closed_slices; /* since closed_ms */
