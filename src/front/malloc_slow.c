@@ -93,9 +93,11 @@ static struct object *malloc_pop_slow(struct thread *thread, uint32_t class_inde
  * is told soon then, and later once in 4,096 refills, which is some 1 % of what they cost. */
 static void malloc_look_around(const struct thread *thread)
 {
-    uint64_t count = atomic_load_relaxed(&thread->cache.counters.values[COUNTER_MALLOC_SLOW]);
-    if (count % 4096 == 0 || bits_is_power_of_two(count)) {
-        hak__secure_look_around();
+    if (HAK_SECURE) {
+        uint64_t count = atomic_load_relaxed(&thread->cache.counters.values[COUNTER_MALLOC_SLOW]);
+        if (count % 4096 == 0 || bits_is_power_of_two(count)) {
+            hak__secure_look_around();
+        }
     }
 }
 
@@ -118,9 +120,7 @@ static void *malloc_class_once(uint32_t class_index, size_t size)
     struct refill refill = malloc_refill(thread, class_index);
     void *object = hak__cache_fill(&thread->cache, class_index, refill);
     hak__thread_left(thread);
-    if (HAK_SECURE) {
-        malloc_look_around(thread);
-    }
+    malloc_look_around(thread);
     return malloc_hand_out(object, class_index, size);
 }
 

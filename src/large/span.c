@@ -209,9 +209,11 @@ static void *span_start_again(size_t slice, size_t size, size_t alignment)
 /* Secure form: false if the closed pages of a cached span leave too few bytes for the request. */
 static bool span_has_room(size_t slice, size_t size, size_t alignment)
 {
+    if (!HAK_SECURE) {
+        return true;
+    }
     const struct span_metadata *metadata = span_metadata_at(slice);
-    return !HAK_SECURE ||
-           metadata->slices * SLICE_SIZE - span_tail(metadata) >= size + span_front(alignment);
+    return metadata->slices * SLICE_SIZE - span_tail(metadata) >= size + span_front(alignment);
 }
 
 /* The link to the span that serves a request: the shortest that fits, and of those the one that was

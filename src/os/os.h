@@ -287,6 +287,9 @@ HAK_HIDDEN void hak__os_guard_close(void *address, size_t size);
  * mapped. False: the process may have no further mapping; then nothing was closed, but the contents
  * may be lost. Any thread. */
 HAK_HIDDEN bool hak__os_close_pages(void *address, size_t size);
+/* The same by marks alone, which take no mapping. False: the kernel does not mark pages (before
+ * Linux 6.13), or none that are locked. */
+HAK_HIDDEN bool hak__os_mark_pages(void *address, size_t size);
 /* Two ranges of one mapping, by one system call if possible. A size may be 0. Bit 0: the first is
  * closed; bit 1: the second. */
 struct os_two {

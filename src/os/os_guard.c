@@ -77,6 +77,13 @@ uint32_t hak__os_closed_ranges(void)
     return atomic_load_relaxed(&shared_os_closed);
 }
 
+bool hak__os_mark_pages(void *address, size_t size)
+{
+    HAK_KEEP_ERRNO;
+    os_count(OS_CALL_PURGE);
+    return os_mark(address, size);
+}
+
 bool hak__os_close_pages(void *address, size_t size)
 {
     HAK_KEEP_ERRNO;
@@ -121,13 +128,13 @@ static bool os_advise_two(struct os_two ranges, int advice)
     enum { CALL = 440 /* process_madvise, which older headers lack */ };
     enum { THIS_PROCESS = -10001 /* instead of a descriptor; Linux 6.14 */ };
     static uint32_t shared_lacks; /* 1: the kernel cannot. Relaxed: each thread may find it out */
-    struct iovec parts[2] = {{ranges.first, ranges.first_size},
-                             {ranges.second, ranges.second_size}};
     if (HAK_LEVEL > 1 || ranges.first_size == 0 || ranges.second_size == 0 ||
         atomic_load_relaxed(&shared_os_marks) != MARKS_GUARDS ||
         atomic_load_relaxed(&shared_lacks) != 0 || !hak__os_may_ask()) {
         return false;
     }
+    struct iovec parts[2] = {{ranges.first, ranges.first_size},
+                             {ranges.second, ranges.second_size}};
     os_count(OS_CALL_PURGE);
     long done = syscall(CALL, THIS_PROCESS, parts, 2, advice, 0);
     if (done < 0 && errno != EINVAL && errno != ENOMEM) { /* these may be locked memory's */

@@ -31,11 +31,12 @@ void hak__slab_begin_secure(struct slab *slab)
     size_t slice = slab_slice(slab);
     hak__secure_new_keys(slice, slab->slice_count);
     slab->first = (uint16_t)slab_first(slice, slab->class_index);
-    /* Larger pages would take half of a small object's slab. */
-    slab->closed_end = page <= SLICE_SIZE / 8 || page <= size;
-    if (slab->closed_end) {
+    slab->closed_end = false;
+    if (page <= size || page <= SLICE_SIZE / 8) { /* larger ones would take half of a slab */
         os_touch((char *)slab_start(slab));
-        slab->closed_end = hak__os_close_pages(slab_end_page(slab), page);
+        /* Slabs of small objects are many, and with locked memory the page would stay there. */
+        slab->closed_end = page <= size ? hak__os_close_pages(slab_end_page(slab), page)
+                                        : hak__os_mark_pages(slab_end_page(slab), page);
     }
     size_t bytes = slab->slice_count * SLICE_SIZE - slab->first - (slab->closed_end ? page : 0);
     if (slab->capacity > bytes / size) {
