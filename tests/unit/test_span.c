@@ -10,6 +10,8 @@ static struct counters counters;
 static int setup(void **state)
 {
     int failed = unit_start(state);
+    hak__window.mark -=
+        hak__window.mark % SUPERSLAB_SLICES; /* superslabs fill from the first slice */
     hak__knobs.huge_threshold = UINT64_MAX;
     return failed;
 }
