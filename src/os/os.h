@@ -211,8 +211,8 @@ HAK_HIDDEN struct os_memory hak__os_memory(void);
 HAK_HIDDEN uint64_t hak__os_huge_page_bytes(void);
 /* Why the kernel gives the process no huge pages, as words behind "because"; NULL: it does. */
 HAK_HIDDEN const char *hak__os_no_huge_pages(void);
-/* True: the process has a limit on its address space (RLIMIT_AS). A system call; false with a
- * filter. */
+/* True: the process has a limit on its addresses (RLIMIT_AS, RLIMIT_DATA). Two system calls; false
+ * with a filter. */
 HAK_HIDDEN bool hak__os_addresses_are_limited(void);
 /* Bytes resident now, by a quick count, which may be off by 32 OS pages or more for each processor
  * before Linux 6.17. UINT64_MAX: the kernel does not say. */

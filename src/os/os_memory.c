@@ -101,6 +101,10 @@ bool hak__os_addresses_are_limited(void)
 {
     struct rlimit limit;
     HAK_KEEP_ERRNO;
-    return !hak__os_is_filtered() && syscall(SYS_prlimit64, 0, RLIMIT_AS, NULL, &limit) == 0 &&
-           limit.rlim_cur != RLIM_INFINITY;
+    bool limited = false;
+    for (int i = 0; i < 2 && !limited && !hak__os_is_filtered(); i++) {
+        limited = syscall(SYS_prlimit64, 0, i == 0 ? RLIMIT_AS : RLIMIT_DATA, NULL, &limit) == 0 &&
+                  limit.rlim_cur != RLIM_INFINITY;
+    }
+    return limited;
 }
