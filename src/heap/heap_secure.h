@@ -82,8 +82,10 @@ HAK_INLINE struct heap_owned heap_find(struct hak_heap *heap, const void *pointe
  * objects. object NULL: it is such an object, or waits in such a thread's cache. */
 HAK_INLINE struct heap_owned heap_look_at(void *object, size_t bytes, bool lost)
 {
-    return HAK_SECURE ? hak__heap_look_at(object, bytes, lost)
-                      : (struct heap_owned){object, 0, bytes, bytes};
+    if (HAK_SECURE) {
+        return hak__heap_look_at(object, bytes, lost);
+    }
+    return (struct heap_owned){object, 0, bytes, bytes};
 }
 
 /* The program gets another size at the same place, at most `room`. */
