@@ -309,10 +309,13 @@ if(NOT CMAKE_CROSSCOMPILING)
             late_write_100_0 late_write_100_48 late_write_100_92 late_write_1000_496 late_write_1000_992
             late_write_5000_8 late_write_5000_2496 late_write_5000_4992 late_write_30000_15000 late_write_60000_59992
             free_stack free_global free_code free_literal free_library free_mapped free_other_heap
-            delete_array_size delete_array_less delete_array_as_one behind_kept before_17 before_32)
+            delete_array_size delete_array_less delete_array_as_one behind_kept before_17 before_32
+            canary_other_slab canary_other_class)
         hakmem_register(${name} secure "" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>" $<TARGET_FILE:hakmem_attacks> ${name} 5
             report)
     endforeach()
+    hakmem_register(fork_after secure "" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>" $<TARGET_FILE:hakmem_attacks> fork_after 1
+        held)
     add_executable(secure_corruption "${tests_directory}/secure/corruption.c")
     set_target_properties(secure_corruption PROPERTIES
         OUTPUT_NAME corruption RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/secure")
@@ -322,7 +325,7 @@ if(NOT CMAKE_CROSSCOMPILING)
         set(words args=2000)
     endif()
     hakmem_register(corruption secure "${words}" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>" $<TARGET_FILE:secure_corruption>)
-    foreach(name overflow_sizes questions at_exit heaps chances rings large_blocks huge_pages)
+    foreach(name overflow_sizes questions at_exit heaps chances rings slabs large_blocks huge_pages)
         add_executable(secure_${name} "${tests_directory}/secure/${name}.c")
         set_target_properties(secure_${name} PROPERTIES
             OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/secure")
@@ -335,6 +338,7 @@ if(NOT CMAKE_CROSSCOMPILING)
         endif()
         hakmem_register(${name} secure "${words}" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>" $<TARGET_FILE:secure_${name}>)
     endforeach()
+    hakmem_register(places override "not-again" "LD_PRELOAD=$<TARGET_FILE:hakmem_shared>" $<TARGET_FILE:secure_slabs> places)
     foreach(name aligned realloc thread_bytes) # the API tests, on this form
         hakmem_add_test_program(secure_${name} secure "${tests_directory}/api/test_${name}.c" hakmem_secure hakmem_cmocka)
         target_compile_definitions(secure_${name} PRIVATE HAK_SECURE=1)

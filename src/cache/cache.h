@@ -93,10 +93,9 @@ struct cache_bytes {
 };
 
 /* Secure form: freed objects that wait before they may be handed out again (quarantine.c). Each
- * power of two of the size has a ring. A free puts its object into the next place of the ring, then
- * exchanges it with one of the 64 newest, or of half the ring.
- * So an object leaves after about as many frees as the ring has places, at a random one, and never
- * before half of them. Places that a ring has not filled yet are never read: a thread that frees
+ * power of two of the size has a ring. A free takes the next place of the ring and exchanges its
+ * object with one of the 64 newest, or of half the ring. So an object leaves after about as many
+ * frees as the ring has places, at a random one, and never before half of them. Places that a ring has not filled yet are never read: a thread that frees
  * little touches few pages. Threads of one arena share the bytes, as with bins. */
 struct quarantine_ring {
     uint64_t taken; /* objects, since the ring was empty */
@@ -204,7 +203,7 @@ HAK_INLINE void *cache_quarantine(struct cache *cache, void *object, size_t byte
     void **other = back <= taken ? &places[(taken - back) & mask] : next;
     *next = *other;
     *other = object;
-    atomic_store_release(&ring->taken, taken + 1); /* last; hak__quarantine_next reads it */
+    atomic_store_release(&ring->taken, taken + 1); /* last; ring_count reads it */
     return oldest;
 }
 

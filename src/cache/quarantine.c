@@ -44,16 +44,25 @@ static void quarantine_end_object(struct cache *cache, struct object *object)
     slab_return(slab, (struct object_list){object, 1}, object);
 }
 
+/* Takes an object out of a ring. NULL: none is left. One at a time, because a signal handler may
+ * free between two of them. */
+static void *ring_take(struct cache *cache, struct quarantine_ring *ring)
+{
+    uint32_t count = ring_count(ring);
+    if (count == 0) {
+        return NULL;
+    }
+    ring->taken = count - 1;
+    return cache->resting[ring->first + count - 1];
+}
+
 void hak__quarantine_end(struct cache *cache, bool everything)
 {
     for (uint32_t i = 0; i != QUARANTINE_RINGS; i++) {
         struct quarantine_ring *ring = &cache->quarantine->rings[i];
-        if (everything || (uint16_t)ring->taken == ring->seen) {
-            uint32_t count = ring_count(ring);
-            ring->taken = 0;
-            while (count-- != 0) {
-                quarantine_end_object(cache, cache->resting[ring->first + count]);
-            }
+        bool ends = everything || (uint16_t)ring->taken == ring->seen;
+        for (void *object; ends && (object = ring_take(cache, ring)) != NULL;) {
+            quarantine_end_object(cache, object);
         }
         ring->seen = (uint16_t)ring->taken;
     }
@@ -61,15 +70,11 @@ void hak__quarantine_end(struct cache *cache, bool everything)
 
 void *hak__quarantine_take(struct cache *cache)
 {
-    for (uint32_t i = 0; i != QUARANTINE_RINGS; i++) {
-        struct quarantine_ring *ring = &cache->quarantine->rings[i];
-        uint32_t count = ring_count(ring);
-        if (count != 0) {
-            ring->taken = count - 1;
-            return cache->resting[ring->first + count - 1];
-        }
+    void *object = NULL;
+    for (uint32_t i = 0; i != QUARANTINE_RINGS && object == NULL; i++) {
+        object = ring_take(cache, &cache->quarantine->rings[i]);
     }
-    return NULL;
+    return object;
 }
 
 /* The class of an object that rests in a ring. */
