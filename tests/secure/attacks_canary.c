@@ -126,35 +126,53 @@ static void write_behind_usable(const struct attack *attack)
 
 enum { FREED, FRESH };
 
+/* The least distance of two blocks, which come in the order of their addresses; `low` is the first
+ * of the two. */
+static size_t stride_of(unsigned char *const *blocks, size_t count, unsigned char **low)
+{
+    size_t stride = SIZE_MAX;
+    for (size_t i = 0; i + 1 < count; i++) {
+        if ((size_t)(blocks[i + 1] - blocks[i]) < stride) {
+            stride = (size_t)(blocks[i + 1] - blocks[i]);
+            *low = blocks[i];
+        }
+    }
+    return stride;
+}
+
+/* A block with places that were never handed out behind it, and another block behind those, so that
+ * they are places of blocks: what follows a slab's last block is not. NULL: there is none. */
+static unsigned char *before_hole(unsigned char *const *blocks, size_t count, size_t stride)
+{
+    enum { SLAB = 32768 };
+    for (size_t i = 0; i + 1 < count; i++) {
+        size_t distance = (size_t)(blocks[i + 1] - blocks[i]);
+        bool is_one_slab = (uintptr_t)blocks[i] / SLAB == (uintptr_t)blocks[i + 1] / SLAB;
+        if (is_one_slab && distance != stride && distance % stride == 0) {
+            return blocks[i];
+        }
+    }
+    return NULL;
+}
+
 /* The write begins where the block next to it does, so it leaves the canary alone. */
 static void jump(const struct attack *attack)
 {
-    enum { COUNT = 1990, SLAB = 32768, PAGE = 4096, JUMPED = 32, LATER = 5000 };
+    enum { COUNT = 1990, ENOUGH = 1500, JUMPED = 32, LATER = 5000 };
     static unsigned char *blocks[COUNT], *later[LATER];
-    size_t stride = SIZE_MAX, low = 0, handed_out = 0;
-    for (size_t i = 0; i < COUNT; i++) {
+    unsigned char *block = NULL, *low = NULL;
+    size_t stride = 0, handed_out = 0;
+    for (size_t i = 0; i < COUNT && block == NULL; i++) {
         blocks[i] = make(attack->size);
-    }
-    qsort(blocks, COUNT, sizeof *blocks, compare_addresses);
-    for (size_t i = 0; i + 1 < COUNT; i++) {
-        size_t distance = (size_t)(blocks[i + 1] - blocks[i]);
-        if (distance < stride) {
-            stride = distance;
-            low = i;
+        if (i >= ENOUGH) {
+            qsort(blocks, i + 1, sizeof *blocks, compare_addresses);
+            stride = stride_of(blocks, i + 1, &low);
+            block = attack->at == FRESH ? before_hole(blocks, i + 1, stride) : low;
         }
     }
-    unsigned char *block = blocks[low], *neighbour = block + stride;
-    if (attack->at == FRESH) {
-        block = blocks[COUNT - 1];
-        for (size_t i = 0; i + 1 < COUNT; i++) {
-            /* Not at a slab's end, which may be a closed page: what follows there is no block. */
-            uintptr_t first = (uintptr_t)blocks[i], last = first + stride * 3 + PAGE - 1;
-            if (blocks[i] + stride != blocks[i + 1] && first / SLAB == last / SLAB) {
-                block = blocks[i];
-            }
-        }
-        neighbour = block + stride;
-    } else {
+    block = block == NULL ? blocks[COUNT - 1] : block; /* blocks come in order */
+    unsigned char *neighbour = block + stride;
+    if (attack->at == FREED) {
         free(hide(neighbour));
     }
     memset(hide(neighbour), 'j', JUMPED);
