@@ -95,8 +95,9 @@ struct cache_bytes {
 /* Secure form: freed objects that wait before they may be handed out again (quarantine.c). Each
  * power of two of the size has a ring. A free takes the next place of the ring and exchanges its
  * object with one of the 64 newest, or of half the ring. So an object leaves after about as many
- * frees as the ring has places, at a random one, and never before half of them. Places that a ring has not filled yet are never read: a thread that frees
- * little touches few pages. Threads of one arena share the bytes, as with bins. */
+ * frees as the ring has places, at a random one, and never before half of them. Places that a ring
+ * has not filled yet are never read: a thread that frees little touches few pages. Threads of one
+ * arena share the bytes, as with bins. */
 struct quarantine_ring {
     uint64_t taken; /* objects, since the ring was empty */
     uint16_t seen;  /* the low bits of that at the last trim */

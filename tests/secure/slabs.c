@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* slabs.c: what slabs of the secure form, preloaded, keep apart (docs/security.md). With the argument
- * "places", for either form: the lower bits of addresses differ from process to process. */
+/* slabs.c: what slabs of the secure form, preloaded, keep apart (docs/security.md). With the
+ * argument "places", for either form: the lower bits of addresses differ from process to process. */
 #include "child.h"
 
 #include <fcntl.h>
