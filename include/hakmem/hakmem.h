@@ -129,10 +129,10 @@ HAK_API size_t hak_good_size(size_t size) HAK_NOEXCEPT;
  * For other pointers the time grows with the number of huge blocks. */
 HAK_API bool hak_owns(const void *pointer) HAK_NOEXCEPT;
 
-/* Returns free memory to the OS now: the calling thread's cache, kept spans, cached huge
- * blocks and all free slices. Other threads' bins stay. Does nothing if only `keep` bytes or fewer
- * could be returned; this count leaves out thread caches and kept spans. Returns true if memory was
- * returned. */
+/* Returns free memory to the OS now, and addresses of the heap that are wholly free: the calling
+ * thread's cache, kept spans, cached huge blocks and all free slices. Other threads' bins stay.
+ * Does nothing if only `keep` bytes or fewer could be returned; this count leaves out thread caches
+ * and kept spans. Returns true if anything was returned. */
 HAK_API bool hak_trim(size_t keep) HAK_NOEXCEPT;
 
 /* Called when the bytes mapped by hakmem, `mapped`, have just exceeded the soft limit. The calling

@@ -163,16 +163,12 @@ static bool collect_is_due(uint32_t now, uint32_t delay)
 }
 
 /* Before a pass: makes empty slabs free slices, and unmaps huge blocks that were freed half a delay
- * ago. The soft limit counts addresses, so above it wholly free superslabs are unmapped, a part per
- * pass. */
+ * ago. */
 static void collect_for_purge(uint32_t delay)
 {
     collect_arenas();
     hak__huge_cache_trim(delay / 2);
     hak__os_discard_again();
-    if (hak__limit_is_exceeded()) {
-        hak__superslab_release(PURGE_BYTES_AT_ONCE);
-    }
 }
 
 /* The purge delay in force, in milliseconds: shorter above the soft limit and under memory
@@ -344,8 +340,11 @@ size_t hak__arena_reclaim(bool unmap)
         hak__arena_collect(arena, true);
     }
     size_t bytes = hak__os_discard_again() + hak__huge_cache_trim(0);
-    bytes += unmap ? hak__superslab_release(SIZE_MAX) : hak__superslab_purge();
-    if (!unmap) {               /* a failed allocation wants addresses */
+    bytes += hak__superslab_release();
+    /* A failed allocation wants addresses only. Outside the gate: a fork has turned this thread
+     * away. */
+    if (!unmap && (hak__inside & INSIDE_GATE) != 0) {
+        bytes += hak__superslab_purge();
         hak__arena_pages_now(); /* after the others: it may end outside the gate */
     }
     hak__gate_leave();

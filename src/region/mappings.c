@@ -35,8 +35,13 @@ bool hak__mappings_are_short(void)
     size_t count = atomic_load_relaxed(&hak__mappings_huge) +
                    2 * (atomic_load_relaxed(&table->split_count) + hak__os_closed_ranges()) +
                    atomic_load_relaxed(&table->borders_count) +
-                   atomic_load_relaxed(&table->released_count);
+                   atomic_load_relaxed(&table->holes_count);
     return count >= MAPPINGS_MAX || hak__os_is_discarding() || mappings_were_refused();
+}
+
+bool hak__mappings_have_holes(void)
+{
+    return atomic_load_relaxed(&hak__superslabs.holes_count) >= SPLIT_SUPERSLABS_MAX;
 }
 
 /* True if the slice before `first` is claimed: then its mapping can be extended. Under GROWTH. */

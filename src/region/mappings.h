@@ -32,6 +32,9 @@ HAK_INLINE void mappings_remove_huge(size_t removed)
  * should make no mapping that is not the continuation of another, and no hole in one. Any thread.
  */
 HAK_HIDDEN bool hak__mappings_are_short(void);
+/* True: superslabs that were unmapped have left so many holes that a pass by ticks makes no more.
+ * Each may cost a mapping. Any thread. */
+HAK_HIDDEN bool hak__mappings_have_holes(void);
 /* After the kernel has refused a mapping: true if it was not for want of memory. It tries to map a
  * page, and to extend a mapping by one. Inside the gate (core/gate.h), or without other threads. */
 HAK_HIDDEN bool hak__mappings_probe(void);

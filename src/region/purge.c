@@ -13,6 +13,7 @@
  * calls wait until its watching thread has read what happened. That thread may allocate first. */
 #include "base/bits.h"
 #include "core/gate.h"
+#include "core/knobs.h"
 #include "os/os.h"
 #include "region/huge_pages.h"
 #include "region/mappings.h"
@@ -58,12 +59,15 @@ static uint64_t purge_runs(size_t index, uint64_t map)
     return failed;
 }
 
-static void purge_tables(size_t index, uint64_t map)
+/* False: the kernel refused. */
+static bool purge_tables(size_t index, uint64_t map)
 {
+    bool purged = true;
     while (map != 0) {
         uint32_t first, count = purge_take_run(&map, &first);
-        hak__window_purge_tables(index * SUPERSLAB_SLICES + first, count);
+        purged &= hak__window_purge_tables(index * SUPERSLAB_SLICES + first, count);
     }
+    return purged;
 }
 
 /* Secure form: an OS page has the states of several slices, its group. Returns the groups that have
@@ -137,19 +141,83 @@ static struct purge_work purge_take_next(struct purge_place *next, bool everythi
     return work;
 }
 
-/* Purges slices of at most one superslab, and moves *next on as purge_take_next does. Returns the
- * bytes purged. */
+/* REGION is stuck: the superslab cannot be noted as released, so it is mapped again. If that fails,
+ * its addresses stay out of use. */
+static void release_undo(size_t index, bool unmapped)
+{
+    if (!unmapped ||
+        hak__os_map_at(window_slice_address(index * SUPERSLAB_SLICES), SUPERSLAB_SIZE) == 0) {
+        hak__superslab_give_late(index, ~UINT64_C(0));
+    }
+}
+
+/* Notes that a superslab was unmapped, or could not be. Returns the bytes unmapped. Under GROWTH.
+ */
+static size_t release_note(size_t index, bool unmapped)
+{
+    struct lock *lock = &superslab_part_of(index)->lock;
+    if (!lock_acquire_soon(lock)) {
+        release_undo(index, unmapped);
+        return 0;
+    }
+    if (unmapped) {
+        superslab_at(index)->dirty = 0;
+        hak__superslab_set_pages(index, SUPERSLAB_SMALL);
+        hak__superslab_set_state(index, SUPERSLAB_RELEASED, 0);
+    } else { /* the kernel refuses if it would have to split a mapping and there are too many */
+        hak__superslab_mark_free(index, ~UINT64_C(0));
+    }
+    lock_release(lock);
+    return unmapped ? SUPERSLAB_SIZE : 0;
+}
+
+/* Unmaps a superslab that is out of the free map, so nobody else uses it or claims it. Returns the
+ * bytes unmapped. */
+static size_t release_one(size_t index)
+{
+    void *start = window_slice_address(index * SUPERSLAB_SLICES);
+    hak__huge_pages_unwatch(&superslab_part_of(index)->evidence, 1, start);
+    hak__gate_let_ending_signals(true);
+    bool unmapped = hak__os_unmap(start, SUPERSLAB_SIZE) == 0;
+    hak__gate_let_ending_signals(false);
+    lock_acquire(&hak__growth_lock);
+    size_t released = release_note(index, unmapped);
+    lock_release(&hak__growth_lock);
+    return released;
+}
+
+/* Bytes of free clean slices that stay mapped before a pass unmaps superslabs. Twice: as much more
+ * address space. Half: a program whose memory swings by a few superslabs maps them again each time.
+ * Assertion level 2: each wholly free superslab is unmapped. */
+#define PURGE_KEPT (HAK_TINY_LIMITS ? (size_t)0 : (size_t)4 << 20)
+
+/* True: a pass by ticks unmaps a wholly free superslab, which is out of the free map, instead of
+ * purging it. With a limit none is kept. */
+static bool purge_unmaps(void)
+{
+    bool limited = atomic_load_relaxed(&hak__knobs.limit) != UINT64_MAX ||
+                   atomic_load_relaxed(&hak__knobs.limit_hard) != UINT64_MAX;
+    size_t kept = limited ? 0 : PURGE_KEPT;
+    return hak__superslab_bytes_claimed() >= hak__superslab_bytes_touched() + kept &&
+           !hak__mappings_have_holes() && !hak__mappings_are_short();
+}
+
+/* Purges slices of at most one superslab or unmaps it, and moves *next on as purge_take_next does.
+ * Returns the bytes. */
 static size_t purge_next(struct purge_place *next, bool everything)
 {
     struct purge_work work = purge_take_next(next, everything);
     if (work.index == SIZE_MAX) {
         return 0;
     }
+    bool purged = purge_tables(work.index, work.taken); /* not of locked memory, which stays */
+    if (work.whole && purged && !everything && purge_unmaps()) {
+        return release_one(work.index);
+    }
     bool stays_away = work.whole || hak__superslab_split(work.index);
     hak__gate_let_ending_signals(true);
     uint64_t failed = purge_runs(work.index, work.due);
     hak__gate_let_ending_signals(false);
-    purge_tables(work.index, work.taken);
     if (work.whole && work.split && failed == 0) {
         hak__superslab_join(work.index);
     }
@@ -232,62 +300,17 @@ static size_t release_take_next(struct purge_place *next)
     return index;
 }
 
-/* REGION is stuck: the superslab cannot be noted as released, so it is mapped again. If that fails,
- * its addresses stay out of use. */
-static void release_undo(size_t index, bool unmapped)
-{
-    if (!unmapped ||
-        hak__os_map_at(window_slice_address(index * SUPERSLAB_SLICES), SUPERSLAB_SIZE) == 0) {
-        hak__superslab_give_late(index, ~UINT64_C(0));
-    }
-}
-
-/* Notes that a superslab was unmapped, or could not be. Returns the bytes unmapped. Under GROWTH.
- */
-static size_t release_note(size_t index, bool unmapped)
-{
-    struct superslab_table *table = &hak__superslabs;
-    struct lock *lock = &superslab_part_of(index)->lock;
-    if (!lock_acquire_soon(lock)) {
-        release_undo(index, unmapped);
-        return 0;
-    }
-    if (unmapped) {
-        superslab_at(index)->dirty = 0;
-        hak__superslab_set_pages(index, SUPERSLAB_SMALL);
-        hak__superslab_set_state(index, SUPERSLAB_RELEASED, 0);
-        atomic_store_relaxed(&table->released_count, table->released_count + 1);
-    } else { /* the kernel refuses if it would have to split a mapping and there are too many */
-        hak__superslab_mark_free(index, ~UINT64_C(0));
-    }
-    lock_release(lock);
-    return unmapped ? SUPERSLAB_SIZE : 0;
-}
-
-/* Unmaps a superslab that is out of the free map, so nobody else uses it or claims it. Returns the
- * bytes unmapped. */
-static size_t release_one(size_t index)
-{
-    void *start = window_slice_address(index * SUPERSLAB_SLICES);
-    hak__huge_pages_unwatch(&superslab_part_of(index)->evidence, 1, start);
-    hak__gate_let_ending_signals(true);
-    bool unmapped = hak__os_unmap(start, SUPERSLAB_SIZE) == 0;
-    hak__gate_let_ending_signals(false);
-    hak__window_purge_tables(index * SUPERSLAB_SLICES, SUPERSLAB_SLICES);
-    lock_acquire(&hak__growth_lock);
-    size_t released = release_note(index, unmapped);
-    lock_release(&hak__growth_lock);
-    return released;
-}
-
-size_t hak__superslab_release(size_t bytes)
+size_t hak__superslab_release(void)
 {
     size_t released = 0;
     purge_forget_most();
     for (struct purge_place next = {0, 0};
-         next.part < superslab_parts() && released < bytes && !hak__mappings_are_short();) {
+         next.part < superslab_parts() && !hak__mappings_are_short() && hak__gate_let_pass();) {
         size_t index = release_take_next(&next);
-        released += index == SLICE_NONE ? 0 : release_one(index);
+        if (index != SLICE_NONE) {
+            (void)purge_tables(index, ~UINT64_C(0));
+            released += release_one(index);
+        }
     }
     return released;
 }

@@ -17,6 +17,14 @@
 struct lock HAK_LOCK_LINE hak__growth_lock = LOCK_INITIAL(LOCK_RANK_GROWTH);
 struct superslab_table hak__superslabs = {.parts_count = 1, .growth_due = PURGE_BYTES_AT_ONCE};
 
+/* True: unmapped after use. Under GROWTH, which the neighbours' states need, too. */
+static bool superslab_is_hole(size_t index)
+{
+    /* wraps before the first one */
+    return index < hak__superslabs.count &&
+           atomic_load_relaxed(&superslab_at(index)->state) >= SUPERSLAB_RELEASED;
+}
+
 void hak__superslab_set_state(size_t index, enum superslab_state state, uint32_t claimed)
 {
     struct superslab_table *table = &hak__superslabs;
@@ -24,6 +32,14 @@ void hak__superslab_set_state(size_t index, enum superslab_state state, uint32_t
     size_t count = table->claimed_count;
     count += (state == SUPERSLAB_CLAIMED) - (size_t)(superslab->state == SUPERSLAB_CLAIMED);
     atomic_store_relaxed(&table->claimed_count, count);
+    size_t released = table->released_count;
+    released += (state == SUPERSLAB_RELEASED) - (size_t)(superslab->state == SUPERSLAB_RELEASED);
+    atomic_store_relaxed(&table->released_count, released);
+    if (superslab_is_hole(index) != (state >= SUPERSLAB_RELEASED)) {
+        size_t beside = (size_t)superslab_is_hole(index - 1) + superslab_is_hole(index + 1);
+        size_t joined = state >= SUPERSLAB_RELEASED ? 1 - beside : beside - 1; /* may wrap */
+        atomic_store_relaxed(&table->holes_count, table->holes_count + joined);
+    }
     size_t slices = claimed - (size_t)superslab->claimed; /* wraps if it was released */
     struct superslab_part *part = superslab_part_of(index);
     atomic_store_relaxed(&part->claimed_slices, part->claimed_slices + slices);
@@ -333,7 +349,8 @@ static void superslab_give(size_t slice, uint32_t count, bool clean)
         return;
     }
     struct superslab *superslab = superslab_at(index);
-    if (clean && superslab->huge_pages == 0) {
+    /* A pass unmaps the superslab if all of it is free, and finds it by its dirty slices. */
+    if (clean && superslab->huge_pages == 0 && (superslab->free | mask) != ~UINT64_C(0)) {
         superslab->dirty &= ~mask;
         hak__superslab_mark_free(index, mask);
     } else {

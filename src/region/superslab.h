@@ -186,9 +186,9 @@ HAK_HIDDEN size_t hak__superslab_purge(void);
 HAK_HIDDEN size_t hak__superslab_purge_part(bool begin, size_t bytes);
 /* True if such a pass is under way. A hint. */
 HAK_HIDDEN bool hak__superslab_purge_is_under_way(void);
-/* Unmaps wholly free superslabs until `bytes` are unmapped or none is left: for when address space
- * or memory ran out, or the soft limit is exceeded. Returns the bytes unmapped. */
-HAK_HIDDEN size_t hak__superslab_release(size_t bytes);
+/* Unmaps all wholly free superslabs: for a trim, and when address space or memory ran out. It stops
+ * early as hak__superslab_purge does. Returns the bytes unmapped. The caller holds no lock. */
+HAK_HIDDEN size_t hak__superslab_release(void);
 
 /* region/superslab_pages.c: chooses huge or small pages for newly claimed slices [first, first +
  * claimed), part of a superslab or whole ones. Under GROWTH. */
@@ -281,6 +281,7 @@ struct superslab_table {
     size_t claimed_slices __attribute__((aligned(HAK_CACHE_LINE)));
     size_t claimed_count;    /* superslabs in state CLAIMED */
     size_t released_count;   /* superslabs in state RELEASED */
+    size_t holes_count;      /* runs of superslabs in state RELEASED or LOST, without gaps */
     size_t inherited_slices; /* in fork's child: claimed at the fork */
     size_t count;            /* superslabs up to and including the highest one claimed so far */
     /* of all parts, if there are several; else unused; relaxed */

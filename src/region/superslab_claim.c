@@ -54,12 +54,14 @@ size_t hak__superslab_publish(size_t first, size_t end, const struct superslab_w
     return slice;
 }
 
-/* A released superslab of the node, or of any. SLICE_NONE: there is none, or refused. */
-static size_t superslab_find_released(uint32_t node)
+/* A released superslab of the node, or of any; the part `own` comes first. SLICE_NONE: there is
+ * none, or refused. */
+static size_t superslab_find_released(uint32_t node, uint32_t own)
 {
     size_t index = SLICE_NONE;
-    for (uint32_t i = 0; i < superslab_parts() && index == SLICE_NONE; i++) {
-        struct superslab_part *part = hak__superslab_parts[i];
+    uint32_t count = superslab_parts();
+    for (uint32_t i = 0; i < count && index == SLICE_NONE; i++) {
+        struct superslab_part *part = hak__superslab_parts[(own + i) % count];
         if (node != NODE_ANY && part->node != node) {
             continue;
         }
@@ -74,18 +76,15 @@ static size_t superslab_find_released(uint32_t node)
 
 bool hak__superslab_reclaim(uint32_t node, const struct superslab_wish *wish)
 {
-    struct superslab_table *table = &hak__superslabs;
-    while (table->released_count != 0) {
-        size_t index = superslab_find_released(node);
+    while (hak__superslabs.released_count != 0) {
+        size_t index = superslab_find_released(node, wish->part != NULL ? wish->part->number : 0u);
         if (index == SLICE_NONE) {
             return false;
         }
         size_t first = index * SUPERSLAB_SLICES;
         int error = hak__mappings_claim(first, SUPERSLAB_SLICES);
         if (error == 0) {
-            bool published = hak__superslab_publish(first, first + SUPERSLAB_SLICES, wish) != first;
-            atomic_store_relaxed(&table->released_count, table->released_count - published);
-            return published;
+            return hak__superslab_publish(first, first + SUPERSLAB_SLICES, wish) != first;
         }
         struct lock *lock = &superslab_part_of(index)->lock;
         if (error != -EEXIST || !hak__superslab_lock(lock)) {
@@ -93,7 +92,6 @@ bool hak__superslab_reclaim(uint32_t node, const struct superslab_wish *wish)
         }
         hak__superslab_set_state(index, SUPERSLAB_LOST, 0);
         lock_release(lock);
-        atomic_store_relaxed(&table->released_count, table->released_count - 1);
     }
     return false;
 }

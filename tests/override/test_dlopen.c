@@ -165,7 +165,7 @@ static void run_rounds(const char *path)
         give_back(get_memory(1000));
     }
     CHECK_EQUAL(keys_left(), keys);
-    CHECK(mappings_count() <= mappings + 3);
+    CHECK(mappings_count() <= mappings + 16); /* free superslabs leave holes in the heap */
     CHECK(resident_bytes() <= resident + (4 << 20));
 }
 

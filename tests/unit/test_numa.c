@@ -125,7 +125,7 @@ TEST(slices_stay_on_their_node)
     for (size_t i = 0; i < NODES * RUNS; i++) {
         hak__superslab_give(runs[i % NODES][i / NODES], LENGTH);
     }
-    hak__superslab_release(SIZE_MAX);
+    hak__superslab_release();
     go(OTHER); /* maps its own again */
     assert_false(numa_is_far(take(LENGTH)));
     go(FIRST);

@@ -88,9 +88,98 @@ PURGE_TEST(metadata_goes_with_the_superslab)
         assert_int_equal(*(unsigned char *)window_slab_metadata(slice), 1);
         fill(slice, 1, 'x');
         hak__superslab_give(slice, 1);
-        unmap == 0 ? hak__superslab_purge() : hak__superslab_release(SIZE_MAX);
+        unmap == 0 ? hak__superslab_purge() : hak__superslab_release();
         assert_int_equal(hak__os_resident(metadata, bytes), 0);
     }
+}
+
+enum { SUPERSLABS = 8 };
+
+/* Takes wholly free superslabs, writes to one slice of each, and gives them back. */
+static void use_superslabs(size_t slices[SUPERSLABS], bool zeroed)
+{
+    for (size_t i = 0; i < SUPERSLABS; i++) {
+        struct slice_run run = hak__superslab_take(0, SUPERSLAB_SLICES, 1, false);
+        REQUIRE(run.slice != SLICE_NONE && (run.zeroed || !zeroed));
+        REQUIRE(!zeroed || is_filled(run.slice, SUPERSLAB_SLICES, 0));
+        fill(run.slice + i, 1, 'x');
+        slices[i] = run.slice;
+    }
+    for (size_t i = 0; i < SUPERSLABS; i++) {
+        hak__superslab_give(slices[i], SUPERSLAB_SLICES);
+    }
+}
+
+/* Two passes: those that see all that is free now, and purge or unmap it. */
+static void pass_twice(void)
+{
+    hak__superslab_purge_part(true, SIZE_MAX);
+    hak__superslab_purge_part(true, SIZE_MAX);
+    assert_int_equal(hak__superslab_bytes_dirty(), 0);
+}
+
+/* A pass unmaps what is wholly free, but for the little that is kept, and all of it under a limit.
+ * The memory comes back as zeroes. */
+PURGE_TEST(a_pass_unmaps_superslabs)
+{
+    enum { KEPT = HAK_TINY_LIMITS ? 0 : 2 };
+    size_t slices[SUPERSLABS];
+    hak__superslab_release();
+    for (int limited = 0; limited < 2; limited++) {
+        size_t least = hak__superslab_bytes_claimed();
+        use_superslabs(slices, limited != 0);
+        size_t claimed = hak__superslab_bytes_claimed(), mapped = hak__os_mapped_bytes();
+        REQUIRE_SIZE(claimed, >=, SUPERSLABS * SUPERSLAB_SIZE);
+        hak__knobs.limit = limited != 0 ? UINT64_MAX - 1 : UINT64_MAX;
+        hak__superslab_purge_part(true, SIZE_MAX);
+        assert_int_equal(hak__superslab_bytes_claimed(), claimed); /* used since the last pass */
+        hak__superslab_purge_part(true, SIZE_MAX);
+        assert_int_equal(hak__superslab_bytes_dirty(), 0);
+        size_t now = hak__superslab_bytes_claimed();
+        assert_int_equal(hak__os_mapped_bytes(), mapped - (claimed - now));
+        REQUIRE_SIZE(now, <=, least + (limited != 0 ? 0 : KEPT * SUPERSLAB_SIZE));
+        REQUIRE_SIZE(hak__superslabs.holes_count, <=, 2);
+    }
+    hak__knobs.limit = UINT64_MAX;
+    use_superslabs(slices, true);
+    hak__superslab_purge();
+    hak__superslab_release();
+}
+
+/* Spans that are emptied before they are freed leave nothing to purge. */
+PURGE_TEST(superslabs_that_become_free_clean)
+{
+    size_t slice = take(SUPERSLAB_SLICES);
+    hak__knobs.limit = UINT64_MAX - 1; /* nothing is kept */
+    hak__superslab_give(slice, SUPERSLAB_SLICES / 2);
+    pass_twice();
+    hak__superslab_give_clean(slice + SUPERSLAB_SLICES / 2, SUPERSLAB_SLICES / 2);
+    pass_twice();
+    assert_false(superslab_has_slice(slice));
+    hak__knobs.limit = UINT64_MAX;
+}
+
+/* Locked memory, which the kernel does not purge, stays. So does what would be a hole too many. */
+PURGE_TEST(a_pass_leaves_superslabs)
+{
+    SKIP_IF(hak__os_page_size() != ARCH_PAGE_SIZE_MIN);
+    size_t slice = take(SUPERSLAB_SLICES), holes = SPLIT_SUPERSLABS_MAX;
+    void *metadata = window_slab_metadata(slice);
+    hak__knobs.limit = UINT64_MAX - 1;
+    hak__superslab_give(slice, SUPERSLAB_SLICES);
+    REQUIRE(mlock(metadata, SUPERSLAB_SLICES * HAK_CACHE_LINE) == 0);
+    pass_twice();
+    assert_true(superslab_has_slice(slice));
+    REQUIRE(munlock(metadata, SUPERSLAB_SLICES * HAK_CACHE_LINE) == 0);
+    assert_int_equal(take(SUPERSLAB_SLICES), slice);
+    hak__superslab_give(slice, SUPERSLAB_SLICES);
+    hak__superslabs.holes_count += holes;
+    pass_twice();
+    hak__superslabs.holes_count -= holes;
+    assert_true(superslab_has_slice(slice));
+    hak__superslab_release();
+    assert_false(superslab_has_slice(slice));
+    hak__knobs.limit = UINT64_MAX;
 }
 
 static pthread_barrier_t lock_turn;

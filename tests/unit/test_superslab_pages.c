@@ -17,7 +17,7 @@ static int huge_setup(void **state)
     unit_save_knobs(state);
     hak__huge_page_us_max = UINT64_MAX; /* however long this machine takes */
     unit_free_superslabs(STOCK);
-    hak__superslab_release(SIZE_MAX);
+    hak__superslab_release();
     REQUIRE_SIZE(hak__superslabs.released_count, >=, STOCK);
     for (leftovers_count = 0; hak__superslab_bytes_free() != 0; leftovers_count++) {
         REQUIRE(leftovers_count < LEFTOVERS_MAX);
@@ -224,7 +224,7 @@ HUGE_TEST(a_split_superslab_that_is_unmapped)
     SKIP_IF(!kernel_shows_huge_pages());
     size_t split = hak__superslabs.split_count, slice = claim_and_purge_part();
     give_the_rest(slice);
-    assert_int_equal(hak__superslab_release(SIZE_MAX), SUPERSLAB_SIZE);
+    assert_int_equal(hak__superslab_release(), SUPERSLAB_SIZE);
     assert_int_equal(superslab_of(slice)->split, 0);
     assert_int_equal(hak__superslabs.split_count, split);
     uint64_t calls = hak__os_calls[OS_CALL_HUGE_PAGES] + hak__os_calls[OS_CALL_SMALL];
@@ -253,7 +253,7 @@ HUGE_TEST(slabs_need_no_evidence)
     size_t first = take_touched(FILLS, true);
     assert_int_equal(superslab_of(first)->huge_pages, 1);
     hak__superslab_give(first, FILLS);
-    hak__superslab_release(SIZE_MAX);
+    hak__superslab_release();
     hak__knobs.huge_threshold = UINT64_MAX;
     first = take_touched(FILLS, true);
     assert_int_equal(superslab_of(first)->huge_pages, 0);
@@ -361,7 +361,7 @@ HUGE_TEST(slabs_that_malloc_does_not_touch_need_evidence)
         assert_int_equal(superslab_of(window_slice_of(object))->huge_pages, cases[i].huge);
         unit_return(&object, 1);
         unit_set_destroy(set);
-        hak__superslab_release(SIZE_MAX);
+        hak__superslab_release();
     }
 }
 

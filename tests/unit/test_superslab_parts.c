@@ -52,13 +52,19 @@ static void give(size_t slice, uint32_t count)
 /* The sums, the index and the groups of all parts. */
 static void check_parts(void)
 {
-    size_t free = 0, dirty = 0, slices_free = 0, slices_dirty = 0;
+    size_t free = 0, dirty = 0, slices_free = 0, slices_dirty = 0, released = 0, holes = 0;
+    bool in_hole = false;
     for (size_t i = 0; i < hak__superslabs.count; i++) {
         const struct superslab *superslab = superslab_at(i);
         slices_free += bits_count(superslab->free);
         slices_dirty += bits_count(superslab->free & superslab->dirty);
         assert_true(superslab->state == SUPERSLAB_NEW || superslab->part < PARTS);
+        released += superslab->state == SUPERSLAB_RELEASED;
+        holes += superslab->state >= SUPERSLAB_RELEASED && !in_hole;
+        in_hole = superslab->state >= SUPERSLAB_RELEASED;
     }
+    assert_int_equal(hak__superslabs.released_count, released);
+    assert_int_equal(hak__superslabs.holes_count, holes);
     for (uint32_t i = 0; i < PARTS; i++) {
         const struct superslab_part *part = hak__superslab_parts[i];
         free += part->free_slices;
@@ -98,7 +104,7 @@ TEST_WITH_KNOBS(random_runs)
                                                  : hak__superslab_purge_part(true, SIZE_MAX));
         }
         if (random_below(&random, 500) == 0) {
-            (void)hak__superslab_release(random_below(&random, 8) * SUPERSLAB_SIZE);
+            (void)hak__superslab_release();
         }
         if (step % 1000 == 0) {
             unit_set_evidence(step % 2000 == 0); /* the next, although nothing is touched */
@@ -117,7 +123,7 @@ TEST_WITH_KNOBS(random_runs)
         REQUIRE_SIZE(hak__superslab_parts[i]->groups_count, >=, 1);
         assert_int_equal(hak__superslab_parts[i]->dirty_free_slices, 0);
     }
-    REQUIRE_SIZE(hak__superslab_release(SIZE_MAX), >=, PARTS * SUPERSLAB_SIZE);
+    REQUIRE_SIZE(hak__superslab_release(), >=, PARTS * SUPERSLAB_SIZE);
     check_parts();
 }
 
