@@ -202,6 +202,17 @@ static HAK_COLD __attribute__((noreturn)) void locate_failed(const void *pointer
                         pointer, bytes, 0);
 }
 
+/* True: a pass has unmapped the addresses after their last use, and nothing else is there. */
+static HAK_COLD bool locate_was_unmapped(const void *pointer, size_t slice)
+{
+    unsigned char page;
+    size_t inside = (uintptr_t)pointer % hak__os_page_size();
+    return window_contains_slice(slice) &&
+           atomic_load_relaxed(&superslab_at(slice / SUPERSLAB_SLICES)->state) ==
+               SUPERSLAB_RELEASED &&
+           hak__os_look((const char *)pointer - inside, 1, &page) == -ENOMEM;
+}
+
 /* Looks more closely. Addresses of the window that hakmem has skipped, unmapped or lost may hold a
  * huge block or a foreign mapping. */
 static struct location locate_outside(const void *pointer, const char *freed)
@@ -216,7 +227,7 @@ static struct location locate_outside(const void *pointer, const char *freed)
     if (heap != NULL) {
         return (struct location){PLACE_HEAP, 0, hak_heap_usable_size(heap, pointer)};
     }
-    if (in_superslab) {
+    if (in_superslab || locate_was_unmapped(pointer, slice)) {
         locate_failed(pointer, slice);
     }
     if (hak__huge_containing(pointer).address != 0) {

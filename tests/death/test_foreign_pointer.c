@@ -18,6 +18,7 @@ enum foreign {
     FOREIGN_UNMAPPED,
     FOREIGN_MAPPED,  /* from here on it may be another allocator's */
     FOREIGN_IN_HEAP, /* among hakmem's own addresses, which grew past it */
+    FOREIGN_IN_HOLE, /* where hakmem has unmapped what was free */
     FOREIGN_COUNT
 };
 
@@ -39,6 +40,33 @@ static void *mapping_in_heap(void)
     return mapping;
 }
 
+/* The first address of 8 MiB of blocks that were freed and unmapped. */
+static char *unmapped_in_heap(void)
+{
+    enum { COUNT = 8192 };
+    static char *blocks[COUNT];
+    for (size_t i = 0; i < COUNT; i++) {
+        blocks[i] = hak_malloc(1000);
+        REQUIRE(blocks[i] != NULL);
+    }
+    char *middle = blocks[COUNT / 2];
+    FREE_ALL(blocks, COUNT);
+    hak_trim(0);
+    REQUIRE(!hak_owns(middle));
+    return middle;
+}
+
+/* A mapping of the program's in such a hole. */
+static void *mapping_in_hole(void)
+{
+    char *place = unmapped_in_heap();
+    place -= (uintptr_t)place % MIB;
+    char *mapping = mmap(place, MIB, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    REQUIRE(mapping == place && hak_usable_size(mapping) == 0);
+    return mapping;
+}
+
 static void *foreign_pointer(enum foreign kind, void *on_stack)
 {
     switch (kind) {
@@ -57,6 +85,8 @@ static void *foreign_pointer(enum foreign kind, void *on_stack)
         return stdout;
     case FOREIGN_IN_HEAP:
         return mapping_in_heap();
+    case FOREIGN_IN_HOLE:
+        return mapping_in_hole();
     case FOREIGN_ODD:
         return (char *)support_map(MIB) + 1;
     case FOREIGN_UNMAPPED: {
@@ -94,6 +124,18 @@ static void free_foreign(void *argument)
     REQUIRE(block != NULL);
     hak_free(block);
     hak_trim(0);
+}
+
+static void free_unmapped(void *argument)
+{
+    hak_free(unmapped_in_heap());
+    (void)argument;
+}
+
+TEST(freed_again_after_it_was_unmapped)
+{
+    SKIP_IF(SUPPORT_SANITIZED);
+    REQUIRE_DEATH(free_unmapped, NULL, "^hakmem: fatal: invalid pointer .*double free");
 }
 
 static size_t lines_count(const char *text)
