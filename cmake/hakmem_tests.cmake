@@ -339,7 +339,7 @@ if(NOT CMAKE_CROSSCOMPILING)
         hakmem_register(${name} secure "${words}" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>" $<TARGET_FILE:secure_${name}>)
     endforeach()
     hakmem_register(places override "not-again" "LD_PRELOAD=$<TARGET_FILE:hakmem_shared>" $<TARGET_FILE:secure_slabs> places)
-    foreach(name aligned realloc thread_bytes) # the API tests, on this form
+    foreach(name addresses aligned realloc thread_bytes) # the API tests, on this form
         hakmem_add_test_program(secure_${name} secure "${tests_directory}/api/test_${name}.c" hakmem_secure hakmem_cmocka)
         target_compile_definitions(secure_${name} PRIVATE HAK_SECURE=1)
         hakmem_register(${name} secure "" "" $<TARGET_FILE:secure_${name}>)

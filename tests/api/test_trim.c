@@ -45,7 +45,7 @@ TEST(rss_falls)
     static const size_t smallest[] = {16, 1000, 20000, 65665, 300 * KIB, 3 * MIB};
     SKIP_IF(SUPPORT_SANITIZED);
     hak_trim(0);
-    size_t before = rss_bytes();
+    size_t before = rss_bytes(), addresses = address_space_bytes();
     for (size_t i = 0; i < COUNT_OF(smallest); i++) {
         errno = ERRNO_UNTOUCHED;
         struct chain *head = chain_allocate(smallest[i]);
@@ -53,6 +53,7 @@ TEST(rss_falls)
         chain_free(head);
         bool gave = hak_trim(0);
         REQUIRE_SIZE(rss_bytes(), <=, before + NEAR);
+        REQUIRE_SIZE(address_space_bytes(), <=, addresses + 4 * NEAR);
         assert_true(gave || rss_bytes() <= before + NEAR);
         assert_int_equal(errno, ERRNO_UNTOUCHED);
     }
