@@ -35,7 +35,7 @@
  * overlap. */
 #define FORK_WAIT_MS 1u
 
-static struct lock HAK_LOCK_LINE fork_lock = LOCK_INITIAL(LOCK_RANK_FORK);
+static struct lock fork_lock = LOCK_INITIAL(LOCK_RANK_FORK);
 static uint32_t shared_fork_count; /* threads that hold the arenas; written under fork_lock */
 
 /* True: this fork is by a signal handler that interrupted an operation. */

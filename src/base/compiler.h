@@ -21,6 +21,11 @@
  * what is linked before it. */
 #define HAK_FAST_PATH __attribute__((hot, aligned(64)))
 
+/* A variable of zeros, of 64 bytes or more, that most processes do not write to. It lies behind the
+ * others, which then share one OS page: a process has a copy of each page that it writes to
+ * (docs/decisions/0119). */
+#define HAK_SELDOM __attribute__((section(".bss.large")))
+
 /* Initial-exec: access takes two instructions and never a call. dlopen must find room for such
  * variables in the loader's small reserve, so the library has only a few words of them. */
 #define HAK_TLS __thread __attribute__((tls_model("initial-exec")))

@@ -36,9 +36,9 @@
 
 enum option_pass { PASS_FILE, PASS_PROFILE, PASS_OTHERS };
 
-static char option_file_text[OPTION_FILE_SIZE];
+static char option_file_text[OPTION_FILE_SIZE] HAK_SELDOM;
 static size_t option_file_length;
-static char option_setting[OPTION_VALUE_SIZE + 64]; /* one NAME=VALUE, zero-terminated */
+static char option_setting[OPTION_VALUE_SIZE + 64] HAK_SELDOM; /* one NAME=VALUE, zero-terminated */
 
 /* A part of a text that is not zero-terminated. */
 struct piece {

@@ -122,7 +122,7 @@ const char *const hak__option_stats_names[] = {"none", "summary", "full", "json"
 static _Alignas(SEAL_ALIGNMENT) union {
     char at[OPTION_PATHS][OPTION_VALUE_SIZE]; /* one for each path option: see option_set_path */
     char pages[SEAL_BYTES(OPTION_PATHS * OPTION_VALUE_SIZE)];
-} option_paths;
+} option_paths HAK_SELDOM;
 
 struct seal_pages hak__options_pages(uint32_t part)
 {

@@ -19,7 +19,7 @@ struct heap_slot hak__heap_no_slot; /* never written */
 HAK_TLS struct heap_slots hak__heap_slots = {&hak__heap_no_slot, 0};
 
 static struct heap_spare *spare_caches;
-static struct heap_spare *spare_slots[64]; /* by the logarithm of their count */
+static struct heap_spare *spare_slots[64] HAK_SELDOM; /* by the logarithm of their count */
 
 /* --- bins --- */
 

@@ -30,8 +30,8 @@ HAK_STATIC_ASSERT(HEAP_CHUNK_SIZE == HAK_HEAP_CHUNK_SIZE &&
                       HAK_HEAP_ALIGNMENT_MAX < HEAP_CHUNK_SIZE,
                   "a huge block's first page has an entry");
 
-struct heap_chunk hak__heap_no_chunk; /* never written */
-static void *shared_map[1 << MAP_BITS];
+struct heap_chunk hak__heap_no_chunk HAK_SELDOM; /* never written */
+static void *shared_map[1 << MAP_BITS] HAK_SELDOM;
 /* In the program's memory, and others, which all begin at multiples of HEAP_CHUNK_SIZE: so a free
  * that reads the struct of one that is gone cannot find its own address there. */
 static struct heap_spare *spare_chunks[2];

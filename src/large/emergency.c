@@ -25,7 +25,7 @@ struct emergency_table {
     struct emergency_place places[511];
     struct emergency_table *shared_next;
 };
-static struct emergency_table emergency_first;
+static struct emergency_table emergency_first HAK_SELDOM;
 static size_t shared_emergency_bytes; /* mapped for more of them; relaxed, for reports */
 /* 1: some place may be taken. Set after it, cleared before a look at all. */
 static uint32_t shared_unsettled;

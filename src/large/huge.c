@@ -23,7 +23,7 @@
 struct lock HAK_LOCK_LINE hak__huge_lock = LOCK_INITIAL(LOCK_RANK_HUGE);
 /* Where the last freed huge blocks started, to tell a double free from a foreign pointer. Twice as
  * many: more double frees get the right message. Under the lock. */
-static uintptr_t huge_graves[64];
+static uintptr_t huge_graves[64] HAK_SELDOM;
 static uint32_t huge_next_grave;
 
 uint64_t hak__huge_new_origin(void)
@@ -84,7 +84,7 @@ static void huge_close_ends(uintptr_t address, size_t size)
     huge_close(address + size, address - HUGE_HEAD);
 }
 
-struct huge_pages_evidence hak__huge_evidence[2];
+struct huge_pages_evidence hak__huge_evidence[2] HAK_SELDOM;
 
 static size_t huge_live_bytes(void)
 {

@@ -12,7 +12,7 @@
 #include "region/superslab.h"
 
 size_t hak__huge_joined_bytes;
-struct huge_cache hak__huge_cache;
+struct huge_cache hak__huge_cache HAK_SELDOM;
 
 /* The most bytes in use: in the present half of a purge delay, and in the half before it. So a peak
  * counts for about one purge delay. Under HUGE. */

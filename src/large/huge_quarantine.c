@@ -8,7 +8,7 @@
 
 /* With heads and tails; size 0: none. Twice as many: a use after free faults for twice as long.
  * Under the lock. */
-static struct huge huge_quarantine[64];
+static struct huge huge_quarantine[64] HAK_SELDOM;
 static uint32_t huge_quarantine_next;
 
 static void huge_release(struct huge oldest)

@@ -145,7 +145,7 @@ void hak__learn_save(const struct learn_state *state)
 
 #define LEARN_HEADER "hakmem-learn 1"
 
-static const char *const learn_verdict_names[] = {
+static const char learn_verdict_names[][12] = {
     [LEARN_GOES_ON] = "goes_on",     [LEARN_ADOPTED] = "adopted", [LEARN_DROPPED] = "dropped",
     [LEARN_WENT_BACK] = "went_back", [LEARN_FROZE] = "froze",     [LEARN_OPENED] = "opened",
 };

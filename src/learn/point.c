@@ -19,7 +19,7 @@
 /* As the default profile has it (core/options.c). */
 #define LEARN_HUGE_PAGES_THRESHOLD (UINT64_C(8) << 20)
 
-static const char *const learn_move_names[LEARN_MOVES_ALL] = {
+static const char learn_move_names[LEARN_MOVES_ALL][16] = {
     [LEARN_SMALLER_BINS] = "smaller_bins",
     [LEARN_NO_HUGE_PAGES] = "no_huge_pages",
     [LEARN_PURGE_SOONER] = "purge_sooner",

@@ -17,7 +17,7 @@ struct claim {
 };
 
 /* Tools at a time. Doubled: 600 bytes more. Halved: the tools of a team may be refused. */
-static struct claim claims[16];
+static struct claim claims[16] HAK_SELDOM;
 static bool claims_lent_threads; /* the option is on for tools only */
 
 static void claims_set_threads(bool on)

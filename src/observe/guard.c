@@ -15,7 +15,7 @@
 /* Fills the open pages beside a block. Not zero, which programs write most. */
 #define GUARD_FILL 0xb7u
 
-struct guard hak__guard;
+struct guard hak__guard HAK_SELDOM;
 
 static size_t guard_step(void)
 {

@@ -42,7 +42,7 @@ static uintptr_t strange_low = UINTPTR_MAX, strange_high; /* frames in no module
 static const struct loaded loaded_unknown = {.number = LOADED_UNKNOWN};
 /* Entries by their starts, under SAMPLES. Half the buckets: a program that loads 8,192 times looks
  * at 64 entries for a frame instead of 32. */
-static const struct loaded *loaded_buckets[256];
+static const struct loaded *loaded_buckets[256] HAK_SELDOM;
 
 /* The libraries of C, C++ and Rust, whose functions are not the program's own: the names of their
  * files up to a version or a hash, each with its end. The tools know the same

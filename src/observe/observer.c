@@ -42,7 +42,7 @@ static struct {
     uint32_t *shared_word;   /* that the observer sleeps on; others only wake it, because its
                                 mapping may move or go at any time */
     char path[64];           /* the observer's; others read it while the state is RUNNING */
-} observer;
+} observer HAK_SELDOM;
 
 /* --- requests --- */
 
@@ -367,7 +367,7 @@ void hak__observer_end(void)
 
 /* --- from outside --- */
 
-char hak_observe_stack[HAK_OBSERVE_STACK_SIZE] __attribute__((aligned(64)));
+char hak_observe_stack[HAK_OBSERVE_STACK_SIZE] HAK_SELDOM __attribute__((aligned(64)));
 HAK_STATIC_ASSERT(HAK_OBSERVE_SAVED_AT + sizeof(struct hak_observe_saved) <=
                       HAK_OBSERVE_STACK_SIZE / 2,
                   "half of the stack is for the call");

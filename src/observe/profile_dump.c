@@ -55,7 +55,7 @@ static struct {
     uint64_t every_us;   /* time of the next one */
     uint64_t limit_next; /* percent */
     bool is_above;
-} watch;
+} watch HAK_SELDOM;
 
 /* False: there is nothing to look for. */
 static bool watch_begin(void)

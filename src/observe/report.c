@@ -112,10 +112,12 @@ static void report_classes(struct report_writer *writer, const struct report *re
     hak__report_list_end(writer);
 }
 
+/* No pointers here and in other tables of names: each would be a relocation, which a process pays
+ * for at its start with time and its copy of the page. */
 #define X(name, key, text) {key, text},
 static const struct {
-    const char *key;
-    const char *help;
+    char key[20];
+    char help[80];
 } report_counters[COUNTER_COUNT] = {HAK_COUNTERS(X)};
 #undef X
 

@@ -25,7 +25,7 @@ static struct stack **stacks_buckets; /* [STACKS_BUCKETS]; NULL: not mapped yet 
 static struct stack *stacks_newest;
 static struct stack *stacks_rest; /* of those that found no room: all frames are cut */
 static size_t stacks_bytes;       /* taken for stacks */
-static uint64_t history_ms[HISTORY_MAX];
+static uint64_t history_ms[HISTORY_MAX] HAK_SELDOM;
 static uint32_t history_count;
 static uint64_t history_next_ms;
 /* Milliseconds between the first two moments. Half: a program that ends at once has more of

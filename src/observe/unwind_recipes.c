@@ -17,7 +17,7 @@ struct recipe_entry {
 };
 /* Entries of 32 bytes. Twice: 32 KiB more. Half: a large program reads its tables more often, a
  * third of a microsecond each time. */
-static struct recipe_entry __attribute__((aligned(HAK_CACHE_LINE))) shared_recipes[1024];
+static struct recipe_entry shared_recipes[1024] HAK_SELDOM __attribute__((aligned(HAK_CACHE_LINE)));
 HAK_STATIC_ASSERT(sizeof(struct unwind_recipe) == 3 * sizeof(uint64_t), "it is stored as words");
 
 static struct recipe_entry *recipe_place(uintptr_t address)

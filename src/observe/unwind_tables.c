@@ -35,7 +35,7 @@ typedef int table_iterate(table_visit *visit, void *argument);
 /* NULL: there is none, or no need. Written before walks begin. */
 static table_iterate *tables_iterate;
 /* The program's, if there is no loader; start 0: no. Written before walks begin. */
-static struct unwind_module tables_own;
+static struct unwind_module tables_own HAK_SELDOM;
 
 HAK_HIDDEN extern const ElfW(Ehdr) __ehdr_start;
 
@@ -44,7 +44,7 @@ HAK_HIDDEN extern const ElfW(Ehdr) __ehdr_start;
 /* Pages of tables that the kernel has found readable, each a word with the page's number and a part
  * of its module's key, at the index that follows from the number. Twice: 4 KiB more. Half: the
  * tables of a large program are asked for more often, a microsecond each time. */
-static uint64_t shared_table_pages[512]; /* relaxed: each word stands for itself */
+static uint64_t shared_table_pages[512] HAK_SELDOM; /* relaxed: each word stands for itself */
 
 /* False: not all of these bytes lie in the module and can be read. */
 static bool table_can_read(const struct unwind_module *module, uintptr_t address, size_t size)

@@ -30,7 +30,7 @@ enum os_call {
     OS_CALL_COUNT
 };
 HAK_HIDDEN extern uint64_t hak__os_calls[OS_CALL_COUNT]; /* relaxed adds from any thread */
-HAK_HIDDEN extern const char *const hak__os_call_names[OS_CALL_COUNT];
+HAK_HIDDEN extern const char hak__os_call_names[OS_CALL_COUNT][20];
 
 HAK_INLINE void os_count(enum os_call call)
 {

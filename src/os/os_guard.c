@@ -252,7 +252,7 @@ static uint32_t shared_fault_busy;               /* 1: a thread changes the acti
  * handlers, and these restore or call the one that they have replaced: hakmem's. So hakmem has
  * several handlers, each of which stands before another action and gives way to that one: 0 before
  * the first action, 1 before the handler that replaced 0, and so on. */
-static struct sigaction fault_previous[4];
+static struct sigaction fault_previous[4] HAK_SELDOM;
 static uint32_t shared_fault_levels; /* in use */
 
 #if defined(__x86_64__)

@@ -23,15 +23,17 @@
 uint8_t hak__os_shared_bound = BOUND_FOLLOWED;
 void *(*hak__os_hide_bins)(void *hidden);
 uint64_t hak__os_calls[OS_CALL_COUNT];
-const char *const hak__os_call_names[OS_CALL_COUNT] = {"mmap",
-                                                       "munmap",
-                                                       "mremap",
-                                                       "madvise_dontneed",
-                                                       "madvise_hugepage",
-                                                       "madvise_nohugepage",
-                                                       "madvise_populate",
-                                                       "mincore",
-                                                       "futex"};
+const char hak__os_call_names[OS_CALL_COUNT][20] = {
+    "mmap",
+    "munmap",
+    "mremap",
+    "madvise_dontneed",
+    "madvise_hugepage",
+    "madvise_nohugepage",
+    "madvise_populate",
+    "mincore",
+    "futex",
+};
 
 /* Written by each mapping; not in a cache line of words that all threads read. */
 static struct {
