@@ -134,7 +134,9 @@ static void arena_list(struct arena *arena, uint32_t id)
     arena->slabs.key = arena->id << OWNER_CODE_BITS;
     arena->slabs.part =
         arena->apart ? hak__superslab_part_near(arena->node) : hak__superslab_part_for(arena->node);
-    arena->spans.part = arena->slabs.part;
+    if (arena->slabs.part != 0) { /* else it would touch a page for nothing */
+        arena->spans.part = arena->slabs.part;
+    }
     arena->lock = (struct lock)LOCK_INITIAL(LOCK_RANK_ARENA);
     arena->slabs.lock = &arena->lock;
     arena->next = shared_arena_first;

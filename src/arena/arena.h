@@ -36,15 +36,23 @@
 #include "region/numa.h"
 #include "slab/slab.h"
 
-/* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): the end has a line of its own */
+/* Requests of one class that were seen when the countdown ran out, and the parts of their objects
+ * beyond what was asked for, in REQUEST_UNITS of an object: for the estimate of rounding in
+ * summaries. If a sum gets large, both are halved. Any thread of the arena writes them without a
+ * lock: if two do so at the same moment, one request may be missing. */
+#define REQUEST_UNITS 256u
+struct request_sums {
+    uint16_t count;
+    uint16_t unused;
+};
+
+/* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): the list has a line of its own */
 struct arena {
-    struct slab_set slabs;
     struct lock lock;
-    struct span_cache spans;
     uint32_t threads_count; /* drawing from it; written under ARENAS, read relaxed by reports */
     /* Hints of hak__arena_borrow; any thread of the arena writes them, without a lock. */
-    struct arena *shared_lender; /* whom it asks first; NULL: the first arena */
     uint32_t shared_vain;        /* rounds that found nothing, in a row; at most 2 */
+    struct arena *shared_lender; /* whom it asks first; NULL: the first arena */
     uint32_t shared_silent;      /* refills that do not ask before the next one does */
     /* Constant once listed. In its own cache line, because walking the list must not disturb the
      * threads of each arena. */
@@ -54,7 +62,30 @@ struct arena {
      * also from before a fork. */
     bool apart;
     uint8_t node; /* of its first thread (region/numa.h) */
+    struct slab_set slabs __attribute__((aligned(HAK_CACHE_LINE)));
+    /* Small processes do not touch the rest, nor the end of the slab set. */
+    struct span_cache spans;
+    struct request_sums requests[CLASS_COUNT];
 };
+
+/* The start of the first arena shares an OS page with the first thread's struct. */
+HAK_STATIC_ASSERT(HAK_SECURE || sizeof(struct thread) + offsetof(struct arena, slabs) +
+                                        offsetof(struct slab_set, kept) <=
+                                    ARCH_PAGE_SIZE_MIN,
+                  "a page holds what a small process touches of both");
+
+/* Notes a request of `size` bytes that got an object of the class. */
+HAK_INLINE void arena_note_request(struct arena *arena, uint32_t class_index, size_t size)
+{
+    struct request_sums *sums = &arena->requests[class_index];
+    uint32_t whole = (uint32_t)size_class_bytes(class_index), rest = whole - (uint32_t)size;
+    uint32_t count = atomic_load_relaxed(&sums->count) + 1u;
+    uint32_t unused = atomic_load_relaxed(&sums->unused);
+    unused += (rest * REQUEST_UNITS + whole / 2) / whole;
+    uint32_t shift = ((count | unused) >> 15) & 1;
+    atomic_store_relaxed(&sums->count, (uint16_t)(count >> shift));
+    atomic_store_relaxed(&sums->unused, (uint16_t)(unused >> shift));
+}
 
 /* start.c. Starts hakmem, once a process: reads the machine and the options, chooses the window.
  * False: no memory; a later call tries again. Any thread, no lock held. */
@@ -201,6 +232,9 @@ HAK_HIDDEN struct arena *hak__arena_first(void);
 /* metadata.c. Returns `size` bytes, less than METADATA_CHUNK_SIZE, of zeroed memory at a cache
  * line. It is never freed. NULL: no memory. No lock held. */
 HAK_HIDDEN void *hak__metadata_allocate(size_t size);
+/* The same, and sets *far to `far_size` bytes more, in which a process touches little. They lie
+ * behind the result, and both in one chunk. */
+HAK_HIDDEN void *hak__metadata_allocate_far(size_t size, size_t far_size, void **far);
 /* Bytes mapped for such memory. Any thread. */
 HAK_HIDDEN size_t hak__metadata_bytes(void);
 /* The chunk that was mapped for it before `chunk`; NULL: the newest one. Sets *size to its bytes.

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* metadata.c: memory for arenas and thread structs, which are never freed. It comes in chunks of
  * METADATA_CHUNK_SIZE, or near a limit of a struct's size. The first chunk is the room beside the
- * window's tables, if there is one. */
+ * window's tables, if there is one. Structs fill a chunk from the start, what most threads never
+ * touch from the end: so the structs of many threads share OS pages. */
 #include "arena/arena.h"
 
 #include "base/bits.h"
@@ -48,7 +49,7 @@ static void metadata_list(void *chunk, size_t size)
     atomic_store_release(&shared_metadata_newest, head);
 }
 
-static void *metadata_take(size_t size)
+static void *metadata_take(size_t size, size_t far_size, void **far)
 {
     void *memory = NULL;
     lock_acquire(&hak__arenas_lock);
@@ -56,10 +57,11 @@ static void *metadata_take(size_t size)
         metadata_chunk = hak__window_room();
         metadata_left = hak__window_room_bytes();
     }
-    if (metadata_left >= size) {
+    if (metadata_left >= size + far_size) {
         memory = metadata_chunk;
+        *far = metadata_chunk + metadata_left - far_size;
         metadata_chunk += size;
-        metadata_left -= size;
+        metadata_left -= size + far_size;
     }
     lock_release(&hak__arenas_lock);
     return memory;
@@ -77,25 +79,32 @@ static bool metadata_add_chunk(void *chunk, size_t chunk_size, size_t size)
     return wanted;
 }
 
-void *hak__metadata_allocate(size_t size)
+void *hak__metadata_allocate_far(size_t size, size_t far_size, void **far)
 {
     size = bits_align_up(size, HAK_CACHE_LINE);
-    HAK_ASSERT(size <= METADATA_CHUNK_SIZE - HAK_CACHE_LINE);
+    far_size = bits_align_up(far_size, HAK_CACHE_LINE);
+    HAK_ASSERT(size + far_size <= METADATA_CHUNK_SIZE - HAK_CACHE_LINE);
     for (;;) {
-        void *memory = metadata_take(size);
+        void *memory = metadata_take(size, far_size, far);
         if (memory != NULL) {
             return memory;
         }
         void *chunk;
         size_t page = hak__os_page_size(), chunk_size = METADATA_CHUNK_SIZE;
         if (hak__os_map(chunk_size, page, &chunk) != 0) { /* near a limit: only what is needed */
-            chunk_size = bits_align_up(size + HAK_CACHE_LINE, page);
+            chunk_size = bits_align_up(size + far_size + HAK_CACHE_LINE, page);
             if (hak__os_map(chunk_size, page, &chunk) != 0) {
                 return NULL;
             }
         }
-        if (!metadata_add_chunk(chunk, chunk_size, size)) {
+        if (!metadata_add_chunk(chunk, chunk_size, size + far_size)) {
             hak__os_discard(chunk, chunk_size);
         }
     }
+}
+
+void *hak__metadata_allocate(size_t size)
+{
+    void *far;
+    return hak__metadata_allocate_far(size, 0, &far);
 }

@@ -10,8 +10,14 @@
 
 /* Both are constant. hak__thread has no const in its type, because every other struct it may point
  * to is written. */
-const struct thread hak__thread_none = {.cache = {.key = CACHE_KEY_NONE}};
-const struct thread hak__thread_ended = {.cache = {.key = CACHE_KEY_NONE}};
+#define FAR_AT(member)                                                                             \
+    (uint32_t)(offsetof(struct thread_constants, remote) -                                         \
+               offsetof(struct thread_constants, member.cache))
+const struct thread_constants hak__thread_constants = {
+    .none = {.cache = {.key = CACHE_KEY_NONE, .far_at = FAR_AT(none)}},
+    .ended = {.cache = {.key = CACHE_KEY_NONE, .far_at = FAR_AT(ended)}}};
+#undef FAR_AT
+HAK_STATIC_ASSERT(offsetof(struct cache_far, remote) == 0, "constants have no other part");
 HAK_TLS struct thread *hak__thread = (struct thread *)(uintptr_t)&hak__thread_none;
 
 static struct thread *shared_thread_first; /* pushed under ARENAS, read by any thread */
@@ -139,9 +145,11 @@ static struct thread *thread_pop_parked(void)
 /* A new struct, listed and never freed. NULL: no memory. */
 static struct thread *thread_make(void)
 {
+    void *far;
     struct thread *thread =
-        hak__metadata_allocate(sizeof *thread + QUARANTINE_PLACES * sizeof(void *));
+        hak__metadata_allocate_far(sizeof *thread, sizeof(struct cache_far), &far);
     if (thread != NULL) {
+        thread->cache.far_at = (uint32_t)((uintptr_t)far - (uintptr_t)&thread->cache);
         lock_acquire(&hak__arenas_lock);
         thread->next = shared_thread_first;
         /* release: pairs with the acquire in hak__thread_first */
@@ -161,14 +169,9 @@ static void thread_draw_from(struct thread *thread, struct arena *arena)
     lock_release(&hak__arenas_lock);
 }
 
-/* The arena comes first: in a small process the touched parts of arena and struct then share a
- * page.
- */
-static struct thread *thread_adopt_from(struct arena *arena)
+/* A struct that no thread uses, or a new one. NULL: no memory. */
+static struct thread *thread_find(void)
 {
-    if (arena == NULL) {
-        return NULL;
-    }
     struct thread *thread = thread_pop_parked();
     /* Not in the secure form, whose slabs from before a fork serve nobody: to return objects to
      * them would copy their pages. */
@@ -176,8 +179,20 @@ static struct thread *thread_adopt_from(struct arena *arena)
            thread_settle_one()) { /* another thread may take what this one parks */
         thread = thread_pop_parked();
     }
-    if (thread == NULL) {
-        thread = thread_make();
+    return thread != NULL ? thread : thread_make();
+}
+
+/* Lets the struct draw from the arena, which the caller has joined. If one of them is NULL, the
+ * other one is given up. */
+static struct thread *thread_begin(struct thread *thread, struct arena *arena)
+{
+    if (arena == NULL) {
+        if (thread != NULL) {
+            lock_acquire(&hak__arenas_lock);
+            thread_push_parked(thread);
+            lock_release(&hak__arenas_lock);
+        }
+        return NULL;
     }
     if (thread == NULL) {
         hak__arena_part(arena);
@@ -191,9 +206,17 @@ static struct thread *thread_adopt_from(struct arena *arena)
     return thread;
 }
 
+static struct thread *thread_adopt_from(struct arena *arena)
+{
+    return arena != NULL ? thread_begin(thread_find(), arena) : NULL;
+}
+
+/* The struct comes first: in a small process, it then shares its page with the arena, of which only
+ * the start is touched. */
 struct thread *hak__thread_adopt(void)
 {
-    return thread_adopt_from(hak__arena_join(hak__knobs.arenas_max));
+    struct thread *thread = thread_find();
+    return thread_begin(thread, thread != NULL ? hak__arena_join(hak__knobs.arenas_max) : NULL);
 }
 
 /* An arena that no stopped thread holds. NULL: there is none. */

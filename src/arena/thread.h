@@ -45,14 +45,20 @@ struct thread {
     uint32_t away_ms; /* clock when it was first seen on another node than its arena's; 0: is not */
     struct thread *twin; /* the thread's other struct, of the other kind; NULL: it has none */
     struct sampler sampler;
-    struct cache cache; /* last, because its end is seldom touched */
+    struct cache cache;
 };
 
 /* This thread's struct. Before the thread's first slow operation it is hak__thread_none, after its
- * end hak__thread_ended. Both have empty bins and a key that matches no owner word, so the fast
- * paths need no test. Nobody writes to them, so they cost a process no page. */
+ * end hak__thread_ended. Both have empty bins and remote entries and a key that matches no owner
+ * word, so the fast paths need no test. Nobody writes to them, so they cost a process no page. */
 HAK_HIDDEN extern HAK_TLS struct thread *hak__thread;
-HAK_HIDDEN extern const struct thread hak__thread_none;
-HAK_HIDDEN extern const struct thread hak__thread_ended;
+struct thread_constants {
+    struct thread none;
+    struct thread ended;
+    struct remote_entry remote[REMOTE_ENTRIES]; /* of both; the first of a struct cache_far */
+};
+HAK_HIDDEN extern const struct thread_constants hak__thread_constants;
+#define hak__thread_none hak__thread_constants.none
+#define hak__thread_ended hak__thread_constants.ended
 
 #endif

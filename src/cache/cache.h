@@ -20,8 +20,8 @@
  *           before doubles it, up to HAKMEM_BIN_BYTES (divided by the threads of the arena, for
  *           objects up to 1 KiB) and as far as the budgets allow. A class without a slow operation
  *           in half a purge delay returns all its objects, and its limit is 0 until the next one.
- *   Steps   A refill brings as many objects as the limit, or twice as many as the one before if
- *           that is more: 1 KiB after an overflow, up to 32 KiB. An overflow that leaves the bin
+ *   Steps   A refill brings as many objects as the limit, or a number of bytes if that is more:
+ *           256 after an overflow, then 2 KiB, doubled to 32 KiB. An overflow that leaves the bin
  *           above its limit returns the objects that were freed last: 24, or 4 above 1 KiB; all if
  *           there is no budget for a limit.
  * The first FREES_CHECKED overflows of a class make the limit what the bin holds, so that each of
@@ -73,14 +73,14 @@ HAK_INLINE uint32_t remote_count(const struct remote_entry *entry)
     return limit > room ? limit - room : 0;
 }
 
-/* Requests of one class that were seen, and the parts of their objects beyond what was asked for,
- * in REQUEST_UNITS of an object. Short, so that the touched part of a thread's struct stays below a
- * page: if a sum gets large, both are halved. */
-#define REQUEST_UNITS 256u
-struct request_sums {
-    uint16_t count;
-    uint16_t unused;
+/* What a bin's next refill and overflow go by. */
+struct bin_history {
+    uint8_t refills : 4; /* since the last overflow or flush, up to 32 KiB */
+    uint8_t frees : 3;   /* first overflows, up to FREES_CHECKED + 1 */
+    uint8_t active : 1;  /* the class had a slow operation since the last trim */
 };
+HAK_STATIC_ASSERT(REFILL_BYTES_START << 15 >= SLICE_SIZE, "refills have 4 bits");
+HAK_STATIC_ASSERT(FREES_CHECKED + 1 < 8, "frees have 3 bits");
 
 /* What the thread has allocated and freed, in bytes, for hak_thread_bytes_read
  * (arena/thread_bytes.c). The fast paths do not count: what they hand out and take back follows
@@ -113,10 +113,18 @@ struct quarantine {
     (QUARANTINES * (2 * QUARANTINE_BYTES / OBJECT_ALIGNMENT + 8 * QUARANTINE_RINGS))
 HAK_STATIC_ASSERT(QUARANTINE_PLACES <= UINT16_MAX, "a place is 16 bits");
 
+/* The parts of a cache that most threads never touch. They lie elsewhere, so that the caches of
+ * many threads, or a small process's cache and arena, share OS pages (docs/decisions/0119). */
+struct cache_far {
+    struct remote_entry remote[REMOTE_ENTRIES];
+    void *resting[QUARANTINE_PLACES];
+};
+
 struct cache {
     uint64_t key;             /* = slabs->key; read by free, which saves an extension to 64 bits */
     uintptr_t mark;           /* of the objects in the bins (region/object.h) */
     int32_t countdown;        /* bytes that malloc hands out before it takes the slow path */
+    uint32_t far_at;          /* bytes from here to its struct cache_far; constant */
     struct slab_set *slabs;   /* of the arena that this thread draws from */
     uint64_t charged;         /* the sum of the charges of all bin limits, in bytes */
     uint64_t charged_told;    /* what the process is charged for it: at least as much */
@@ -125,16 +133,27 @@ struct cache {
     uint32_t remote_hand;     /* if too many entries wait, the search for one to send begins here */
     /* No bin lies across two cache lines. bins[0] stays empty, so malloc(0) takes the slow path. */
     struct bin bins[CLASS_COUNT] __attribute__((aligned(sizeof(struct bin))));
-    uint8_t refills[CLASS_COUNT]; /* since the last overflow or flush, up to 32 KiB */
-    uint8_t frees[CLASS_COUNT];   /* first overflows, up to FREES_CHECKED + 1 */
-    bool active[CLASS_COUNT];     /* the class had a slow operation since the last trim */
-    struct counters counters;     /* events of this thread; no lock guards them */
+    struct bin_history history[CLASS_COUNT];
+    struct counters counters; /* events of this thread; no lock guards them */
     struct cache_bytes bytes;
-    struct request_sums requests[CLASS_COUNT]; /* seen when the countdown ran out */
     struct quarantine quarantine[QUARANTINES];
-    struct remote_entry remote[REMOTE_ENTRIES]; /* most threads never touch it */
-    void *resting[]; /* QUARANTINE_PLACES; constant structs (arena/thread.c) have none */
 };
+
+/* A distance, not a pointer: structs of threads that have none of their own are constants, and a
+ * pointer would make them relocations. */
+HAK_INLINE struct cache_far *cache_far_of(const struct cache *cache)
+{
+    return (struct cache_far *)((uintptr_t)cache + cache->far_at);
+}
+
+/* The bytes of the next refill of the class, unless its limit is more. The secure form shuffles the
+ * objects of a refill, so its first one has as many as it can. */
+HAK_INLINE uint32_t cache_refill_bytes(const struct cache *cache, uint32_t class_index)
+{
+    uint32_t refills = cache->history[class_index].refills;
+    bool first = refills == 0 && !HAK_SECURE;
+    return first ? REFILL_BYTES_START / 4 : REFILL_BYTES_START << refills;
+}
 
 HAK_INLINE uint32_t bin_count(const struct bin *bin)
 {
@@ -196,7 +215,7 @@ HAK_INLINE void *cache_quarantine(struct cache *cache, void *object, size_t byte
 {
     struct quarantine *quarantine = cache->quarantine;
     struct quarantine_ring *ring = &quarantine->rings[quarantine_ring_of(bytes)];
-    void **places = cache->resting + ring->first;
+    void **places = cache_far_of(cache)->resting + ring->first;
     uint64_t taken = ring->taken, mask = ring->mask;
     void **next = &places[taken & mask];
     void *oldest = taken > mask ? *next : NULL;
@@ -216,19 +235,6 @@ HAK_INLINE void secure_leave_quarantine(const void *object)
                      *(const uintptr_t *)object != 0)) {
         hak__secure_bad_quarantine(object);
     }
-}
-
-/* Notes a request of `size` bytes that got an object of the class, for the estimate of rounding in
- * summaries. Owner thread; reports read the sums relaxed. */
-HAK_INLINE void cache_note_request(struct cache *cache, uint32_t class_index, size_t size)
-{
-    struct request_sums *sums = &cache->requests[class_index];
-    uint32_t whole = (uint32_t)size_class_bytes(class_index), rest = whole - (uint32_t)size;
-    uint32_t count = sums->count + 1u;
-    uint32_t unused = sums->unused + (rest * REQUEST_UNITS + whole / 2) / whole;
-    uint32_t shift = ((count | unused) >> 15) & 1;
-    atomic_store_relaxed(&sums->count, (uint16_t)(count >> shift));
-    atomic_store_relaxed(&sums->unused, (uint16_t)(unused >> shift));
 }
 
 /* The key of a cache without an arena. It matches no owner word, so every free takes a slow
@@ -297,7 +303,7 @@ HAK_HIDDEN size_t hak__remote_bytes(const struct cache *cache);
  * different entries (docs/decisions/0055). */
 HAK_INLINE struct remote_entry *remote_entry_of(struct cache *cache, size_t slice)
 {
-    return &cache->remote[slice & (REMOTE_ENTRIES - 1)];
+    return &cache_far_of(cache)->remote[slice & (REMOTE_ENTRIES - 1)];
 }
 
 /* The usual remote free: adds the object to the entry of its slice, `slice`. False: nothing was

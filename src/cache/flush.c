@@ -89,11 +89,11 @@ static uint32_t cache_limit_most(const struct cache *cache, uint32_t class_index
 static uint32_t cache_limit_wanted(struct cache *cache, uint32_t class_index)
 {
     const struct bin *bin = &cache->bins[class_index];
-    if (cache->frees[class_index] > FREES_CHECKED) {
-        return cache->refills[class_index] != 0 ? 2 * bin->limit : bin->limit;
+    if (cache->history[class_index].frees > FREES_CHECKED) {
+        return cache->history[class_index].refills != 0 ? 2 * bin->limit : bin->limit;
     }
     uint32_t count = bin_count(bin), start = cache_limit_for(class_index, 2 * REFILL_BYTES_START);
-    return cache->frees[class_index]++ < FREES_CHECKED && count < start ? count : start;
+    return cache->history[class_index].frees++ < FREES_CHECKED && count < start ? count : start;
 }
 
 /* Sets the limit if it is larger, as far as the budgets allow. Threads that do this at the same
@@ -125,8 +125,7 @@ void hak__cache_lower_limits(struct cache *cache)
 uint32_t hak__cache_refill_most(const struct cache *cache, uint32_t class_index)
 {
     uint32_t limit = cache->bins[class_index].limit;
-    uint32_t bytes = REFILL_BYTES_START << cache->refills[class_index];
-    uint32_t least = cache_limit_for(class_index, bytes);
+    uint32_t least = cache_limit_for(class_index, cache_refill_bytes(cache, class_index));
     return limit < least ? least : limit;
 }
 
@@ -237,8 +236,8 @@ static void cache_flush_class(struct cache *cache, uint32_t class_index)
     if (bin->head != NULL) {
         cache_return(cache, class_index, bin_count(bin));
     }
-    cache->refills[class_index] = 0;
-    cache->frees[class_index] = 0;
+    cache->history[class_index].refills = 0;
+    cache->history[class_index].frees = 0;
     if (bin->limit != 0) { /* a change may cost an atomic operation */
         cache_set_limit(cache, class_index, 0);
     }
@@ -265,14 +264,14 @@ static void cache_check_freed(const struct cache *cache, uint32_t class_index,
 void hak__cache_overflow(struct cache *cache, uint32_t class_index)
 {
     struct bin *bin = &cache->bins[class_index];
-    cache->active[class_index] = true;
+    cache->history[class_index].active = true;
     counter_add(&cache->counters, COUNTER_FREE_OVERFLOW, 1);
-    bool checked = cache->frees[class_index] < FREES_CHECKED;
+    bool checked = cache->history[class_index].frees < FREES_CHECKED;
     if (checked && bin->head != NULL) {
         cache_check_freed(cache, class_index, bin->head);
     }
     cache_grow_limit(cache, class_index, cache_limit_wanted(cache, class_index));
-    cache->refills[class_index] = 0;
+    cache->history[class_index].refills = 0;
     if (bin->room >= 0) {
         return;
     }
@@ -308,8 +307,8 @@ void hak__cache_trim(struct cache *cache)
         hak__quarantine_end(cache, false);
     }
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        if (cache->active[class_index]) {
-            cache->active[class_index] = false;
+        if (cache->history[class_index].active) {
+            cache->history[class_index].active = false;
             continue;
         }
         if (cache->bins[class_index].limit != 0 || cache->bins[class_index].head != NULL) {
@@ -324,15 +323,16 @@ void hak__cache_abandon(struct cache *cache)
     for (uint32_t class_index = 0; class_index < CLASS_COUNT; class_index++) {
         cache->bins[class_index] = (struct bin){NULL, 0, 0};
     }
-    memset(cache->frees, 0, sizeof cache->frees);
+    memset(cache->history, 0, sizeof cache->history);
     for (uint32_t i = 0; i != QUARANTINES * QUARANTINE_RINGS; i++) {
         cache->quarantine->rings[i].taken = 0;
     }
     cache->charged = cache->charged_told = 0;
     cache->lagging = NULL;
     for (uint32_t i = 0; i < REMOTE_ENTRIES; i++) {
-        if (cache->remote[i].link != 0) { /* else the pages may be untouched, or a parent's */
-            cache->remote[i] = (struct remote_entry){NULL, 0, 0, 0, 0};
+        struct remote_entry *entry = remote_entry_of(cache, i);
+        if (entry->link != 0) { /* else the pages may be untouched, or a parent's */
+            *entry = (struct remote_entry){NULL, 0, 0, 0, 0};
         }
     }
     cache->remote_waiting = 0;

@@ -53,7 +53,7 @@ static void *ring_take(struct cache *cache, struct quarantine_ring *ring)
         return NULL;
     }
     ring->taken = count - 1;
-    return cache->resting[ring->first + count - 1];
+    return cache_far_of(cache)->resting[ring->first + count - 1];
 }
 
 void hak__quarantine_end(struct cache *cache, bool everything)
@@ -81,7 +81,7 @@ void *hak__quarantine_take(struct cache *cache)
 static uint32_t ring_class(const struct cache *cache, const struct quarantine_ring *ring,
                            uint32_t number)
 {
-    const void *object = atomic_load_relaxed(&cache->resting[ring->first + number]);
+    const void *object = atomic_load_relaxed(&cache_far_of(cache)->resting[ring->first + number]);
     return owner_class(window_owner(window_slice_of(object)));
 }
 

@@ -51,9 +51,9 @@ void *hak__cache_fill(struct cache *cache, uint32_t class_index, struct refill r
     uint32_t bytes = size_class_bytes(class_index);
     cache_count_block(cache, bytes);
     cache->bytes.given += (int64_t)(refill.list.count - 1) * bytes;
-    cache->active[class_index] = true;
-    if (REFILL_BYTES_START << cache->refills[class_index] < SLICE_SIZE) {
-        cache->refills[class_index]++;
+    cache->history[class_index].active = true;
+    if (cache_refill_bytes(cache, class_index) < SLICE_SIZE) {
+        cache->history[class_index].refills++;
     }
     struct object *object = refill_pop(&refill, class_index, cache->mark);
     bin->head = refill_link(refill, cache->mark).head;

@@ -46,7 +46,7 @@ static void remote_make_room(struct cache *cache)
 {
     struct remote_entry *entry;
     do {
-        entry = &cache->remote[cache->remote_hand++ % REMOTE_ENTRIES];
+        entry = remote_entry_of(cache, cache->remote_hand++);
     } while (entry->link == 0);
     remote_send(cache, entry);
 }
@@ -105,8 +105,9 @@ bool hak__remote_free(struct cache *cache, size_t slice, void *pointer)
 void hak__remote_flush(struct cache *cache)
 {
     /* stops at the last waiting entry, so a buffer that was never used is not touched */
-    for (struct remote_entry *entry = cache->remote; cache->remote_waiting != 0; entry++) {
-        HAK_ASSERT(entry < cache->remote + REMOTE_ENTRIES);
+    for (struct remote_entry *entry = cache_far_of(cache)->remote; cache->remote_waiting != 0;
+         entry++) {
+        HAK_ASSERT(entry < cache_far_of(cache)->remote + REMOTE_ENTRIES);
         if (entry->link != 0) {
             remote_send(cache, entry);
         }
@@ -117,7 +118,7 @@ size_t hak__remote_bytes(const struct cache *cache)
 {
     size_t bytes = 0;
     uint32_t left = cache->remote_waiting;
-    for (const struct remote_entry *entry = cache->remote; left != 0; entry++) {
+    for (const struct remote_entry *entry = cache_far_of(cache)->remote; left != 0; entry++) {
         if (entry->link != 0) {
             uint32_t class_index = owner_class(window_owner(entry->link - 1));
             bytes += (size_t)remote_count(entry) * size_class_bytes(class_index);

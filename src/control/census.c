@@ -51,7 +51,7 @@ static uint64_t census_bin_objects(const struct cache *cache, uint32_t class_ind
 static void census_add_remote(const struct cache *cache, uint64_t cached_counts[CLASS_COUNT])
 {
     for (uint32_t i = 0; i < REMOTE_ENTRIES; i++) {
-        const struct remote_entry *entry = &cache->remote[i];
+        const struct remote_entry *entry = &cache_far_of(cache)->remote[i];
         uint32_t link = atomic_load_relaxed(&entry->link);
         uint32_t class_index = link != 0 ? owner_class(window_owner(link - 1)) : 0;
         if (class_index != 0 && class_index < CLASS_COUNT) {
@@ -123,24 +123,25 @@ static void census_count_slices(struct census *census)
     }
 }
 
+/* Requests that threads of the arena have seen. */
+static void census_add_requests(struct census *census, const struct arena *arena)
+{
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        const struct request_sums *sums = &arena->requests[class_index];
+        uint64_t unused = atomic_load_relaxed(&sums->unused) * size_class_bytes(class_index);
+        census->classes[class_index].requests_count += atomic_load_relaxed(&sums->count);
+        census->classes[class_index].unused_bytes += unused / REQUEST_UNITS;
+    }
+}
+
 static void census_count_arenas(struct census *census)
 {
     for (struct arena *arena = hak__arena_first(); arena != NULL; arena = arena->next) {
         census_add_counters(census, &arena->slabs.counters);
+        census_add_requests(census, arena);
         census->arenas_count++;
         census->arenas_parked_count += atomic_load_relaxed(&arena->threads_count) == 0 ? 1 : 0;
         census->span_cached_bytes += hak__census_span_cached_bytes(arena);
-    }
-}
-
-/* Requests that threads have seen, those of ended threads included. */
-static void census_add_requests(struct census *census, const struct cache *cache)
-{
-    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        const struct request_sums *sums = &cache->requests[class_index];
-        uint64_t unused = atomic_load_relaxed(&sums->unused) * size_class_bytes(class_index);
-        census->classes[class_index].requests_count += atomic_load_relaxed(&sums->count);
-        census->classes[class_index].unused_bytes += unused / REQUEST_UNITS;
     }
 }
 
@@ -149,7 +150,6 @@ static void census_count_threads(struct census *census)
     uint64_t cached_counts[CLASS_COUNT] = {0};
     for (const struct thread *thread = hak__thread_first(); thread != NULL; thread = thread->next) {
         census_add_counters(census, &thread->cache.counters);
-        census_add_requests(census, &thread->cache);
         if (hak__thread_is_used(thread)) { /* others are empty, or lost to fork's child */
             census->threads_count += !atomic_load_relaxed(&thread->apart);
             census_add_cached(&thread->cache, cached_counts);

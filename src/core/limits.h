@@ -79,7 +79,7 @@
  * there. */
 #define OBJECT_TAIL (HAK_SECURE ? 8u : 0u)
 /* 1 KiB and a header of 16 bytes: sqlite needs 3 % less memory than with 1,024
- * (docs/decisions/0052). Each further class takes 23 bytes a thread and 24 bytes an arena. */
+ * (docs/decisions/0052). Each further class takes 17 bytes a thread and 20 bytes an arena. */
 #define TINY_SIZE_MAX 1040u
 /* The skew: bytes that hakmem adds to a round object size. The mid classes from 8 KiB on get it,
  * and those that would be powers of two. Without it, all objects of such a class start in the same
@@ -130,9 +130,10 @@
  * thousands of objects in a row take the slow path for more of them (docs/decisions/0098). */
 #define BIN_BYTES_MAX (HAK_TINY_LIMITS ? 1024u : 524288u)
 #define BIN_OBJECTS_MAX (HAK_TINY_LIMITS ? 4u : 16384u)
-/* Bytes of the first refill of a class, and half of the first limit of its bin. A larger first
- * refill: threads that end soon must return more unused objects (docs/decisions/0022). A larger
- * first limit: idle threads keep more memory. */
+/* Half of the bytes of the second refill of a class, and of the first limit of its bin; four times
+ * those of the first refill. A larger first refill: threads that hold little need more pages, and
+ * threads that end soon must return more unused objects (docs/decisions/0022, 0119). A larger first
+ * limit: idle threads keep more memory. */
 #define REFILL_BYTES_START (HAK_TINY_LIMITS ? 64u : 1024u)
 /* So many first frees of a class are checked, each against so many before it. Twice: short programs
  * take longer, by some 100 instructions a free. Half: less of what small programs do is noticed. */

@@ -213,7 +213,7 @@ void *hak__malloc_class(uint32_t class_index, size_t size)
     uint64_t period = 0;
     if (counted) {
         period = hak__thread_countdown_ended(thread, size);
-        cache_note_request(&thread->cache, class_index, size);
+        arena_note_request(thread->arena, class_index, size);
         /* as the fast path counted it; the block is counted below */
         thread->cache.bytes.asked -= (int64_t)(size == 0 ? 1 : size);
     } else if (sampling_is_on() || guarding_is_on()) {

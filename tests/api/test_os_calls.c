@@ -48,7 +48,7 @@ CHILD(short)
     size_t grown = anonymous_bytes() - before;
     REQUIRE_SIZE(report_os_calls(), <=, 3);
     REQUIRE_SIZE(report_number("mmap"), <=, 3);
-    REQUIRE_SIZE(grown, <=, 5 * (size_t)sysconf(_SC_PAGESIZE));
+    REQUIRE_SIZE(grown, <=, 4 * (size_t)sysconf(_SC_PAGESIZE));
     fprintf(stderr, "%zu KiB\n", grown / KIB);
 }
 

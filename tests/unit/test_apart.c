@@ -115,7 +115,7 @@ TEST_WITH_KNOBS(a_tick_reaches_both)
         keep_a_span(twin);
         assert_true(hak__cache_bytes(&twin->cache) != 0);
         hak__thread_turn(kind == 1);
-        memset(twin->cache.active, 0, sizeof twin->cache.active);
+        memset(twin->cache.history, 0, sizeof twin->cache.history);
         hak__knobs.purge_delay_ms = 40;
         thread->ticked_ms = thread->trimmed_ms = hak__os_clock_ms() - 4000;
         twin->trimmed_ms = thread->trimmed_ms;

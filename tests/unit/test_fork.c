@@ -204,7 +204,8 @@ TEST_ANEW(many_threads_cost_the_child_nothing)
     long before = fork_and_run(do_nothing);
     for (size_t i = 0; i < MANY; i++) {
         adopted[i] = adopt();
-        memset(adopted[i]->cache.remote, 0, sizeof adopted[i]->cache.remote); /* has its pages */
+        struct cache_far *far = cache_far_of(&adopted[i]->cache);
+        memset(far->remote, 0, sizeof far->remote); /* has its pages */
     }
     long after = fork_and_run(do_nothing);
     REQUIRE(after - before < MANY / 4);

@@ -138,7 +138,8 @@ static inline void unit_set_destroy(struct slab_set *set)
 /* A cache, with a slab set of its own or drawing from another's. */
 static inline struct cache *unit_cache_create_on(struct slab_set *set)
 {
-    struct cache *cache = support_map(sizeof *cache + QUARANTINE_PLACES * sizeof(void *));
+    struct cache *cache = support_map(sizeof *cache + sizeof(struct cache_far));
+    cache->far_at = sizeof *cache;
     hak__cache_start(cache, set);
     return cache;
 }
@@ -154,7 +155,7 @@ static inline void unit_cache_destroy_on(struct cache *cache)
     hak__remote_flush(cache);
     hak__cache_flush(cache);
     REQUIRE_SIZE(cache->charged, ==, 0);
-    munmap(cache, sizeof *cache + QUARANTINE_PLACES * sizeof(void *));
+    munmap(cache, sizeof *cache + sizeof(struct cache_far));
 }
 
 static inline void unit_cache_destroy(struct cache *cache)
@@ -190,8 +191,8 @@ static inline void *unit_cache_allocate(struct cache *cache, uint32_t class_inde
 /* The first frees of a class, which are checked, have a test of their own (test_flush.c). */
 static inline void unit_cache_free(struct cache *cache, uint32_t class_index, void *pointer)
 {
-    if (cache->frees[class_index] == 0) {
-        cache->frees[class_index] = FREES_CHECKED;
+    if (cache->history[class_index].frees == 0) {
+        cache->history[class_index].frees = FREES_CHECKED;
     }
     struct bin *bin = &cache->bins[class_index];
     struct object *object = pointer;
