@@ -131,12 +131,14 @@ struct cache {
     struct slab_set *lagging; /* an owner that leaves its notifications unread; NULL: none */
     uint32_t remote_waiting;  /* entries that are not empty, at most REMOTE_ENTRIES / 2 */
     uint32_t remote_hand;     /* if too many entries wait, the search for one to send begins here */
-    /* No bin lies across two cache lines. bins[0] stays empty, so malloc(0) takes the slow path. */
-    struct bin bins[CLASS_COUNT] __attribute__((aligned(sizeof(struct bin))));
     struct bin_history history[CLASS_COUNT];
     struct counters counters; /* events of this thread; no lock guards them */
     struct cache_bytes bytes;
     struct quarantine quarantine[QUARANTINES];
+    /* No bin lies across two cache lines. bins[0] stays empty, so malloc(0) takes the slow path.
+     * Last, because few threads touch those of the largest classes: 24 structs and the head of
+     * their chunk (arena/metadata.c) take 15 OS pages and a cache line. */
+    struct bin bins[CLASS_COUNT] __attribute__((aligned(sizeof(struct bin))));
 };
 
 /* A distance, not a pointer: structs of threads that have none of their own are constants, and a

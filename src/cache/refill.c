@@ -52,7 +52,10 @@ void *hak__cache_fill(struct cache *cache, uint32_t class_index, struct refill r
     cache_count_block(cache, bytes);
     cache->bytes.given += (int64_t)(refill.list.count - 1) * bytes;
     cache->history[class_index].active = true;
-    if (cache_refill_bytes(cache, class_index) < SLICE_SIZE) {
+    /* A small object that came alone is the first one of an untouched page (slab/slab.c). If that
+     * were a step, the thread would take most of the page next. */
+    bool step = refill.list.count != 1 || size_class_has_own_lines(class_index);
+    if (step && cache_refill_bytes(cache, class_index) < SLICE_SIZE) {
         cache->history[class_index].refills++;
     }
     struct object *object = refill_pop(&refill, class_index, cache->mark);
