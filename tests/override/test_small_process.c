@@ -9,10 +9,10 @@
 
 #include <link.h>
 
-/* Relocations and variables; another compiler may need a page more. */
-#define LIBRARY_PAGES_MAX (HAK_LEVEL == 0 ? 3 : 6)
+/* Relocations and variables; another compiler may need a page more, and assertions some. */
+#define LIBRARY_PAGES_MAX (HAK_LEVEL == 0 ? 3 : 9)
 /* One for maps and owner words, for slab metadata, for the structs, and for the block. */
-#define WINDOW_PAGES_MAX (HAK_LEVEL == 0 ? 4 : 6)
+#define WINDOW_PAGES_MAX (HAK_LEVEL == 0 ? 4 : 9)
 /* It starts between 32 and 80 TiB, and only its start is claimed; programs lie from 85 TiB on. */
 #define WINDOW_LOW 0x200000000000u
 #define WINDOW_HIGH 0x510000000000u

@@ -140,4 +140,30 @@ FLUSH_TEST(broken_lists)
     }
 }
 
+/* Of an untouched page the first object comes alone, and then few: other threads take the rest. Only
+ * the refills after that are large. */
+TEST_ANEW(first_refills_are_small)
+{
+    enum { SIZE = 64 };
+    SKIP_IF(HAK_SECURE);
+    REQUIRE(hak__start());
+    cache = unit_cache_create();
+    uint32_t class_index = size_class_of(SIZE), count = 0;
+    objects[count++] = unit_cache_allocate(cache, class_index);
+    REQUIRE_SIZE(bin_count(&cache->bins[class_index]), ==, 0);
+    objects[count++] = unit_cache_allocate(cache, class_index);
+    uint32_t most = REFILL_BYTES_START / 4 / SIZE;
+    most = most < 2 ? 2 : most;
+    REQUIRE_SIZE(bin_count(&cache->bins[class_index]), ==, most - 1);
+    while (bin_count(&cache->bins[class_index]) != 0) {
+        objects[count++] = unit_cache_allocate(cache, class_index);
+    }
+    objects[count++] = unit_cache_allocate(cache, class_index);
+    REQUIRE_SIZE(bin_count(&cache->bins[class_index]) + 1, >=, HAK_LEVEL >= 2 ? 2 : 4 * most);
+    while (count != 0) {
+        unit_cache_free(cache, class_index, objects[--count]);
+    }
+    unit_cache_destroy(cache);
+}
+
 TESTS(unit_start)
