@@ -74,14 +74,15 @@ static uint32_t span_front(size_t alignment)
 }
 
 /* The slices for a block. In the secure form it ends as near to a closed page as the alignment
- * allows, and starts in the first slice, but behind its start, so that a canary stands before it.
- * Only one that is aligned to a slice or more starts at a slice, or one that would be too long
- * else. */
+ * allows, and starts behind a canary, at one of several pages. */
 static uint32_t span_slices_for(size_t size, size_t alignment)
 {
-    size_t tailed = size + secure_page();
-    uint32_t slices = span_slices(tailed + span_front(alignment));
-    return slices <= SUPERSLAB_SLICES ? slices : span_slices(tailed);
+    /* Secure form: pages at which a block may start at least, if they are smaller than slices.
+     * Half: one bit less of its address is random, and fewer than 32 of some addresses. Twice: no
+     * more places, because a block starts in the first slice. */
+    const size_t places = 8;
+    size_t page = secure_page();
+    return span_slices(size + span_front(alignment) + page * (page < SLICE_SIZE ? places : 1));
 }
 
 /* Secure form: slices before a block that is aligned to slices. The last of them holds the canary
@@ -99,11 +100,9 @@ bool hak__span_serves(size_t size, size_t alignment)
 
 bool hak__span_wastes(size_t size, size_t alignment)
 {
-    if (!HAK_SECURE || !hak__os_addresses_are_limited()) {
-        return false;
-    }
     uint32_t slices = span_slices_for(size, alignment) + span_lead(alignment);
-    return SUPERSLAB_SLICES / slices * slices < SUPERSLAB_SLICES / 4 * 3;
+    return HAK_SECURE && atomic_load_relaxed(&hak__superslabs.limited) != 0 &&
+           SUPERSLAB_SLICES / slices * slices < SUPERSLAB_SLICES / 4 * 3;
 }
 
 /* Bytes of the canary before a block: what is open there, but at most a page. Nearly always that is
@@ -206,14 +205,16 @@ static void *span_start_again(size_t slice, size_t size, size_t alignment)
     return (unsigned char *)window_slice_address(slice) + offset;
 }
 
-/* Secure form: false if the closed pages of a cached span leave too few bytes for the request. */
+/* Secure form: false if the closed pages of a cached span leave too few bytes for the request, or
+ * so many that it would not begin in the first slice. */
 static bool span_has_room(size_t slice, size_t size, size_t alignment)
 {
     if (!HAK_SECURE) {
         return true;
     }
     const struct span_metadata *metadata = span_metadata_at(slice);
-    return metadata->slices * SLICE_SIZE - span_tail(metadata) >= size + span_front(alignment);
+    size_t bytes = metadata->slices * SLICE_SIZE - span_tail(metadata);
+    return bytes >= size + span_front(alignment) && bytes - size < SLICE_SIZE;
 }
 
 /* The link to the span that serves a request: the shortest that fits, and of those the one that was

@@ -17,11 +17,11 @@
  * ticks to their superslabs. There they serve any slab or span, and are purged later. All of them
  * go back before a span or slab of the arena would raise the peak.
  *
- * Secure form: the block ends at the last page of the span, which is closed: an access beyond the
- * block's end faults. So do the pages from the span's start to the one of the canary before the
- * block. A freed span is closed as a whole, so that each use after free faults, or else cleared. It
- * rests for a random time (span_quarantine.c), then one that was not closed goes to the cache. A
- * block that is aligned to slices or more has one more slice before it, for the canary.
+ * Secure form: the block lies at a random page of its span, and the pages behind it are closed: an
+ * access beyond the block's end faults. So are those before the page of the canary before it. A
+ * freed span is closed as a whole, so that each use after free faults, or else cleared. It rests
+ * for a random time (span_quarantine.c), then one that was not closed goes to the cache. A block
+ * that is aligned to slices or more has one more slice before it, for the canary.
  *
  * Locks: a caller that passes a cache holds the lock of the cache's arena. Any other caller that
  * allocates, frees or resizes holds an arena's lock or is inside the gate (core/gate.h). */

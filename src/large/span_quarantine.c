@@ -35,23 +35,26 @@ uint32_t hak__span_end_offset(uint32_t slices, size_t size, size_t alignment, si
 {
     size_t end = slices * SLICE_SIZE - tail;
     alignment = alignment < OBJECT_ALIGNMENT ? OBJECT_ALIGNMENT : alignment;
-    size_t offset = bits_align_down(end - size, alignment);
-    return (uint32_t)(offset < SLICE_SIZE ? offset : SLICE_SIZE - alignment);
+    size_t offset = bits_align_down(end - size, alignment), page = hak__os_page_size();
+    if (offset >= SLICE_SIZE) { /* before as many further pages */
+        size_t step = alignment < page && page < SLICE_SIZE ? page : alignment;
+        offset -= bits_align_up(offset + 1 - SLICE_SIZE, step);
+    }
+    return (uint32_t)offset;
 }
 
 uint32_t hak__span_place(size_t slice, size_t size, size_t alignment)
 {
     struct span_metadata *metadata = span_metadata_at(slice);
-    uint32_t page = (uint32_t)hak__os_page_size(), moved = 0;
+    uint32_t page = (uint32_t)hak__os_page_size();
     uint32_t offset = hak__span_end_offset(metadata->slices, size, alignment, page);
     if (alignment <= page && offset >= SECURE_FRONT + page) {
         uint32_t places = (offset - SECURE_FRONT) / page; /* a page before it stays closed */
-        moved = (uint32_t)(hak__secure_draw() % places) * page;
-        offset -= moved;
+        offset -= (uint32_t)(hak__secure_draw() % places) * page;
     }
     os_touch((char *)window_slice_address(slice) + offset);
     metadata->head = hak__span_head(offset);
-    metadata->tail = page + moved;
+    metadata->tail = (uint32_t)bits_align_down(metadata->slices * SLICE_SIZE - offset - size, page);
     uint32_t closed = hak__os_close_two(hak__span_ends(slice));
     metadata->head = (closed & 1) != 0 ? metadata->head : 0;
     metadata->tail = (closed & 2) != 0 ? metadata->tail : 0;

@@ -122,22 +122,22 @@ static uint32_t superslab_first(uint64_t starts)
     return bits_lowest(after != 0 ? after : half);
 }
 
-/* One of the starts of a run of `count`: the first; in the secure form any. A long run lies at an
- * end of the free ones, so that others fit beside it: the lowest; in the secure form either. Under
+/* One of the starts of a run of `count`: the first, or, if the run is long, the lowest, so that
+ * others fit beside it; in the secure form any, unless the process has a limit on addresses. Under
  * REGION. */
 static uint32_t superslab_choose(struct superslab_part *part, uint64_t starts, uint32_t count)
 {
-    /* Half: runs of 128 KiB are packed more densely, and can be guessed better. Twice: 300 kB take
-     * 1.3 times their addresses. */
+    /* Half: runs of 128 KiB are packed more densely. Twice: 300 kB take 1.3 times their addresses.
+     */
     bool is_long = count >= 8;
+    if (is_long && (!HAK_SECURE || atomic_load_relaxed(&hak__superslabs.limited) != 0)) {
+        return bits_lowest(starts);
+    }
     if (!HAK_SECURE) {
-        return is_long ? bits_lowest(starts) : superslab_first(starts);
+        return superslab_first(starts);
     }
     uint64_t *random = &part->random;
     *random = *random == 0 ? hak__secure.secret + part->number : *random;
-    if (is_long) {
-        return secure_random(random) % 2 == 0 ? bits_lowest(starts) : bits_log2(starts);
-    }
     uint32_t shift = secure_random(random) % SUPERSLAB_SLICES;
     uint64_t turned = starts >> shift | starts << ((SUPERSLAB_SLICES - shift) % SUPERSLAB_SLICES);
     return (bits_lowest(turned) + shift) % SUPERSLAB_SLICES;

@@ -275,6 +275,7 @@ struct superslab_table {
     uint32_t freed_much;   /* see superslab_freed_much; relaxed */
     uint32_t grown;        /* see superslab_has_grown; relaxed */
     uint32_t groups_count; /* groups that parts have, if there are several; written under GROWTH */
+    uint32_t limited;      /* secure form: addresses were when it last claimed some; relaxed */
     size_t split_count;    /* superslabs that are split; relaxed */
     size_t borders_count;  /* new superslabs of other pages than the part's last one; relaxed */
     /* written under GROWTH; relaxed readers */

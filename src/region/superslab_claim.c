@@ -36,6 +36,9 @@ size_t hak__superslab_publish(size_t first, size_t end, const struct superslab_w
 {
     size_t whole = bits_align_up(first, SUPERSLAB_SLICES), slice = first;
     whole = whole < end ? whole : end;
+    if (HAK_SECURE) { /* asked here, because each slab needs to know */
+        atomic_store_relaxed(&hak__superslabs.limited, hak__os_addresses_are_limited());
+    }
     if (first < whole) { /* the rest of a superslab */
         hak__superslab_choose_pages(first, whole - first, wish);
     }
@@ -233,7 +236,7 @@ bool hak__superslab_advance(struct superslab_part *part, const struct superslab_
          * page in it can be huge, so it needs no madvise (docs/decisions/0111). Doubled: each
          * process makes that call. Halved: programs that use more than 512 KiB need a second claim.
          * At assertion level 2 a quarter, to test superslabs that are partly claimed. */
-        size_t claim = SUPERSLAB_SLICES / (HAK_TINY_LIMITS ? 4 : first == 0 ? 2 : 1);
+        size_t claim = SUPERSLAB_SLICES / (HAK_TINY_LIMITS ? 4 : first == 0 && !HAK_SECURE ? 2 : 1);
         claim = claim < left ? claim : left;
         uint32_t page = (uint32_t)((hak__os_page_size() + SLICE_SIZE - 1) / SLICE_SIZE);
         needed = (uint32_t)bits_align_up(needed, page); /* an OS page may be two slices */

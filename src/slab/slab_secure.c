@@ -32,8 +32,9 @@ void hak__slab_begin_secure(struct slab *slab)
     hak__secure_new_keys(slice, slab->slice_count);
     slab->first = (uint16_t)slab_first(slice, slab->class_index);
     slab->closed_end = false;
+    bool limited = atomic_load_relaxed(&hak__superslabs.limited) != 0;
     /* Larger pages would take half of a small object's slab, and these an eighth of a limit. */
-    if (page <= size || (page <= SLICE_SIZE / 8 && !hak__os_addresses_are_limited())) {
+    if (page <= size || (page <= SLICE_SIZE / 8 && !limited)) {
         os_touch((char *)slab_start(slab));
         /* Slabs of small objects are many, and with locked memory the page would stay there. */
         slab->closed_end = page <= size ? hak__os_close_pages(slab_end_page(slab), page)
