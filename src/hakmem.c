@@ -64,7 +64,6 @@
 #include "large/huge.c"
 #include "large/huge_cache.c"
 #include "large/huge_join.c"
-#include "large/huge_quarantine.c"
 #include "large/huge_registry.c"
 
 #include "cache/flush.c"

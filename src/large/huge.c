@@ -21,9 +21,9 @@
 #include "region/superslab.h"
 
 struct lock HAK_LOCK_LINE hak__huge_lock = LOCK_INITIAL(LOCK_RANK_HUGE);
-/* Where the last freed huge blocks started, to tell a double free from a foreign pointer. Twice as
- * many: more double frees get the right message. Under the lock. */
-static uintptr_t huge_graves[64] HAK_SELDOM;
+/* The last freed huge blocks, to tell a double free from a foreign pointer, and a use after free
+ * from another fault. Twice as many: more mistakes get the right message. Under the lock. */
+static struct huge huge_graves[64] HAK_SELDOM;
 static uint32_t huge_next_grave;
 
 uint64_t hak__huge_new_origin(void)
@@ -200,7 +200,7 @@ static uintptr_t huge_random_place(size_t size, size_t alignment)
         low = UINT64_C(0x1000000000);
         high = UINT64_C(0x6000000000);
     }
-    if (base < low || base >= high || size >= (high - low) / 2 || alignment > HUGE_PAGE_SIZE) {
+    if (base < low || base >= high || size >= (high - low) / 2 || alignment > (high - low) / 4) {
         return 0;
     }
     uint64_t places = (high - low - size) / alignment;
@@ -318,7 +318,7 @@ bool hak__huge_free(void *pointer)
     lock_acquire(&hak__huge_lock);
     struct huge block = hak__huge_registry_remove((uintptr_t)pointer);
     if (block.address != 0) {
-        huge_graves[huge_next_grave++ % HAK_COUNT_OF(huge_graves)] = block.address;
+        huge_graves[huge_next_grave++ % HAK_COUNT_OF(huge_graves)] = block;
     }
     lock_release(&hak__huge_lock);
     if (block.address == 0) {
@@ -404,7 +404,16 @@ HAK_RACY_READER bool hak__huge_was_freed(const void *pointer)
 {
     bool found = false;
     for (uint32_t i = 0; i < HAK_COUNT_OF(huge_graves); i++) {
-        found |= huge_graves[i] == (uintptr_t)pointer;
+        found |= huge_graves[i].address == (uintptr_t)pointer;
+    }
+    return found;
+}
+
+HAK_RACY_READER bool hak__huge_contained(uintptr_t address)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < HAK_COUNT_OF(huge_graves); i++) {
+        found |= address - huge_graves[i].address < huge_graves[i].size;
     }
     return found;
 }

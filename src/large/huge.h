@@ -93,8 +93,8 @@ HAK_HIDDEN bool hak__huge_has_size(const void *pointer, size_t size);
 /* True: one of the last huge blocks that were freed started at `pointer`. A hint: takes
  * no lock. */
 HAK_HIDDEN bool hak__huge_was_freed(const void *pointer);
-/* True: a freed huge block whose addresses rest contains the address. A hint: takes no lock. */
-HAK_HIDDEN bool hak__huge_is_quarantined(uintptr_t address);
+/* True: one of them contained the address. A hint, too. */
+HAK_HIDDEN bool hak__huge_contained(uintptr_t address);
 /* The huge block that contains `pointer`; address 0: none does. Slow: looks at every huge block. */
 HAK_HIDDEN struct huge hak__huge_containing(const void *pointer);
 /* Resizes the huge block that starts at `pointer` to `size` bytes. Moves page tables and copies

@@ -414,16 +414,39 @@ static struct huge cache_drop_next(uint32_t age_ms)
     return dropped;
 }
 
+/* Secure form: nobody is likely to get the addresses soon, as huge blocks lie at random places. */
+static void huge_unmap_closed(char *start, size_t size)
+{
+    if (hak__os_unmap(start, size) == 0) {
+        hak__os_discard_again();
+    } else if (hak__os_open_pages(start, HUGE_HEAD)) {
+        hak__os_discard(start, size); /* it may write to the first page */
+    } else {
+        hak__os_leave(HUGE_HEAD);
+        hak__os_discard(start + HUGE_HEAD, size - HUGE_HEAD);
+    }
+}
+
+void hak__huge_unmap(struct huge block)
+{
+    if (block.size == 0) {
+        return;
+    }
+    char *start = (char *)block.address - HUGE_HEAD;
+    hak__gate_let_ending_signals(true);
+    if (HAK_SECURE) {
+        huge_unmap_closed(start, block.size + 2 * HUGE_HEAD);
+    } else {
+        hak__os_discard(start, block.size);
+    }
+    hak__gate_let_ending_signals(false);
+    huge_uncount(block);
+}
+
 size_t hak__huge_cache_trim(uint32_t age_ms)
 {
     size_t bytes = 0;
-    if (HAK_SECURE) { /* which caches no huge blocks */
-        if (age_ms == 0) {
-            hak__huge_end_quarantine();
-        }
-        return 0;
-    }
-    if (age_ms != 0 && watched()) {
+    if (HAK_SECURE || (age_ms != 0 && watched())) { /* the secure form caches no huge blocks */
         return 0;
     }
     for (struct huge dropped; (dropped = cache_drop_next(age_ms)).size != 0;) {

@@ -73,8 +73,6 @@ HAK_HIDDEN size_t hak__huge_cache_take_next(struct huge block, size_t size);
 HAK_HIDDEN void hak__huge_cache_put(struct huge block, size_t resident);
 /* Unmaps a huge block that is neither in the cache nor in the registry. Size 0: does nothing. */
 HAK_HIDDEN void hak__huge_unmap(struct huge block);
-/* Secure form: gives up the addresses of all that was unmapped. */
-HAK_HIDDEN void hak__huge_end_quarantine(void);
 /* Bytes of all joined huge blocks. Beyond 16 GiB no huge block is joined. */
 HAK_HIDDEN extern size_t hak__huge_joined_bytes; /* relaxed */
 

@@ -56,7 +56,7 @@ static void secure_fault_outside(uintptr_t address)
     uintptr_t page = bits_align_down(address, hak__os_page_size());
     uintptr_t next = page + hak__os_page_size();
     const char *what = secure_front;
-    if (hak__huge_is_quarantined(address)) {
+    if (hak__huge_contained(address)) {
         hak__diagnose_report(secure_freed, (const void *)address, 0, 0);
         return;
     }

@@ -139,6 +139,17 @@ CASE(before_aligned_span, "hakmem: fatal: underflow: the bytes before")
     free(hide(block));
 }
 
+/* There are few places for such blocks, or none. */
+CASE(any_alignment, NULL)
+{
+    for (size_t alignment = 2 * MIB; alignment != 0; alignment *= 2) {
+        unsigned char *block = hide(memalign(alignment, MIB));
+        require((uintptr_t)block % alignment == 0, "alignment", alignment);
+        require(block != NULL || alignment > 1024 * MIB, "no memory at alignment", alignment);
+        free(block);
+    }
+}
+
 /* A freed span that was aligned serves others. */
 CASE(aligned_spans_are_reused, NULL)
 {
