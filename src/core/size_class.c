@@ -8,7 +8,7 @@
  * 24th, slabs would be longer, and mid_mt_2 need 1.12 of the memory (docs/decisions/0050). */
 #define SLAB_SUITS(size, slices)                                                                   \
     ((slices)*SLICE_SIZE / (size) >= SLAB_OBJECTS_MIN &&                                           \
-     (slices)*SLICE_SIZE % (size) <= (slices)*SLICE_SIZE / 12)
+     (slices)*SLICE_SIZE % (size) <= (slices)*SLICE_SIZE / (HAK_SECURE && (slices) > 1 ? 8 : 12))
 #define SLICES_FOR(size)                                                                           \
     (SLAB_SUITS(size, 1)   ? 1                                                                     \
      : SLAB_SUITS(size, 2) ? 2                                                                     \
