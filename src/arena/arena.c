@@ -241,7 +241,7 @@ void hak__arena_part(struct arena *arena)
     }
     lock_release(&hak__arenas_lock);
     if (left == 0) {
-        hak__arena_collect(arena, true);
+        hak__arena_rest(arena);
     }
 }
 

@@ -309,6 +309,9 @@ HAK_HIDDEN extern tick_listener *hak__tick_listener;
 /* collect.c. Takes the notifications of any arena and gives back its kept spans: those not used
  * since the last time, or all if `everything`. Inside the gate, no lock held. */
 HAK_HIDDEN void hak__arena_collect(struct arena *arena, bool everything);
+/* The same for an arena whose last thread has left it: everything. But the secure form keeps idle
+ * slabs until a purge pass, because each new one takes two system calls. */
+HAK_HIDDEN void hak__arena_rest(struct arena *arena);
 
 /* pages.c. Does a part of a pass over slabs in use, of about `bytes`; `begin`: a new pass if none
  * is under way. Inside the gate, no lock held. The last function does a whole pass, and purges

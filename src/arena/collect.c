@@ -14,7 +14,7 @@
 static uint32_t shared_purged_ms; /* clock when the last purge pass of the process began */
 static uint32_t shared_pressed;   /* 1: tasks wait for memory (hak__arena_set_pressed) */
 
-void hak__arena_collect(struct arena *arena, bool everything)
+static void collect_from(struct arena *arena, bool everything, bool slabs)
 {
     /* refused: a stopped thread has the lock */
     if (!lock_acquire_soon(&arena->lock)) {
@@ -22,16 +22,26 @@ void hak__arena_collect(struct arena *arena, bool everything)
     }
     hak__slab_drain(&arena->slabs);
     hak__span_cache_trim(&arena->spans, everything);
-    if (everything) {
+    if (slabs) {
         hak__slab_give_kept(&arena->slabs, UINT32_MAX);
-        if (HAK_SECURE) {
-            hak__slab_end_quarantine(&arena->slabs);
-        }
+    }
+    if (HAK_SECURE && everything) {
+        hak__slab_end_quarantine(&arena->slabs);
     }
     if (HAK_LEVEL >= 2 && everything) {
         hak__slab_set_check(&arena->slabs);
     }
     lock_release(&arena->lock);
+}
+
+void hak__arena_collect(struct arena *arena, bool everything)
+{
+    collect_from(arena, everything, everything);
+}
+
+void hak__arena_rest(struct arena *arena)
+{
+    collect_from(arena, true, !HAK_SECURE);
 }
 
 void hak__arena_help(struct thread *thread)

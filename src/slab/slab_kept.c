@@ -15,10 +15,11 @@
 #include "region/superslab.h"
 #include "slab/slab_lists.h"
 
-/* Only for threads that may use it again: not in an arena without threads. */
+/* Only for threads that may use it again: not in an arena without threads. The secure form keeps it
+ * for the next thread, because a new slab takes it two system calls. */
 static bool slab_may_keep(const struct slab_set *set, const struct slab *slab)
 {
-    return atomic_load_relaxed(&set->shared_threads) != 0 &&
+    return (HAK_SECURE || atomic_load_relaxed(&set->shared_threads) != 0) &&
            set->shared_kept + slab->slice_count <= SLABS_KEPT_SLICES;
 }
 

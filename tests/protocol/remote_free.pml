@@ -351,8 +351,8 @@ inline return_one()
 }
 
 /* A lock that a stopped thread has is not taken: the next collection does the work. */
-/*= arena/collect.c hak__arena_collect: if (!lock_acquire_soon(&arena->lock)) { return; } hak__slab_drain(&arena->slabs); */
-/*= arena/collect.c hak__arena_collect: if (everything) { hak__slab_give_kept(&arena->slabs, UINT32_MAX); */
+/*= arena/collect.c collect_from: if (!lock_acquire_soon(&arena->lock)) { return; } hak__slab_drain(&arena->slabs); */
+/*= arena/collect.c collect_from: if (slabs) { hak__slab_give_kept(&arena->slabs, UINT32_MAX); */
 inline collect()
 {
     lock_arena();
@@ -399,7 +399,7 @@ proctype Owner(byte me)
     /*= arena/thread.c hak__thread_park: hak__arena_part(arena); */
     /*= arena/arena.c hak__arena_part: arena_set_threads(arena, left); */
     d_step { COUNT_THREADS(threads_count - 1); i = threads_count }
-    /*= arena/arena.c hak__arena_part: if (left == 0) { hak__arena_collect(arena, true); } */
+    /*= arena/arena.c hak__arena_part: if (left == 0) { hak__arena_rest(arena); } */
     if
     :: i == 0 -> collect()
     :: else

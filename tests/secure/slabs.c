@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* slabs.c: what slabs of the secure form, preloaded, keep apart (docs/security.md). With the
- * argument "places", for either form: the lower bits of addresses differ from process to process. */
+ * argument "places", for either form: the lower bits of addresses differ from process to process.
+ */
 #include "child.h"
 
 #include <fcntl.h>
+#include <malloc.h>
+#include <pthread.h>
 
 enum { SLAB = 32768, PAGE = 4096, COUNT = 2000, SIZE = 64, FAULTS_MAX = 200, STARTS = 16 };
 
@@ -44,6 +47,74 @@ static void a_slab_ends_at_a_closed_page(void)
             fail("bytes that can be read above a block", at - (uintptr_t)blocks[i]);
         }
     }
+}
+
+static void a_block_of_8_kib_too(void)
+{
+    int ends[2];
+    if (pipe2(ends, O_NONBLOCK) != 0) {
+        exit(3);
+    }
+    for (size_t size = 1024; size <= 8192; size += 512) {
+        for (size_t i = 0; i < 20; i++) {
+            uintptr_t block = (uintptr_t)hide(malloc(size)), at = block;
+            while (at - block <= 2 * SLAB && is_readable(ends[1], at)) {
+                at = (at / PAGE + 1) * PAGE;
+            }
+            if (at - block > 2 * SLAB) {
+                fail("64 KiB can be read above a block of", size);
+            }
+        }
+    }
+}
+
+enum { CLASSES = 20, THREADS = 20 };
+static uintptr_t taken[CLASSES * THREADS]; /* the slabs of all threads */
+static size_t taken_count;
+
+static void *take_slabs(void *unused)
+{
+    void *own[CLASSES];
+    for (size_t i = 0; i < CLASSES; i++) {
+        own[i] = hide(malloc(100 * i + 1));
+        uintptr_t slab = (uintptr_t)own[i] / SLAB;
+        size_t known = 0;
+        while (known < taken_count && taken[known] != slab) {
+            known++;
+        }
+        taken[known] = slab;
+        taken_count += known == taken_count;
+    }
+    for (size_t i = 0; i < CLASSES; i++) {
+        free(own[i]);
+    }
+    return unused;
+}
+
+/* Else each would close and open the ends of new ones. */
+static void a_thread_gets_the_slabs_of_the_last_one(void)
+{
+    for (size_t i = 0; i < THREADS; i++) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, take_slabs, NULL) != 0) {
+            exit(3);
+        }
+        pthread_join(thread, NULL);
+    }
+    if (taken_count > CLASSES * THREADS / 2) { /* a purge pass may return them */
+        fail("slabs of threads one after the other", taken_count);
+    }
+}
+
+/* Nobody gets the block again: its slab goes back. */
+static void write_before_the_slab_goes_back(const void *unused)
+{
+    (void)unused;
+    for (size_t i = 0; i < COUNT; i++) {
+        free(hide(blocks[i]));
+    }
+    ((char *)hide(blocks[COUNT / 2]))[SIZE / 2] = 'w';
+    malloc_trim(0);
 }
 
 /* What the child allocates has keys that its parent does not know: it lies in other slabs. It does
@@ -116,8 +187,14 @@ int main(int count, char **arguments)
     }
     if (marks_pages()) {
         a_slab_ends_at_a_closed_page();
+        a_block_of_8_kib_too();
     }
-    struct child child = run_child(child_has_slabs_of_its_own, NULL);
+    a_thread_gets_the_slabs_of_the_last_one();
+    struct child child = run_child(write_before_the_slab_goes_back, NULL);
+    if (strstr(child.text, "use after free: a freed object was written") == NULL) {
+        fail("a write to a freed block went unnoticed at", COUNT / 2);
+    }
+    child = run_child(child_has_slabs_of_its_own, NULL);
     if (child.status != 0) {
         fprintf(stderr, "slabs: child: status %#x\n%s", (unsigned)child.status, child.text);
         return 1;
