@@ -310,7 +310,7 @@ if(NOT CMAKE_CROSSCOMPILING)
             late_write_5000_8 late_write_5000_2496 late_write_5000_4992 late_write_30000_15000 late_write_60000_59992
             free_stack free_global free_code free_literal free_library free_mapped free_other_heap
             delete_array_size delete_array_less delete_array_as_one behind_kept before_17 before_32
-            canary_other_slab canary_other_class)
+            canary_same_slab canary_other_slab canary_other_class)
         hakmem_register(${name} secure "" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>" $<TARGET_FILE:hakmem_attacks> ${name} 5
             report)
     endforeach()

@@ -13,8 +13,7 @@
  *             +------+-----+       each, in bits 4 to 7. Their lower bits are 0.
  *
  *   keys     two random numbers for each slice; all slices of a slab have the same ones. Links of
- *            free objects are XORed with the first, canaries with the second. So what one leaked
- *            canary tells ends with its slab.
+ *            free objects are XORed with the first; canaries are made of both and the address.
  *
  *   carved --> FRESH --malloc--> MALLOC, NEW or NEW_ARRAY --free--> QUARANTINED --> FREE
  *                                            ^-------------malloc-------------------'
@@ -220,17 +219,18 @@ HAK_INLINE uint64_t secure_mark_by(uint64_t key, const void *block)
     return (key ^ address) | UINT64_C(0x0101010101010101);
 }
 
-/* The same for an object or a span: by its slice. */
-HAK_INLINE uint64_t secure_mark(const void *block)
-{
-    return secure_mark_by(hak__secure.keys[~window_slice_of(block)].mark, block);
-}
-
-/* The mark of the place before an object, which may lie before its slab. */
+/* Of the place `bytes` before an object or span. By two keys: one that leaked tells no other. */
 HAK_INLINE uint64_t secure_mark_before(const void *object, size_t bytes)
 {
-    return secure_mark_by(hak__secure.keys[~window_slice_of(object)].mark,
-                          (const char *)object - bytes);
+    struct secure_keys keys = hak__secure.keys[~window_slice_of(object)];
+    uintptr_t address = (uintptr_t)(HAK_TAGS ? tag_strip(object) : object) - bytes;
+    __extension__ unsigned __int128 key = keys.link | 1, product = key * (keys.mark ^ address);
+    return ((uint64_t)product ^ (uint64_t)(product >> 64)) | UINT64_C(0x0101010101010101);
+}
+
+HAK_INLINE uint64_t secure_mark(const void *block)
+{
+    return secure_mark_before(block, 0);
 }
 
 /* The same, `offset` bytes behind such an address. */
