@@ -4,11 +4,6 @@
 #ifndef HAK_BASE_LIST_H
 #define HAK_BASE_LIST_H
 
-/* False: a neighbour has no link back, because something was written over the links. */
-#define LIST_HOLDS(first, item)                                                                    \
-    (((item)->next == NULL || (item)->next->previous == (item)) &&                                 \
-     ((item)->previous == NULL ? (first) == (item) : (item)->previous->next == (item)))
-
 /* The links are the fields `next` and `previous`. */
 #define LIST_PUSH(first, item) LIST_PUSH_BY(first, item, next, previous)
 #define LIST_REMOVE(first, item) LIST_REMOVE_BY(first, item, next, previous)

@@ -143,7 +143,8 @@ static void slab_check_class(const struct slab_set *set, uint32_t class_index)
 {
     for (const struct slab *slab = set->partial[class_index]; slab != NULL; slab = slab->next) {
         HAK_ASSERT_FULL(slab->class_index == class_index);
-        HAK_ASSERT_FULL(slab->next == NULL || slab->next->previous == slab);
+        const struct slab *next = slab->next != NULL ? slab->next : set->partial[class_index];
+        HAK_ASSERT_FULL(next->previous == slab);
         slab_check(set, slab);
     }
     const struct slab *slab = set->kept[class_index];
@@ -235,6 +236,7 @@ static struct object_list slab_take_part(struct slab *slab, struct object_list l
 {
     slab->free_list = NULL;
     slab->free_count = 0;
+    slab->purge_seen = 0;
     if (list.count > most) {
         slab->free_count = (uint16_t)(list.count - most);
         struct object *last = list.head;
@@ -332,7 +334,9 @@ struct object_list hak__slab_lend(struct slab_set *set, uint32_t class_index, ui
 {
     struct object_list list = {NULL, 0};
     hak__slab_drain(set);
-    for (struct slab *slab; list.count == 0 && (slab = set->partial[class_index]) != NULL;) {
+    struct slab *slab = set->partial[class_index], *next;
+    for (; list.count == 0 && slab != NULL; slab = next) {
+        next = slab->next;
         list = (struct object_list){slab->free_list, slab->free_count};
         if (list.count == 0) {
             list = slab_take_remote(slab);
@@ -341,10 +345,8 @@ struct object_list hak__slab_lend(struct slab_set *set, uint32_t class_index, ui
             list = slab_take_part(slab, list, most);
         } else if (slab->purged_count != 0) { /* the process was that large before */
             list = refill_link(hak__slab_cut_again(set, slab, most), object_mark_of(set->key));
-        } else if (slab->carved_count < slab->capacity) {
-            break; /* it has only uncarved memory, and such a slab is the last of its list */
         }
-        slab_unlist_used_up(set, slab);
+        slab_unlist_used_up(set, slab); /* one with uncarved memory alone stays */
     }
     return list;
 }

@@ -27,7 +27,8 @@
  *   O owner                   constant while the slab exists
  *   A shared_link             next slab on the notify stack: the number of its first slice, plus 1;
  *                             0 in the last slab
- *   O previous, next          the owner's list of slabs of this class that have objects to give
+ *   O previous, next          the owner's list of slabs of this class that have objects to give;
+ *                             the first one's `previous` is the last
  *
  * Invariants
  *   1. free_count + remote count + objects in bins and remote buffers + in use =
@@ -67,7 +68,7 @@ struct slab {
     uint16_t free_count;
     uint16_t purged_count;
     uint16_t carved_count;
-    uint16_t purge_seen; /* what the last purge pass saw of the free list */
+    uint16_t purge_seen; /* free_count at the last purge pass; 0: some were taken since */
     uint32_t shared_link;
     uint16_t capacity;
     uint8_t class_index;
@@ -78,7 +79,7 @@ struct slab {
     bool untouched : 1;       /* none of its pages was resident when the slab was taken */
     bool closed_end : 1;      /* secure form: no access survives its last page */
     bool kept : 1;            /* idle, and kept with its class */
-    uint8_t purge_passes : 4; /* passes since that saw the same; PAGES_PASSES + 1: it was walked */
+    uint8_t purge_passes : 4; /* since some were taken; PAGES_PASSES + 1: the list was walked */
     uint16_t first; /* bytes from the slab's start to its first object (core/size_class.h) */
     uint16_t look_at;
 };
@@ -335,9 +336,9 @@ HAK_HIDDEN void hak__slab_give_kept(struct slab_set *set, uint32_t slices);
 /* Gives back those that were not needed since the last trim. Under the arena's lock. */
 HAK_HIDDEN void hak__slab_trim_kept(struct slab_set *set);
 
-/* slab_pages.c. Returns whole pages of free objects to the OS if the slab's free list is as the
- * last `passes` calls saw it. Returns what the call cost, in bytes: those purged, and what a walk
- * of the free list counts for. Under the arena's lock; `slab` is one of its slabs. */
+/* slab_pages.c. Returns whole pages of free objects to the OS if nothing was taken from the slab's
+ * free list since `passes` calls before. Returns what the call cost, in bytes: those purged, and
+ * what a walk of the free list counts for. Under the arena's lock; `slab` is one of its slabs. */
 HAK_HIDDEN size_t hak__slab_purge(struct slab_set *set, struct slab *slab, uint32_t passes);
 
 /* Secure form: gives the slabs that rest back to the region. Under the arena's lock. */

@@ -4,7 +4,6 @@
 #ifndef HAK_SLAB_SLAB_LISTS_H
 #define HAK_SLAB_SLAB_LISTS_H
 
-#include "base/list.h"
 #include "slab/slab.h"
 
 /* Counts objects that were never handed out, or whose pages were purged; fewer if negative. */
@@ -13,12 +12,14 @@ HAK_INLINE void slab_add_not_carved(struct slab_set *set, const struct slab *sla
     set->not_carved_bytes += (size_t)count * size_class_bytes(slab->class_index);
 }
 
+/* The first slab's `previous` is the last one. */
 HAK_INLINE void slab_list(struct slab_set *set, struct slab *slab)
 {
     struct slab **first = &set->partial[slab->class_index];
-    slab->previous = NULL;
+    slab->previous = slab;
     slab->next = *first;
     if (slab->next != NULL) {
+        slab->previous = slab->next->previous;
         slab->next->previous = slab;
     }
     atomic_store_relaxed(first, slab); /* slab_may_lend reads it without the lock */
@@ -30,19 +31,33 @@ HAK_HIDDEN HAK_COLD void hak__slab_list_is_wrong(const struct slab *slab);
 
 HAK_INLINE void slab_unlist(struct slab_set *set, struct slab *slab)
 {
-    if (HAK_UNLIKELY(!LIST_HOLDS(set->partial[slab->class_index], slab))) {
+    struct slab *first = set->partial[slab->class_index], *next = slab->next;
+    if (HAK_UNLIKELY((next != NULL ? next : first)->previous != slab ||
+                     (slab != first && slab->previous->next != slab))) {
         hak__slab_list_is_wrong(slab);
     }
-    if (slab->previous != NULL) {
-        slab->previous->next = slab->next;
+    if (slab == first) {
+        atomic_store_relaxed(&set->partial[slab->class_index], next);
     } else {
-        atomic_store_relaxed(&set->partial[slab->class_index], slab->next);
+        slab->previous->next = next;
     }
-    if (slab->next != NULL) {
-        slab->next->previous = slab->previous;
-    }
+    (next != NULL ? next : first)->previous = slab->previous;
     slab->listed = false;
     slab->look_at = 0;
+}
+
+/* Makes a listed slab the last one, which refills take from when all others are used up. */
+HAK_INLINE void slab_list_last(struct slab_set *set, struct slab *slab)
+{
+    if (slab->next != NULL) {
+        slab_unlist(set, slab);
+        struct slab *first = set->partial[slab->class_index];
+        slab->previous = first->previous;
+        slab->previous->next = slab;
+        slab->next = NULL;
+        first->previous = slab;
+        slab->listed = true;
+    }
 }
 
 /* Gives the slices of an idle slab back to the region. In slab.c. */

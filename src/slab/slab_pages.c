@@ -11,10 +11,11 @@
  * A purged object has lost its mark, so free cannot see that it is free already. The slab does when
  * the object comes back to it.
  *
- * A pass purges only a slab whose free list is as the PAGES_PASSES passes before saw it, and walks
- * each such list once. What is left on the list keeps its links and marks. The secure form purges
- * nothing here: the states of its objects would have to agree. Nor does a system whose pages are
- * not of 4 KiB.
+ * A pass purges only a slab from whose free list nothing was taken since PAGES_PASSES passes
+ * before. It walks such a list once, and again when more objects have come back. The slab goes to
+ * the end of its class's list, so that refills touch purged pages last. What is left on the free
+ * list keeps its links and marks. The secure form purges nothing here: the states of its objects
+ * would have to agree. Nor does a system whose pages are not of 4 KiB.
  *
  * Locks: all of it is under the lock of the set's arena. */
 #include "core/diagnose.h"
@@ -211,14 +212,9 @@ static size_t slab_purge_pages(struct slab_set *set, struct slab *slab)
         window_slab_metadata(slice + i)->purged_pages |= pages[i];
     }
     list_drop_purged(set, slab);
+    slab_list_last(set, slab);
     pages_purge(slab, pages);
     return cost + ((size_t)count * ARCH_PAGE_SIZE_MIN);
-}
-
-/* It differs, most likely, whenever the free list has been used. */
-static uint16_t list_seen(const struct slab *slab)
-{
-    return (uint16_t)(slab->free_count * 40503u ^ (uintptr_t)slab->free_list >> 4);
 }
 
 /* True: survivors at random leave at most an eighth of the pages free, so a walk hardly pays. */
@@ -234,17 +230,19 @@ size_t hak__slab_purge(struct slab_set *set, struct slab *slab, uint32_t passes)
         hak__os_page_size() != ARCH_PAGE_SIZE_MIN || (passes == 1 && slab_is_dense(slab))) {
         return 0;
     }
-    if (slab->purge_seen != list_seen(slab)) {
-        slab->purge_seen = list_seen(slab);
+    if (slab->purge_seen == 0) {
         slab->purge_passes = 0;
     } else if (slab->purge_passes < PAGES_PASSES) {
         slab->purge_passes++;
+    } else if (slab->free_count > slab->purge_seen) {
+        slab->purge_passes = PAGES_PASSES;
     }
+    slab->purge_seen = slab->free_count;
     if (slab->purge_passes > PAGES_PASSES || slab->purge_passes < passes) {
         return 0;
     }
     size_t cost = slab_purge_pages(set, slab);
-    slab->purge_seen = list_seen(slab);
+    slab->purge_seen = slab->free_count;
     slab->purge_passes = PAGES_PASSES + 1;
     return cost;
 }

@@ -39,11 +39,17 @@ static uint32_t take_slabs(struct slab_set *set, uint32_t class_index, uint32_t 
     return take(set, class_index, slabs * hak__size_classes[class_index].objects_per_slab);
 }
 
-static void give_objects(uint32_t count)
+/* Returns the objects number `first` to `end` - 1 of those taken. */
+static void give_some(uint32_t first, uint32_t end)
 {
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = first; i < end; i++) {
         unit_return(&objects[i], 1);
     }
+}
+
+static void give_objects(uint32_t count)
+{
+    give_some(0, count);
 }
 
 /* Objects of 9 KiB, which start at multiples of 1 KiB in each slab, are spread over the sets of a
@@ -120,6 +126,73 @@ TEST(kept_slabs)
     assert_int_equal(unit_region_bytes_taken(), taken);
     give_objects(count);
     hak__slab_give_kept(set, UINT32_MAX);
+    unit_set_destroy(set);
+}
+
+/* Objects that come back to a slab do not keep its free pages; objects that are taken do, until the
+ * next look. */
+TEST(pages_of_a_list_that_grows)
+{
+    SKIP_IF(HAK_SECURE || hak__os_page_size() != ARCH_PAGE_SIZE_MIN);
+    struct slab_set *set = unit_set_create();
+    uint32_t class_index = size_class_of(3000), count = take_slabs(set, class_index, 1);
+    struct slab *slab = unit_slab_of(objects[0]);
+    give_some(1, count - 2);
+    (void)hak__slab_purge(set, slab, 1);
+    assert_int_equal(slab->purged_count, 0);
+    struct object_list list = unit_slab_refill(set, class_index, 1);
+    void *taken = list.head;
+    assert_int_equal(list.count, 1);
+    unit_return(&taken, 1); /* as many as before */
+    (void)hak__slab_purge(set, slab, 1);
+    assert_int_equal(slab->purged_count, 0);
+    give_some(count - 2, count - 1);
+    (void)hak__slab_purge(set, slab, 1);
+    uint32_t purged_count = slab->purged_count;
+    assert_true(purged_count != 0);
+    (void)hak__slab_purge(set, slab, 1);
+    assert_int_equal(slab->purged_count, purged_count);
+    give_some(0, 1);
+    give_some(count - 1, count);
+    unit_set_destroy(set);
+}
+
+/* Refills touch pages again only if nothing else is free, and still before they take a new slab. */
+TEST(purged_slabs_come_last)
+{
+    SKIP_IF(HAK_SECURE || hak__os_page_size() != ARCH_PAGE_SIZE_MIN);
+    struct slab_set *set = unit_set_create();
+    uint32_t class_index = size_class_of(3000);
+    uint32_t capacity = hak__size_classes[class_index].objects_per_slab;
+    uint32_t count = take_slabs(set, class_index, 3);
+    const struct slab *middle = unit_slab_of(objects[capacity]);
+    struct slab *last = unit_slab_of(objects[count - 1]);
+    void *kept[3];
+    for (uint32_t i = 0; i < 3; i++) {
+        give_some(i * capacity, (i + 1) * capacity - 1);
+        kept[i] = objects[(i + 1) * capacity - 1];
+    }
+    assert_ptr_equal(set->partial[class_index], last);
+    (void)hak__slab_purge(set, last, 0);
+    assert_true(last->purged_count != 0);
+    assert_ptr_equal(set->partial[class_index], middle);
+    uint32_t others = 2 * (capacity - 1);
+    for (uint32_t left = others; left != 0;) {
+        struct object_list list = unit_slab_refill(set, class_index, left);
+        for (struct object *object = list.head; object != NULL; object = object->next) {
+            assert_true(unit_slab_of(object) != last);
+            objects[--left] = object;
+        }
+    }
+    size_t taken = unit_region_bytes_taken();
+    struct object_list list = unit_slab_refill(set, class_index, 1);
+    assert_ptr_equal(unit_slab_of(list.head), last);
+    assert_int_equal(unit_region_bytes_taken(), taken);
+    unit_return_list(list);
+    give_some(0, others);
+    for (uint32_t i = 0; i < 3; i++) {
+        unit_return(&kept[i], 1);
+    }
     unit_set_destroy(set);
 }
 
