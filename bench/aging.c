@@ -13,7 +13,8 @@
  *   connections  buffers that grow and shrink with each message (realloc); ten days with many
  *                connections and ten nights with a tenth of them
  *
- * COUNT scales the blocks of each. All bytes of a block are written. At the end the process rests
+ * COUNT scales the blocks of each. All bytes of a block are written. In each of ROUNDS it happens
+ * again to what the round before left: a few thousand are a soak of hours. At the end the process rests
  * for IDLE seconds, with 20 malloc and free pairs at each hundredth of that. The notes:
  * rss_idle_kib what is held then, live_kib what was requested and is live, live_peak_kib the most
  * that was.
@@ -26,7 +27,7 @@
 
 #include <string.h>
 
-enum { PATTERN, COUNT, IDLE, SEED, ARGUMENT_COUNT };
+enum { PATTERN, COUNT, IDLE, SEED, ROUNDS, ARGUMENT_COUNT };
 enum { STEPS = 100, STEP_PAIRS = 20, PAIR_RANGE = 512 };
 
 static const char *const pattern_names[] = {"drift",    "survivors",   "nightly", "cache",
@@ -37,6 +38,7 @@ static struct bench_argument arguments[ARGUMENT_COUNT] = {
     BENCH_COUNT(COUNT, "how much of it", 100000, 3000, 1000, 10000000),
     BENCH_TIME(IDLE, "how long the process rests", 3000, 100, 100, 86400000),
     BENCH_SEED,
+    BENCH_COUNT(ROUNDS, "how often it happens", 1, 1, 1, 1000000000),
 };
 
 BENCH_WORKLOAD("aging",
@@ -71,14 +73,6 @@ static void life_count(struct life *life, uint32_t added_size)
     }
 }
 
-static void put(struct life *life, uint32_t slot, uint32_t size)
-{
-    unsigned char *start = bench_malloc(life->latency, size);
-    memset(start, 1, size);
-    life->blocks[slot] = (struct block){start, size};
-    life_count(life, size);
-}
-
 static void drop(struct life *life, uint32_t slot)
 {
     struct block *block = &life->blocks[slot];
@@ -88,6 +82,16 @@ static void drop(struct life *life, uint32_t slot)
         life->live_size -= block->size;
         block->start = NULL;
     }
+}
+
+/* The slot may have a block of the round before. */
+static void put(struct life *life, uint32_t slot, uint32_t size)
+{
+    drop(life, slot);
+    unsigned char *start = bench_malloc(life->latency, size);
+    memset(start, 1, size);
+    life->blocks[slot] = (struct block){start, size};
+    life_count(life, size);
 }
 
 static void resize(struct life *life, uint32_t slot, uint32_t size)
@@ -259,7 +263,9 @@ static void life_map(struct bench_thread *thread)
 static void life_measure(struct bench_thread *thread)
 {
     struct life *life = thread->data;
-    patterns[arguments[PATTERN].value](life);
+    for (uint64_t round = 0; round < arguments[ROUNDS].value; round++) {
+        patterns[arguments[PATTERN].value](life);
+    }
     thread->operations = life->operations;
     shared_live_size += life->live_size;
     shared_live_peak_size += life->live_peak_size;
