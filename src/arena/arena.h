@@ -336,6 +336,10 @@ HAK_HIDDEN void hak__arena_tick(struct thread *thread);
 /* The part of a tick that concerns `thread`, the calling one, alone and is not due by the clock:
  * sends its remote batches and gives back spans that were not used again. No lock held. */
 HAK_HIDDEN void hak__arena_tidy(struct thread *thread);
+/* Gives back at once what is free beyond what the program is expected to use soon
+ * (hak__superslab_expected). Does nothing where ticks purge nothing. Inside the gate, where this
+ * thread may not be any more at the end; no lock held. */
+HAK_HIDDEN void hak__arena_give_back(void);
 /* Milliseconds from one tick of a thread to the next: TICK_MS, or less if the purge delay is short
  * or a purge pass is under way. */
 HAK_HIDDEN uint32_t hak__arena_tick_period_ms(void);

@@ -149,14 +149,20 @@ struct object_list hak__arena_borrow(struct arena *own, uint32_t class_index, ui
     return list;
 }
 
-/* Drains every arena with notifications, and trims what it keeps, if its lock is free. An arena
- * without threads, or whose threads sleep, does not do so itself. */
-static void collect_arenas(void)
+/* Drains every arena with notifications, and trims what it keeps, or gives back `everything` that
+ * it keeps, if its lock is free. An arena without threads, or whose threads sleep, does not do so
+ * itself. */
+static void collect_arenas(bool everything)
 {
     for (struct arena *arena = hak__arena_first(); arena != NULL; arena = arena->next) {
-        bool has = atomic_load_relaxed(&arena->slabs.shared_notified) != 0;
+        bool has = atomic_load_relaxed(&arena->slabs.shared_notified) != 0 ||
+                   (everything && atomic_load_relaxed(&arena->spans.slices) != 0);
         if ((has || slab_keeps(&arena->slabs)) && lock_try(&arena->lock)) {
             hak__slab_drain(&arena->slabs);
+            if (everything) {
+                hak__slab_give_kept(&arena->slabs, UINT32_MAX);
+                hak__span_cache_trim(&arena->spans, true);
+            }
             hak__slab_trim_kept(&arena->slabs);
             lock_release(&arena->lock);
         }
@@ -165,18 +171,20 @@ static void collect_arenas(void)
 
 /* True for one thread when half a delay has passed since the last purge pass began: that thread
  * begins the next pass. A pass purges slices that were free at the pass before, so each slice goes
- * back between half a delay and one delay after it was freed. */
-static bool collect_is_due(uint32_t now, uint32_t delay)
+ * back between half a delay and one delay after it was freed. `*slept`: no pass began for a whole
+ * delay, so the process has hardly called malloc, and what is free was free for that long. */
+static bool collect_is_due(uint32_t now, uint32_t delay, bool *slept)
 {
-    uint32_t last = atomic_load_relaxed(&shared_purged_ms);
-    return now - last >= delay / 2 && atomic_cas_acquire(&shared_purged_ms, &last, now);
+    uint32_t last = atomic_load_relaxed(&shared_purged_ms), ago = now - last;
+    *slept = last != 0 && ago >= delay && ago >= 2 * TICK_MS;
+    return ago >= delay / 2 && atomic_cas_acquire(&shared_purged_ms, &last, now);
 }
 
 /* Before a pass: makes empty slabs free slices, and unmaps huge blocks that were freed half a delay
  * ago. */
-static void collect_for_purge(uint32_t delay)
+static void collect_for_purge(uint32_t delay, bool slept)
 {
-    collect_arenas();
+    collect_arenas(slept);
     hak__huge_cache_trim(delay / 2);
     hak__os_discard_again();
 }
@@ -216,25 +224,39 @@ uint32_t hak__arena_tick_period_ms(void)
     return half < TICK_MS ? half : TICK_MS;
 }
 
-/* Does a tick's part of the pass: one part, more if very much waits, and one for each 10 ms
- * if the tick is late. `elapsed`: milliseconds for which the thread left out a pass under way.
- * Between steps of PURGE_PARTS_MIN a fork goes first, and so does a trim that waits for PURGE. */
-static void collect_purge(bool begin, uint32_t elapsed)
+/* Does a tick's part of the pass, and further ones for a tenth of `elapsed` milliseconds, at most
+ * `most`. Between parts a fork goes first, and so does a trim that waits for PURGE. */
+static void collect_purge(bool begin, bool everything, uint32_t elapsed)
 {
-    /* If more than this many times PURGE_BYTES_AT_ONCE wait (2 GiB), ticks purge more at once, so
-     * that these ticks, 4 ms apart, purge most of it within 2 s. Twice: memory goes back half as
-     * fast. Half: pauses grow when 1 GiB waits. */
-    size_t parts = hak__superslab_bytes_dirty() / (500 * PURGE_BYTES_AT_ONCE), done = 0;
-    parts = parts < 1 ? 1 : parts < PURGE_PARTS_MIN ? parts : PURGE_PARTS_MIN;
-    size_t late = elapsed / 10;
-    late = elapsed >= TICK_MS && late < PURGE_PARTS_MIN ? PURGE_PARTS_MIN : late;
-    late = late < PURGE_PARTS_MAX ? late : PURGE_PARTS_MAX;
-    parts = parts < late ? late : parts;
-    for (size_t step; done < parts && (done == 0 || hak__gate_let_pass());
-         done += step, begin = false) {
-        step = parts - done < PURGE_PARTS_MIN ? parts - done : PURGE_PARTS_MIN;
-        hak__superslab_purge_part(begin, step * PURGE_BYTES_AT_ONCE);
-        hak__arena_pages_part(begin, step * PURGE_BYTES_AT_ONCE);
+    /* Milliseconds that a call of malloc or free may pause. Twice: a server that slept answers its
+     * first request 0.1 s late. Half: where 1 GiB of small pages waits, it takes more calls. */
+    const uint32_t most = 50;
+    uint32_t start = hak__os_clock_ms(), pause = elapsed / 10;
+    pause = pause < most ? pause : most;
+    bool works;
+    do {
+        works = hak__superslab_purge_part(begin, everything, PURGE_BYTES_AT_ONCE) != 0 ||
+                !hak__superslab_purge_is_under_way();
+        hak__arena_pages_part(begin, PURGE_BYTES_AT_ONCE);
+        begin = false;
+    } while (works && hak__os_clock_ms() - start < pause && collect_is_under_way() &&
+             hak__gate_let_pass());
+}
+
+void hak__arena_give_back(void)
+{
+    if (collect_delay() == UINT32_MAX || watched()) {
+        return;
+    }
+    hak__huge_cache_give_back();
+    size_t kept = hak__superslab_expected();
+    if (hak__superslab_bytes_dirty() <= kept) {
+        return;
+    }
+    collect_arenas(false);
+    /* Again for what other threads have freed meanwhile, which found this one purging. */
+    while (hak__superslab_bytes_dirty() > kept &&
+           hak__superslab_purge_beyond(kept - RESERVE_BYTES / 2) != 0 && hak__gate_let_pass()) {
     }
 }
 
@@ -295,7 +317,7 @@ void hak__arena_tick(struct thread *thread)
     if (delay == UINT32_MAX) {
         return;
     }
-    bool due = collect_is_due(now, delay);
+    bool slept, due = collect_is_due(now, delay, &slept);
     if (due) {
         watched_forget();
     }
@@ -303,11 +325,11 @@ void hak__arena_tick(struct thread *thread)
         return;
     }
     if (due) {
-        collect_for_purge(delay);
+        collect_for_purge(delay, slept);
     }
     bool under_way = collect_is_under_way();
-    if (due || under_way) { /* the tick that begins a pass is not late */
-        collect_purge(due, under_way ? elapsed : 0);
+    if (due || under_way) { /* the tick that begins a pass is late only after a sleep */
+        collect_purge(due, slept, under_way || slept ? elapsed : 0);
     }
 }
 
@@ -320,11 +342,12 @@ void hak__arena_scavenge(void)
         hak__arena_collect(arena, false);
     }
     uint32_t delay = collect_delay();
-    if (delay != UINT32_MAX && collect_is_due(hak__os_clock_ms(), delay)) {
-        collect_for_purge(delay);
+    bool slept;
+    if (delay != UINT32_MAX && collect_is_due(hak__os_clock_ms(), delay, &slept)) {
+        collect_for_purge(delay, false);
         bool begin = true;
         do {
-            collect_purge(begin, 0);
+            collect_purge(begin, false, 0);
             begin = false;
         } while (collect_is_under_way() && hak__gate_let_pass());
     }

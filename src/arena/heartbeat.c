@@ -13,7 +13,8 @@
  *
  * The countdown follows the clock. A look before the next tick is due doubles the countdown, up to
  * countdown_most. A late look shortens it in proportion. After much memory has become free, each of
- * the thread's next TICK_OPERATIONS mallocs and slow operations looks: the program may be about to
+ * the thread's next TICK_OPERATIONS mallocs and slow operations looks, and each further slow one
+ * until a malloc ends the countdown, or a tick finds little that waits: the program may be about to
  * idle, and may make no other calls (docs/design/arena.md).
  *
  * The countdown also ends where the thread's next sample is due (arena/sampling.c).
@@ -117,6 +118,17 @@ static HAK_NOINLINE void thread_grow(void)
     hak__own.refused = refused;
 }
 
+/* Gives back what became free, if that is a burst. The note of refusals as in a tick. */
+static HAK_NOINLINE void thread_give_back(void)
+{
+    bool refused = hak__own.refused;
+    if (hak__superslab_has_fallen() && hak__gate_enter(GATE_BRIEFLY)) {
+        hak__arena_give_back();
+        hak__gate_leave();
+    }
+    hak__own.refused = refused;
+}
+
 /* Work that needs only the lock of an arena. The gate would block signals, with three system calls:
  * one slow operation in 64 would take a microsecond longer. The note of refusals stays. */
 static HAK_NOINLINE void thread_tidy(struct thread *thread, bool help)
@@ -135,6 +147,7 @@ static HAK_NOINLINE void thread_tidy(struct thread *thread, bool help)
 static void thread_look(struct thread *thread, uint32_t elapsed_ms, uint32_t period_ms)
 {
     if (elapsed_ms >= period_ms) {
+        thread->interval |= hak__superslab_bytes_dirty() < SLABS_KEPT_SLICES * SLICE_SIZE;
         thread_tick(thread);
     } else if (thread->operations >= TICK_OPERATIONS) {
         if (thread->waits >= CROWDED_WAITS || hak__thread_settle_waits() ||
@@ -151,14 +164,15 @@ static HAK_NOINLINE void thread_look_after_operations(struct thread *thread)
     thread_look(thread, hak__os_clock_ms() - thread->ticked_ms, hak__arena_tick_period_ms());
 }
 
-/* Much memory has become free: each of the thread's next TICK_OPERATIONS mallocs and operations
- * looks. */
+/* Much memory has become free: each of the thread's next TICK_OPERATIONS mallocs and slow
+ * operations looks, and each further slow one until the thread takes it easier. */
 static void thread_become_eager(struct thread *thread, uint32_t freed_much)
 {
     thread->freed_much = freed_much;
     thread->eager_looks = TICK_OPERATIONS;
     thread->interval = 0;
     hak__sampling_set_countdown(thread, 0);
+    thread_give_back();
 }
 
 /* The longest countdown after a malloc of `size` bytes: LOOK_BYTES, within LOOK_MALLOCS_LEAST to
@@ -206,11 +220,9 @@ void hak__thread_count_operation(void)
     if (HAK_UNLIKELY(superslab_has_grown())) {
         thread_grow();
     }
-    thread->operations++;
-    if (HAK_UNLIKELY(thread->eager_looks != 0)) { /* it may use spans and huge blocks only */
-        thread->eager_looks--;
-        thread_look_after_operations(thread);
-    } else if (HAK_UNLIKELY(thread->operations % LOOK_OPERATIONS == 0)) {
+    /* interval 0: it may use spans and huge blocks only, or this may be its only call for long */
+    if (HAK_UNLIKELY(++thread->operations % LOOK_OPERATIONS == 0 || thread->interval == 0)) {
+        thread->eager_looks -= thread->eager_looks != 0;
         thread_look_after_operations(thread);
     }
     if (HAK_UNLIKELY(thread->cache.lagging != NULL)) {
@@ -228,5 +240,9 @@ void hak__thread_count_batch(struct thread *thread)
     }
     if (HAK_UNLIKELY(thread->cache.lagging != NULL)) {
         thread_tidy(thread, true);
+        uint32_t freed_much = superslab_freed_much(); /* maybe by that */
+        if (freed_much != thread->freed_much) {
+            thread_become_eager(thread, freed_much);
+        }
     }
 }

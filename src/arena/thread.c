@@ -486,6 +486,7 @@ void hak__thread_end(void *value)
         if (twin != NULL) {
             hak__thread_park(twin);
         }
+        hak__arena_give_back();
         hak__gate_leave();
     }
 }

@@ -205,14 +205,15 @@
  * Half: programs whose threads take turns walk and touch such pages again and again. Twice: memory
  * goes back twice as late. */
 #define PAGES_PASSES 4u
-/* During a pass, a tick TICK_MS or more after the thread's last one purges PURGE_BYTES_AT_ONCE for
- * each 10 ms between, at least PURGE_PARTS_MIN times (32 MiB) and at most PURGE_PARTS_MAX
- * times (256 MiB, 13 ms). The tick that begins a pass is no late one. For each 20 ms: 1 GB
- * takes 6 s in a program that allocates each 100 ms. Half PURGE_PARTS_MAX: idle redis, which
- * allocates once a second, keeps 260 MB a second longer. Twice the bounds: the pauses of such
- * programs are twice as long. */
-#define PURGE_PARTS_MIN 8u
-#define PURGE_PARTS_MAX 64u
+/* Bytes of free memory that a process keeps although it has not shown that it uses them again. A
+ * thread's end, and a free after a burst, gives back what is beyond that and what it has. Twice:
+ * 16 MiB more stay in a process that sleeps. Half: programs whose threads come and go with a few
+ * MiB each touch them anew once more. */
+#define RESERVE_BYTES (HAK_TINY_LIMITS ? (size_t)1 << 20 : (size_t)16 << 20)
+/* Bytes by which the memory in use must fall within a purge delay, beyond what is expected to be
+ * used again, for a free to give memory back at once. Twice: a program that frees 250 MB and sleeps
+ * keeps them. Half: programs that go through phases of 64 MiB touch a phase's memory anew, once. */
+#define BURST_BYTES (HAK_TINY_LIMITS ? (size_t)4 << 20 : (size_t)128 << 20)
 
 /* A thread that overflows a bin may find its arena's lock taken. If that happens CROWDED_WAITS
  * times within 16 milliseconds, it moves to another arena if there is one to spare. A wait

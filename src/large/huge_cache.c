@@ -69,6 +69,21 @@ static void peak_correct(size_t untouched)
     peak.before -= peak.before < untouched ? peak.before : untouched;
 }
 
+void hak__huge_cache_give_back(void)
+{
+    if (HAK_SECURE || atomic_load_relaxed(&hak__huge_cache.count) == 0 ||
+        atomic_load_relaxed(&hak__knobs.purge_delay_ms) == UINT32_MAX) {
+        return;
+    }
+    lock_acquire(&hak__huge_lock);
+    size_t wanted = hak__huge_registry_totals().live_bytes + hak__superslab_taken() * SLICE_SIZE +
+                    hak__superslab_expected();
+    peak.now = peak.now < wanted ? peak.now : wanted;
+    peak.before = peak.before < wanted ? peak.before : wanted;
+    lock_release(&hak__huge_lock);
+    hak__huge_cache_trim(UINT32_MAX);
+}
+
 /* --- the ranges --- */
 
 static void cache_add(struct huge block, size_t resident, uint32_t freed_ms)

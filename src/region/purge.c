@@ -103,9 +103,10 @@ struct purge_place {
     size_t from;   /* superslab, see hak__superslab_index_find */
 };
 
-/* Looks for slices to purge, at up to LOOKS_MAX superslabs of a part. All other free dirty slices
- * of these superslabs become aged, so that the next pass purges them. Moves *next on. */
-static struct purge_work purge_take_next(struct purge_place *next, bool everything)
+/* Looks for slices to purge, at up to LOOKS_MAX superslabs of a part that have a run of at least
+ * `length` free dirty ones. All other free dirty slices of these superslabs become aged, so that
+ * the next pass purges them. Moves *next on. */
+static struct purge_work purge_take_next(struct purge_place *next, bool everything, uint32_t length)
 {
     struct purge_work work = {.index = SIZE_MAX};
     struct superslab_part *part = hak__superslab_parts[next->part];
@@ -116,7 +117,7 @@ static struct purge_work purge_take_next(struct purge_place *next, bool everythi
     HAK_ASSERT_FULL(next->from != 0 || hak__superslab_index_is_right(part));
     for (uint32_t looks = 0; looks < (HAK_TINY_LIMITS ? 2 : LOOKS_MAX) && work.index == SIZE_MAX;
          looks++) {
-        size_t index = hak__superslab_index_find(part, INDEX_DIRTY, 1, next->from);
+        size_t index = hak__superslab_index_find(part, INDEX_DIRTY, length, next->from);
         if (index == SLICE_NONE) {
             *next = (struct purge_place){next->part + 1, 0};
             break;
@@ -204,14 +205,14 @@ static bool purge_unmaps(void)
 
 /* Purges slices of at most one superslab or unmaps it, and moves *next on as purge_take_next does.
  * Returns the bytes. */
-static size_t purge_next(struct purge_place *next, bool everything)
+static size_t purge_next(struct purge_place *next, bool everything, uint32_t length)
 {
-    struct purge_work work = purge_take_next(next, everything);
+    struct purge_work work = purge_take_next(next, everything, length);
     if (work.index == SIZE_MAX) {
         return 0;
     }
     bool purged = purge_tables(work.index, work.taken); /* not of locked memory, which stays */
-    if (work.whole && purged && !everything && purge_unmaps()) {
+    if (work.whole && purged && purge_unmaps()) {
         return release_one(work.index);
     }
     bool stays_away = work.whole || hak__superslab_split(work.index);
@@ -243,15 +244,29 @@ size_t hak__superslab_purge(void)
 {
     size_t purged = 0;
     purge_forget_most();
+    hak__superslab_turn_use(true);
     for (struct purge_place next = {0, 0};
          next.part < superslab_parts() && hak__gate_let_pass();) { /* a fork goes first */
-        purged += purge_next(&next, true);
+        purged += purge_next(&next, true, 1);
     }
     return purged;
 }
 
+/* A pass begins. Under PURGE. */
+static void purge_turn_use(bool anew)
+{
+    /* So many passes, half a purge delay apart, or twice as many, what was used again counts as
+     * expected. Twice: bursts of a program whose phases have ended stay for up to 16 s. Half:
+     * phases of more than 2 s touch their memory anew. */
+    static uint32_t passes;
+    if (anew || ++passes % 8 == 0) {
+        hak__superslab_turn_use(anew);
+    }
+}
+
 /* Where the pass by ticks goes on. Under PURGE. */
 static struct purge_place purge_place;
+static bool purge_all;      /* it purges all free dirty slices. Under PURGE */
 static bool shared_purging; /* such a pass is under way. Written under PURGE, read relaxed */
 
 bool hak__superslab_purge_is_under_way(void)
@@ -259,7 +274,7 @@ bool hak__superslab_purge_is_under_way(void)
     return atomic_load_relaxed(&shared_purging);
 }
 
-size_t hak__superslab_purge_part(bool begin, size_t bytes)
+size_t hak__superslab_purge_part(bool begin, bool everything, size_t bytes)
 {
     size_t purged = 0;
     if (!lock_try(&hak__purge_lock)) {
@@ -269,16 +284,38 @@ size_t hak__superslab_purge_part(bool begin, size_t bytes)
     for (size_t cost = 0; cost < bytes && (purging || begin);) {
         if (!purging) {
             purge_forget_most();
+            purge_turn_use(everything);
             purge_place = (struct purge_place){0, 0};
+            purge_all = everything;
             begin = false;
         }
-        size_t some = purge_next(&purge_place, false);
+        size_t some = purge_next(&purge_place, purge_all, 1);
         purged += some;
         cost += SLICE_SIZE + some; /* looking takes time, too */
         purging = purge_place.part < superslab_parts();
     }
     atomic_store_relaxed(&shared_purging, purging);
     lock_release(&hak__purge_lock);
+    return purged;
+}
+
+size_t hak__superslab_purge_beyond(size_t kept)
+{
+    size_t purged = 0;
+    uint32_t length = SUPERSLAB_SLICES; /* whole superslabs first: one call returns 2 MiB of each */
+    struct purge_place next = {0, 0};
+    while (next.part < superslab_parts() && hak__superslab_bytes_dirty() > kept &&
+           lock_try(&hak__purge_lock)) {
+        purged += purge_next(&next, true, length);
+        lock_release(&hak__purge_lock);
+        if (!hak__gate_let_pass()) { /* a fork goes first */
+            break;
+        }
+        if (next.part >= superslab_parts() && length != 1) {
+            length = 1;
+            next = (struct purge_place){0, 0};
+        }
+    }
     return purged;
 }
 

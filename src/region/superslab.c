@@ -65,6 +65,7 @@ static void superslab_add_free(size_t index, uint64_t mask)
     superslab->free |= mask;
     (void)hak__superslab_add_free(part, bits_count(mask), bits_count(mask & superslab->dirty));
     if (part->dirty_free_slices >= part->dirty_free_noted + SLABS_KEPT_SLICES) {
+        hak__superslab_note_fall(part->dirty_free_slices - part->dirty_free_noted);
         part->dirty_free_noted = part->dirty_free_slices;
         superslab_note_freed_much();
     }

@@ -163,6 +163,17 @@ HAK_HIDDEN void hak__superslab_inherit(void);
 HAK_HIDDEN void hak__superslab_note_huge(size_t bytes);
 /* After slices were taken: notes a new peak. Any thread. */
 HAK_HIDDEN void hak__superslab_note_peak(void);
+/* So many more slices have become free: notes what is in use now, and was before that, for what
+ * follows. Any thread. */
+HAK_HIDDEN void hak__superslab_note_fall(size_t slices);
+/* The bytes of free memory that the program is expected to use soon: as many as those in use rose
+ * again after a fall, within about a purge delay, and RESERVE_BYTES. A hint. */
+HAK_HIDDEN size_t hak__superslab_expected(void);
+/* True: the bytes in use have fallen by BURST_BYTES more than that within about a purge delay. A
+ * hint. */
+HAK_HIDDEN bool hak__superslab_has_fallen(void);
+/* Another period begins for these two; they remember the one before, unless `anew`. Any thread. */
+HAK_HIDDEN void hak__superslab_turn_use(bool anew);
 /* The most bytes that were in use at the same time, since start or the last reset: slices of slabs
  * and spans, those that arenas keep included, and live huge blocks. Any thread. */
 HAK_HIDDEN size_t hak__superslab_peak_bytes(void);
@@ -179,13 +190,17 @@ HAK_HIDDEN bool hak__superslab_would_grow(uint32_t count);
  * Returns the bytes purged. The caller holds no lock. */
 HAK_HIDDEN size_t hak__superslab_purge(void);
 /* Does a part of a pass over aged slices: goes on where the last part stopped. If no pass is under
- * way, or that one ends, it begins one if `begin`. Stops as soon as it has purged `bytes`; its last
- * step may purge up to a superslab more. Each search for the next slices to purge counts as
- * one purged slice, because it takes time. Does nothing if another thread purges. Returns the bytes
- * purged. Any thread. */
-HAK_HIDDEN size_t hak__superslab_purge_part(bool begin, size_t bytes);
+ * way, or that one ends, it begins one if `begin`, over all free dirty slices if `everything`.
+ * Stops as soon as it has purged `bytes`; its last step may purge up to a superslab more. Each
+ * search for the next slices to purge counts as one purged slice, because it takes time. Does
+ * nothing if another thread purges. Returns the bytes purged. Any thread. */
+HAK_HIDDEN size_t hak__superslab_purge_part(bool begin, bool everything, size_t bytes);
 /* True if such a pass is under way. A hint. */
 HAK_HIDDEN bool hak__superslab_purge_is_under_way(void);
+/* Purges free dirty slices, those of wholly free superslabs first, until at most `kept` bytes are
+ * dirty. Stops early if fork turns this thread away, or another thread purges. Returns the bytes
+ * purged. The caller holds no lock. */
+HAK_HIDDEN size_t hak__superslab_purge_beyond(size_t kept);
 /* Unmaps all wholly free superslabs: for a trim, and when address space or memory ran out. It stops
  * early as hak__superslab_purge does. Returns the bytes unmapped. The caller holds no lock. */
 HAK_HIDDEN size_t hak__superslab_release(void);
@@ -266,6 +281,14 @@ HAK_HIDDEN bool hak__superslab_add_group(struct superslab_part *part);
 /* If there are several parts: the end of the part's groups, in slices. Under GROWTH. */
 HAK_HIDDEN size_t hak__superslab_end(const struct superslab_part *part);
 
+/* How the bytes in use went up and down during half a purge delay. Threads that write at the same
+ * time may lose a change; relaxed. */
+struct superslab_use {
+    size_t most;
+    size_t least;  /* growth beyond what was in use before is added to it */
+    size_t reused; /* the most by which they were above the least, of this half or the one before */
+};
+
 /* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): words often written have other lines */
 struct superslab_table {
     /* Read by every slow path, and seldom written. The rest is written when a part has grown, or
@@ -288,11 +311,12 @@ struct superslab_table {
     /* of all parts, if there are several; else unused; relaxed */
     size_t free_slices;
     size_t dirty_free_slices;
-    size_t growth_due; /* touched bytes at which `grown` is set; relaxed */
-    size_t taken_most; /* peak of slices in use since the last purge; relaxed */
-    size_t huge_bytes; /* of live huge blocks (large/huge_registry.c); relaxed */
-    size_t peak_bytes; /* the most bytes in slices in use and live huge blocks; relaxed */
-    uint64_t peak_ms;  /* when that was; 0: unknown; relaxed */
+    size_t growth_due;           /* touched bytes at which `grown` is set; relaxed */
+    size_t taken_most;           /* peak of slices in use since the last purge; relaxed */
+    size_t huge_bytes;           /* of live huge blocks (large/huge_registry.c); relaxed */
+    size_t peak_bytes;           /* the most bytes in slices in use and live huge blocks; relaxed */
+    uint64_t peak_ms;            /* when that was; 0: unknown; relaxed */
+    struct superslab_use use[2]; /* of the present half of a purge delay, and of the one before */
 };
 HAK_HIDDEN extern struct superslab_table hak__superslabs;
 

@@ -23,11 +23,75 @@ size_t hak__superslab_taken(void)
     return claimed > free ? claimed - free : 0; /* they are read at different moments */
 }
 
+static size_t sums_in_use(void)
+{
+    return hak__superslab_taken() * SLICE_SIZE + atomic_load_relaxed(&hak__superslabs.huge_bytes);
+}
+
+/* The most of the present half of a purge delay and of the one before. */
+static size_t use_most(const struct superslab_use *use)
+{
+    size_t now = atomic_load_relaxed(&use[0].most), before = atomic_load_relaxed(&use[1].most);
+    return now > before ? now : before;
+}
+
+static void use_note(struct superslab_use *use, size_t bytes)
+{
+    size_t least[2], most = use_most(use), grown = bytes > most ? bytes - most : 0;
+    for (uint32_t i = 0; i < 2; i++) {
+        least[i] = atomic_load_relaxed(&use[i].least) + grown;
+        if (grown != 0) {
+            atomic_store_relaxed(&use[i].least, least[i]);
+        }
+    }
+    if (grown != 0) {
+        atomic_store_relaxed(&use[0].most, bytes);
+    }
+    if (bytes < least[0]) {
+        atomic_store_relaxed(&use[0].least, bytes);
+    }
+    least[0] = least[0] < least[1] ? least[0] : least[1];
+    if (bytes > least[0] && bytes - least[0] > atomic_load_relaxed(&use[0].reused)) {
+        atomic_store_relaxed(&use[0].reused, bytes - least[0]);
+    }
+}
+
+void hak__superslab_turn_use(bool anew)
+{
+    struct superslab_use *use = hak__superslabs.use;
+    size_t bytes = sums_in_use();
+    use_note(use, bytes); /* growth since the last fall is no reuse */
+    atomic_store_relaxed(&use[1].most, anew ? bytes : atomic_load_relaxed(&use[0].most));
+    atomic_store_relaxed(&use[1].least, anew ? bytes : atomic_load_relaxed(&use[0].least));
+    atomic_store_relaxed(&use[1].reused, anew ? 0 : atomic_load_relaxed(&use[0].reused));
+    atomic_store_relaxed(&use[0].most, bytes);
+    atomic_store_relaxed(&use[0].least, bytes);
+    atomic_store_relaxed(&use[0].reused, (size_t)0);
+}
+
+size_t hak__superslab_expected(void)
+{
+    const struct superslab_use *use = hak__superslabs.use;
+    size_t now = atomic_load_relaxed(&use[0].reused), before = atomic_load_relaxed(&use[1].reused);
+    return (now > before ? now : before) + RESERVE_BYTES;
+}
+
+bool hak__superslab_has_fallen(void)
+{
+    return use_most(hak__superslabs.use) >= sums_in_use() + hak__superslab_expected() + BURST_BYTES;
+}
+
+void hak__superslab_note_fall(size_t slices)
+{
+    size_t bytes = sums_in_use();
+    use_note(hak__superslabs.use, bytes + slices * SLICE_SIZE);
+    use_note(hak__superslabs.use, bytes);
+}
+
 void hak__superslab_note_peak(void)
 {
     struct superslab_table *table = &hak__superslabs;
-    size_t bytes = hak__superslab_taken() * SLICE_SIZE + atomic_load_relaxed(&table->huge_bytes);
-    size_t peak = atomic_load_relaxed(&table->peak_bytes);
+    size_t bytes = sums_in_use(), peak = atomic_load_relaxed(&table->peak_bytes);
     while (bytes > peak) {
         if (atomic_cas_acquire(&table->peak_bytes, &peak, bytes)) {
             atomic_store_relaxed(&table->peak_ms, hak__os_clock_uncalled_ms());
@@ -39,6 +103,7 @@ void hak__superslab_note_peak(void)
 void hak__superslab_note_huge(size_t bytes)
 {
     atomic_store_relaxed(&hak__superslabs.huge_bytes, bytes);
+    use_note(hak__superslabs.use, sums_in_use());
     hak__superslab_note_peak();
 }
 

@@ -55,15 +55,15 @@ PURGE_TEST(freed_slices_go_at_the_second_pass)
     fill(slice, 5, 'x');
     hak__superslab_give(slice, 5);
     assert_int_equal(hak__superslab_bytes_dirty(), 5 * SLICE_SIZE);
-    assert_int_equal(hak__superslab_purge_part(true, SIZE_MAX), 0);
+    assert_int_equal(hak__superslab_purge_part(true, false, SIZE_MAX), 0);
     assert_true(is_filled(slice, 5, 'x'));
     assert_int_equal(hak__superslab_bytes_dirty(), 5 * SLICE_SIZE);
     size_t free_bytes = hak__superslab_bytes_free();
-    assert_int_equal(hak__superslab_purge_part(true, SIZE_MAX), 5 * SLICE_SIZE);
+    assert_int_equal(hak__superslab_purge_part(true, false, SIZE_MAX), 5 * SLICE_SIZE);
     assert_true(is_filled(slice, 5, 0));
     assert_int_equal(hak__superslab_bytes_dirty(), 0);
     assert_int_equal(hak__superslab_bytes_free(), free_bytes);
-    assert_int_equal(hak__superslab_purge_part(true, SIZE_MAX), 0);
+    assert_int_equal(hak__superslab_purge_part(true, false, SIZE_MAX), 0);
     struct slice_run run = hak__superslab_take(0, 5, 1, false);
     assert_true(run.zeroed);
     hak__superslab_give(run.slice, 5);
@@ -204,15 +204,78 @@ PURGE_TEST(a_pass_waits_for_nobody)
     assert_int_equal(pthread_barrier_init(&lock_turn, NULL, 2), 0);
     pthread_t thread = thread_start(hold_purge_lock, NULL);
     pthread_barrier_wait(&lock_turn);
-    assert_int_equal(hak__superslab_purge_part(true, SIZE_MAX), 0);
-    assert_int_equal(hak__superslab_purge_part(true, SIZE_MAX), 0);
+    assert_int_equal(hak__superslab_purge_part(true, false, SIZE_MAX), 0);
+    assert_int_equal(hak__superslab_purge_part(true, false, SIZE_MAX), 0);
     assert_int_equal(hak__superslab_purge(), 3 * SLICE_SIZE); /* a trim does its work itself */
     assert_int_equal(hak__superslab_take(0, 3, 1, false).slice, run.slice);
     hak__superslab_give(run.slice, 3);
     pthread_barrier_wait(&lock_turn);
     thread_join(thread);
-    assert_int_equal(hak__superslab_purge_part(true, SIZE_MAX), 0); /* the first that sees them */
-    assert_int_equal(hak__superslab_purge_part(true, SIZE_MAX), 3 * SLICE_SIZE);
+    assert_int_equal(hak__superslab_purge_part(true, false, SIZE_MAX),
+                     0); /* the first that sees them */
+    assert_int_equal(hak__superslab_purge_part(true, false, SIZE_MAX), 3 * SLICE_SIZE);
+}
+
+/* As many whole superslabs as a fall needs to be a burst. */
+enum { BURST = (int)((BURST_BYTES + RESERVE_BYTES) / SUPERSLAB_SIZE) + 2 };
+static size_t burst[BURST];
+
+static void burst_take(void)
+{
+    for (size_t i = 0; i < BURST; i++) {
+        burst[i] = take(SUPERSLAB_SLICES);
+    }
+}
+
+static void burst_give(void)
+{
+    for (size_t i = 0; i < BURST; i++) {
+        hak__superslab_give(burst[i], SUPERSLAB_SLICES);
+    }
+}
+
+/* What is used again after a fall is expected, for half a purge delay or two; growth is not. */
+PURGE_TEST(what_rose_again_is_expected)
+{
+    hak__superslab_turn_use(true);
+    burst_take();
+    hak__superslab_turn_use(false);
+    assert_int_equal(hak__superslab_expected(), RESERVE_BYTES);
+    assert_false(hak__superslab_has_fallen());
+    burst_give();
+    assert_int_equal(hak__superslab_expected(), RESERVE_BYTES);
+    assert_true(hak__superslab_has_fallen());
+    burst_take();
+    burst_give();
+    size_t expected = hak__superslab_expected() - RESERVE_BYTES;
+    assert_in_range(expected, (BURST - 4) * SUPERSLAB_SIZE, BURST * SUPERSLAB_SIZE);
+    assert_false(hak__superslab_has_fallen());
+    burst_take();
+    size_t grown = take(SUPERSLAB_SLICES);
+    burst_give();
+    hak__superslab_give(grown, SUPERSLAB_SLICES);
+    assert_in_range(hak__superslab_expected() - RESERVE_BYTES, expected, BURST * SUPERSLAB_SIZE);
+    assert_false(hak__superslab_has_fallen());
+    expected = hak__superslab_expected() - RESERVE_BYTES;
+    hak__superslab_turn_use(false);
+    assert_int_equal(hak__superslab_expected() - RESERVE_BYTES, expected);
+    hak__superslab_turn_use(false);
+    assert_int_equal(hak__superslab_expected(), RESERVE_BYTES);
+}
+
+/* Whole superslabs go first, and no more than is asked for. */
+PURGE_TEST(purges_what_is_beyond)
+{
+    size_t whole[2] = {take(SUPERSLAB_SLICES), take(SUPERSLAB_SLICES)}, part = take(5);
+    hak__superslab_give(part, 5);
+    hak__superslab_give(whole[0], SUPERSLAB_SLICES);
+    hak__superslab_give(whole[1], SUPERSLAB_SLICES);
+    size_t dirty = hak__superslab_bytes_dirty();
+    assert_int_equal(hak__superslab_purge_beyond(dirty), 0);
+    assert_int_equal(hak__superslab_purge_beyond(dirty - 1), SUPERSLAB_SIZE);
+    assert_int_equal(hak__superslab_purge_beyond(5 * SLICE_SIZE), SUPERSLAB_SIZE);
+    assert_int_equal(hak__superslab_purge_beyond(0), 5 * SLICE_SIZE);
+    assert_int_equal(hak__superslab_bytes_dirty(), 0);
 }
 
 TESTS(setup)

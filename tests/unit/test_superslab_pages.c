@@ -167,7 +167,7 @@ HUGE_TEST(a_split_superslab_is_joined)
     hak__superslab_give(slice + PART_FIRST, PART);
     hak__superslab_purge();
     give_the_rest(slice);
-    hak__superslab_purge_part(true, SIZE_MAX);
+    hak__superslab_purge_part(true, false, SIZE_MAX);
     assert_true(superslab_has_flag(slice, " nh")); /* all free, not all clean */
     assert_int_equal(hak__superslab_purge(), SUPERSLAB_SIZE - PART * SLICE_SIZE);
     assert_true(superslab_has_flag(slice, " hg"));

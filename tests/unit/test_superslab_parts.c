@@ -100,8 +100,9 @@ TEST_WITH_KNOBS(random_runs)
             run->slice = take((uint32_t)random_below(&random, PARTS), run->count, alignment).slice;
         }
         if (random_below(&random, 500) == 0) {
-            (void)(random_below(&random, 2) != 0 ? hak__superslab_purge()
-                                                 : hak__superslab_purge_part(true, SIZE_MAX));
+            (void)(random_below(&random, 2) != 0
+                       ? hak__superslab_purge()
+                       : hak__superslab_purge_part(true, false, SIZE_MAX));
         }
         if (random_below(&random, 500) == 0) {
             (void)hak__superslab_release();
