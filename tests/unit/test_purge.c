@@ -113,8 +113,8 @@ static void use_superslabs(size_t slices[SUPERSLABS], bool zeroed)
 /* Two passes: those that see all that is free now, and purge or unmap it. */
 static void pass_twice(void)
 {
-    hak__superslab_purge_part(true, SIZE_MAX);
-    hak__superslab_purge_part(true, SIZE_MAX);
+    hak__superslab_purge_part(true, false, SIZE_MAX);
+    hak__superslab_purge_part(true, false, SIZE_MAX);
     assert_int_equal(hak__superslab_bytes_dirty(), 0);
 }
 
@@ -131,9 +131,9 @@ PURGE_TEST(a_pass_unmaps_superslabs)
         size_t claimed = hak__superslab_bytes_claimed(), mapped = hak__os_mapped_bytes();
         REQUIRE_SIZE(claimed, >=, SUPERSLABS * SUPERSLAB_SIZE);
         hak__knobs.limit = limited != 0 ? UINT64_MAX - 1 : UINT64_MAX;
-        hak__superslab_purge_part(true, SIZE_MAX);
+        hak__superslab_purge_part(true, false, SIZE_MAX);
         assert_int_equal(hak__superslab_bytes_claimed(), claimed); /* used since the last pass */
-        hak__superslab_purge_part(true, SIZE_MAX);
+        hak__superslab_purge_part(true, false, SIZE_MAX);
         assert_int_equal(hak__superslab_bytes_dirty(), 0);
         size_t now = hak__superslab_bytes_claimed();
         assert_int_equal(hak__os_mapped_bytes(), mapped - (claimed - now));
