@@ -81,26 +81,26 @@
 /* 1 KiB and a header of 16 bytes: sqlite needs 3 % less memory than with 1,024
  * (docs/decisions/0052). Each further class takes 17 bytes a thread and 20 bytes an arena. */
 #define TINY_SIZE_MAX 1040u
-/* The skew: bytes that hakmem adds to a round object size. The mid classes from 8 KiB on get it,
- * and those that would be powers of two. Without it, all objects of such a class start in the same
- * few cache sets: the workload document takes 4 to 5 times as long (docs/decisions/0050, 0051).
- * Twice: 128 bytes more for each of these objects, 1.6 % of 8 KiB. */
+/* The step of mid object sizes, two cache lines, and the room for a header in the largest. That is
+ * not a power of two: else all its objects start in the same few cache sets, and the workload
+ * document takes 4 to 5 times as long (docs/decisions/0050, 0051). Half: twice the table of
+ * classes. Twice: the smallest of these classes waste more. */
 #define MID_SKEW 128u
 #define MID_SIZE_MAX (65536u + MID_SKEW)
 /* The largest request that classes serve. */
 #define MID_REQUEST_MAX (MID_SIZE_MAX - OBJECT_TAIL)
 #define TINY_CLASS_COUNT                                                                           \
     (TINY_SIZE_MAX / OBJECT_ALIGNMENT) /* classes 1 to 65; class 0 has no objects */
-/* The object sizes of classes for aligned requests: above this, 4 in each doubling up to 64 KiB. */
+/* The object sizes of classes for aligned requests: above the first, 4 in each doubling. */
 #define ROUND_SIZE_MIN 1024u
-#define ROUND_CLASS_FIRST (1u + TINY_CLASS_COUNT + 3u * 8u + 3u * 3u)
-#define CLASS_COUNT (ROUND_CLASS_FIRST + 6u * 4u)
-/* A slab holds at least SLAB_OBJECTS_MIN objects; 4 of the largest class need 9 slices. Twice as
- * many: one object in use keeps up to twice the memory. Half: slabs of large objects fill and empty
- * more often. Slabs of 512 KiB gave perl a peak of 1.157 of the C library's, these slabs
- * 1.10 (docs/decisions/0020). */
+#define ROUND_SIZE_MAX 32768u
+#define ROUND_CLASS_FIRST (1u + TINY_CLASS_COUNT + 40u)
+#define CLASS_COUNT (ROUND_CLASS_FIRST + 5u * 4u)
+/* A slab holds at least 4 objects; 4 of the largest class need 9 slices. Twice as many: one object
+ * in use keeps up to twice the memory. Half: slabs of large objects fill and empty more often.
+ * Slabs of 512 KiB gave perl a peak of 1.157 of the C library's, shorter slabs 1.10
+ * (docs/decisions/0020). */
 #define SLAB_SLICES_MAX 9u
-#define SLAB_OBJECTS_MIN 4u
 /* Slices of the idle slabs that an arena keeps (slab/slab_kept.c); and when so many more (4 MiB)
  * have become free, the program may be about to idle, so threads look at the clock more often
  * (docs/decisions/0067). Twice as many: programs whose memory goes up and down by up to 8 MiB take
@@ -248,9 +248,10 @@
  * is resident. Lower: programs that touch little of their memory get huge pages, and need more
  * memory. Higher: fewer programs get any (docs/decisions/0111). */
 #define HUGE_PAGES_DENSE_PERCENT 75u
-/* Superslabs claimed for spans longer than a slab. What spans of one length leave of a superslab is
- * never touched, so huge pages there may waste an eighth at most (docs/decisions/0103). */
-#define HUGE_PAGES_DENSE_SPANS_PERCENT 89u
+/* Superslabs claimed for spans. The end of a span's last slice, and what spans of one length leave
+ * of a superslab, is never touched, so huge pages there may waste an eighth at most. Lower: blocks
+ * of 85,000 bytes waste 17 % (docs/decisions/0103, 0120). Higher: fewer programs get any. */
+#define HUGE_PAGES_DENSE_SPANS_PERCENT 92u
 
 /* At this number of split superslabs and of borders between huge and small pages, new superslabs
  * get small ones. A superslab is split if hakmem asks for small pages there, because a part of it

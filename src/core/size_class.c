@@ -2,79 +2,70 @@
 /* size_class.c: the tables of size_class.h, spelled by macros so that the rule stays visible. */
 #include "core/size_class.h"
 
-/* A slab is as short as possible, because long slabs with one object in use are most of what a
- * small program needs beyond its objects. But a slab holds at least 4 objects, and the rest at its
- * end is at most a twelfth of it; a ninth if it has SLAB_SLICES_MAX slices. If the rest could be a
- * 24th, slabs would be longer, and mid_mt_2 need 1.12 of the memory (docs/decisions/0050). */
-#define SLAB_SUITS(size, slices)                                                                   \
-    ((slices)*SLICE_SIZE / (size) >= SLAB_OBJECTS_MIN &&                                           \
-     (slices)*SLICE_SIZE % (size) <= (slices)*SLICE_SIZE / (HAK_SECURE && (slices) > 1 ? 8 : 12))
-#define SLICES_FOR(size)                                                                           \
-    (SLAB_SUITS(size, 1)   ? 1                                                                     \
-     : SLAB_SUITS(size, 2) ? 2                                                                     \
-     : SLAB_SUITS(size, 3) ? 3                                                                     \
-     : SLAB_SUITS(size, 4) ? 4                                                                     \
-     : SLAB_SUITS(size, 5) ? 5                                                                     \
-     : SLAB_SUITS(size, 6) ? 6                                                                     \
-     : SLAB_SUITS(size, 7) ? 7                                                                     \
-     : SLAB_SUITS(size, 8) ? 8                                                                     \
-                           : (int)SLAB_SLICES_MAX)
-/* Cache lines of the rest at a slab's end. A slab uses at most COLORS_MAX of them as colors. */
-#define LINES_LEFT(size) (SLICES_FOR(size) * SLICE_SIZE % (size) / HAK_CACHE_LINE)
-#define COLORS(size)                                                                               \
-    ((size) <= TINY_SIZE_MAX              ? 1                                                      \
-     : LINES_LEFT(size) + 1 <= COLORS_MAX ? LINES_LEFT(size) + 1                                   \
-                                          : COLORS_MAX)
-#define CLASS_IN_COLORS(size, colors)                                                              \
-    {                                                                                              \
-        (size), (uint16_t)((SLICES_FOR(size) * SLICE_SIZE) / (size)), SLICES_FOR(size),            \
-            (uint8_t)(colors)                                                                      \
-    }
-#define CLASS(size) CLASS_IN_COLORS(size, COLORS(size))
-#define TINY_4(size) CLASS(size), CLASS((size) + 16), CLASS((size) + 32), CLASS((size) + 48)
-#define TINY_16(size) TINY_4(size), TINY_4((size) + 64), TINY_4((size) + 128), TINY_4((size) + 192)
-#define MID_8(base)                                                                                \
-    CLASS((base) / 8 * 9), CLASS((base) / 8 * 10), CLASS((base) / 8 * 11), CLASS((base) / 8 * 12), \
-        CLASS((base) / 8 * 13), CLASS((base) / 8 * 14), CLASS((base) / 8 * 15),                    \
-        CLASS((base) / 8 * 16 + MID_SKEW)
-#define SKEWED_3(base)                                                                             \
-    CLASS((base) / 8 * 10 + MID_SKEW), CLASS((base) / 8 * 13 + MID_SKEW),                          \
-        CLASS((base) / 8 * 16 + MID_SKEW)
-#define ROUND_4(base)                                                                              \
-    CLASS_IN_COLORS((base) / 4 * 5, 1), CLASS_IN_COLORS((base) / 4 * 6, 1),                        \
-        CLASS_IN_COLORS((base) / 4 * 7, 1), CLASS_IN_COLORS((base) / 4 * 8, 1)
+/* Object sizes above 1,040 bytes, and the slices of their slabs: found by a search over all
+ * tables of 40 sizes whose slabs hold 4 objects or more (docs/decisions/0120). A size is what
+ * fits into the slab so often, less some lines for the start of the first object. Slabs of 5 and 6
+ * slices would leave 4 of a superslab's 64. A class is not in the list because of its own slab
+ * alone: what matters is a slab's share of bytes for one object, against the size before. */
+#define MID_CLASSES(X, argument)                                                                   \
+    X(1152, 1, argument)                                                                           \
+    X(1280, 1, argument)                                                                           \
+    X(1408, 1, argument)                                                                           \
+    X(1536, 1, argument)                                                                           \
+    X(1664, 1, argument)                                                                           \
+    X(1792, 1, argument) X(1920, 1, argument) X(2176, 1, argument) X(2304, 1, argument)            \
+        X(2560, 2, argument) X(2816, 2, argument) X(3072, 2, argument) X(3328, 3, argument)        \
+            X(3712, 3, argument) X(4224, 4, argument) X(4608, 1, argument) X(5120, 3, argument)    \
+                X(5632, 4, argument) X(6144, 4, argument) X(6784, 4, argument)                     \
+                    X(7680, 4, argument) X(8448, 8, argument) X(9600, 8, argument)                 \
+                        X(10880, 4, argument) X(12416, 8, argument) X(13952, 3, argument)          \
+                            X(15360, 8, argument) X(17536, 7, argument) X(20096, 8, argument)      \
+                                X(22656, 9, argument) X(26112, 4, argument) X(29056, 8, argument)  \
+                                    X(32512, 4, argument) X(37376, 8, argument)                    \
+                                        X(41984, 9, argument) X(45824, 7, argument)                \
+                                            X(52352, 8, argument) X(58880, 9, argument)            \
+                                                X(65280, 8, argument) X(65664, 9, argument)
 
-/* All classes but the first. What is made of a class is what CLASS_IN_COLORS says at the time. */
+/* Cache lines of the rest at a slab's end. A slab uses at most COLORS_MAX of them as colors. */
+#define LINES_LEFT(size, slices) ((slices)*SLICE_SIZE % (size) / HAK_CACHE_LINE)
+#define COLORS(size, slices)                                                                       \
+    (LINES_LEFT(size, slices) + 1 <= COLORS_MAX ? LINES_LEFT(size, slices) + 1 : COLORS_MAX)
+#define CLASS(size, slices, colors)                                                                \
+    {(size), (uint16_t)((slices)*SLICE_SIZE / (size)), (slices), (uint8_t)(colors)},
+#define TINY_4(size)                                                                               \
+    CLASS(size, 1, 1) CLASS((size) + 16, 1, 1) CLASS((size) + 32, 1, 1) CLASS((size) + 48, 1, 1)
+#define TINY_16(size) TINY_4(size) TINY_4((size) + 64) TINY_4((size) + 128) TINY_4((size) + 192)
+/* Secure form: slabs of small objects are short, because each ends in a closed page. */
+#define SLICES(size, slices) (HAK_SECURE && (size) <= 8448 && (slices) > 2 ? 2 : (slices))
+#define MID(size, slices, unused)                                                                  \
+    CLASS(size, SLICES(size, slices), COLORS(size, SLICES(size, slices)))
+
+/* All classes but the first. What is made of a class is what CLASS says at the time. */
 #define CLASSES                                                                                    \
-    TINY_16(16), TINY_16(272), TINY_16(528), TINY_16(784), CLASS(1040), MID_8(1024), MID_8(2048),  \
-        MID_8(4096), SKEWED_3(8192), SKEWED_3(16384), SKEWED_3(32768), ROUND_4(1024),              \
-        ROUND_4(2048), ROUND_4(4096), ROUND_4(8192), ROUND_4(16384), ROUND_4(32768)
+    TINY_16(16)                                                                                    \
+    TINY_16(272)                                                                                   \
+    TINY_16(528)                                                                                   \
+    TINY_16(784)                                                                                   \
+    CLASS(1040, 1, 1)                                                                              \
+    MID_CLASSES(MID, 0) CLASS(1280, 1, 1) CLASS(1536, 1, 1) CLASS(1792, 1, 1) CLASS(2048, 1, 1)    \
+        CLASS(2560, 1, 1) CLASS(3072, 1, 1) CLASS(3584, 1, 1) CLASS(4096, 1, 1) CLASS(5120, 1, 1)  \
+            CLASS(6144, 1, 1) CLASS(7168, 2, 1) CLASS(8192, 1, 1) CLASS(10240, 2, 1)               \
+                CLASS(12288, 2, 1) CLASS(14336, 4, 1) CLASS(16384, 2, 1) CLASS(20480, 4, 1)        \
+                    CLASS(24576, 3, 1) CLASS(28672, 7, 1) CLASS(32768, 4, 1)
 
 const struct size_class hak__size_classes[CLASS_COUNT] = {{0, 0, 0, 1}, CLASSES};
 
-#undef CLASS_IN_COLORS
-#define CLASS_IN_COLORS(size, colors) UINT64_MAX / (size) + 1
+#undef CLASS
+#define CLASS(size, slices, colors) UINT64_MAX / (size) + 1,
 
 const uint64_t hak__size_reciprocals[CLASS_COUNT] = {0, CLASSES};
 
-/* Entry i is the class of sizes i * 128 + 1 to (i + 1) * 128. An eighth of the doubling that starts
- * at 1024 * 2^k is 2^k entries. MID_SKEW gives the last class of a doubling one entry more, and the
- * class behind it one entry less. */
-#define R1(c) (c)
-#define R2(c) R1(c), R1(c)
-#define R3(c) R2(c), R1(c)
-#define R4(c) R2(c), R2(c)
-#define R8(c) R4(c), R4(c)
-#define R16(c) R8(c), R8(c)
-#define R32(c) R16(c), R16(c)
-#define EIGHT(less, run, c)                                                                        \
-    less(c), run((c) + 1), run((c) + 2), run((c) + 3), run((c) + 4), run((c) + 5), run((c) + 6),   \
-        run((c) + 7), R1((c) + 7)
-#define THREE(run, c)                                                                              \
-    run(c), run(c), run((c) + 1), run((c) + 1), run((c) + 1), run((c) + 2), run((c) + 2),          \
-        run((c) + 2)
+/* Entry i is the class of sizes i * 128 + 1 to (i + 1) * 128: as many mid classes are smaller. */
+#define IS_SMALLER(size, slices, bytes) +((size) < (bytes))
+#define E1(i) TINY_CLASS_COUNT + 1 MID_CLASSES(IS_SMALLER, ((i) + 1) * MID_SKEW),
+#define E4(i) E1(i) E1((i) + 1) E1((i) + 2) E1((i) + 3)
+#define E16(i) E4(i) E4((i) + 4) E4((i) + 8) E4((i) + 12)
+#define E64(i) E16(i) E16((i) + 16) E16((i) + 32) E16((i) + 48)
+#define E256(i) E64(i) E64((i) + 64) E64((i) + 128) E64((i) + 192)
 
-const uint8_t hak__mid_class[MID_SIZE_MAX / MID_SKEW] = {
-    R8(0),         EIGHT(R1, R1, 66), EIGHT(R1, R2, 74), EIGHT(R3, R4, 82),
-    THREE(R8, 90), THREE(R16, 93),    THREE(R32, 96),
-};
+const uint8_t hak__mid_class[MID_SIZE_MAX / MID_SKEW] = {E256(0) E256(256) E1(512)};

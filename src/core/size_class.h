@@ -1,28 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /* size_class.h: which size class serves a request, and how large its objects and slabs are.
  *
- *   class 0        no objects: its bin is always empty, so malloc(0) takes the slow path
- *   class 1..65    16, 32, ... 1040 bytes
- *   class 66..89   8 a doubling: 1152, 1280, ... 2176, 2304, ... 4224, 4608, ... 8320
- *   class 90..98   3 a doubling: 10368, 13440, 16512, 20608, ... 65664
- *   class 99..122  4 a doubling: 1280, 1536, 1792, 2048, 2560, ... 65536; only for requests that
- *                  are aligned to more than a cache line
+ *   class 0         no objects: its bin is always empty, so malloc(0) takes the slow path
+ *   class 1..65     16, 32, ... 1040 bytes
+ *   class 66..105   about an eighth apart: 1152, 1280, ... 65664
+ *   class 106..125  4 a doubling: 1280, 1536, 1792, 2048, 2560, ... 32768; only for requests that
+ *                   are aligned to more than a cache line
  *
- * Steps of 16 bytes waste at most 15 bytes, where most objects are. Eight steps a doubling waste at
- * most about an eighth, as in dlmalloc and jemalloc. From 8 KiB on there are three: each class
- * keeps memory for the most objects that it ever had, so fewer classes keep less, although they
- * waste more in each object (docs/decisions/0050). They are at 10/8, 13/8 and 16/8 of a doubling,
- * because programs ask for powers of two, 10,000 or 20,000 bytes, each often with a header
- * (MID_SKEW). The tables are constant.
+ * Steps of 16 bytes waste at most 15 bytes, where most objects are. Above, a request takes at most
+ * a seventh more of its slab than it asked for, and only a tenth of the sizes more than an eighth.
+ * More classes would waste less in each object, but each class keeps memory for the most objects
+ * that it ever had (docs/decisions/0120). The tables are constant.
  *
  * Colors: objects above 1 KiB that all start at multiples of 1 KiB would share a sixteenth of the
  * sets of the cache. So each slab starts its first object at another cache line (`colors`), as far
  * as the rest at its end allows (slab coloring, J. Bonwick, "The slab allocator", 1994). In classes
- * with several colors, objects are aligned to 64 bytes only. Slabs of the largest classes have few
- * objects, which differ by MID_SKEW; jemalloc starts large allocations at random lines instead
- * ("cache-oblivious").
+ * with several colors, objects are aligned to 64 bytes only. jemalloc starts large allocations at
+ * random lines instead ("cache-oblivious").
  *
- * Slabs of the last 24 classes have one color: their objects are aligned to the largest power of
+ * Slabs of the last 20 classes have one color: their objects are aligned to the largest power of
  * two that divides their size (docs/decisions/0071).
  */
 #ifndef HAK_CORE_SIZE_CLASS_H
@@ -113,7 +109,7 @@ HAK_INLINE bool size_class_has_own_lines(uint32_t class_index)
 HAK_STATIC_ASSERT(MID_SKEW % HAK_CACHE_LINE == 0, "steps of whole lines");
 
 HAK_STATIC_ASSERT(ROUND_SIZE_MIN < TINY_SIZE_MAX && ROUND_SIZE_MIN % (4 * HAK_CACHE_LINE) == 0 &&
-                      ROUND_SIZE_MIN << 6 == MID_SIZE_MAX - MID_SKEW,
+                      ROUND_SIZE_MIN << 5 == ROUND_SIZE_MAX && ROUND_SIZE_MAX <= SLICE_SIZE,
                   "what is aligned to more than a line is tiny, or has a round class");
 
 /* A class whose objects hold `size` bytes and start at multiples of `alignment`, a power of two.
@@ -134,7 +130,7 @@ HAK_INLINE uint32_t size_class_of_aligned(size_t size, size_t alignment)
     if (alignment <= HAK_CACHE_LINE) {
         return size_class_of_mid(rounded);
     }
-    if (HAK_UNLIKELY(rounded > MID_SIZE_MAX - MID_SKEW)) {
+    if (HAK_UNLIKELY(rounded > ROUND_SIZE_MAX)) {
         return CLASS_COUNT;
     }
     uint32_t doubling = bits_log2(rounded - 1);

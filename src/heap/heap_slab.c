@@ -13,7 +13,7 @@
 static size_t heap_slab_objects(const struct hak_heap *heap, size_t bytes)
 {
     /* Objects in it. Twice as many: as a larger HEAP_SLAB_BYTES. */
-    size_t least = bytes <= 8320 ? 8 : 4;
+    size_t least = bytes <= 8448 ? 8 : 4;
     if (heap->slab_bytes < HEAP_SLAB_BYTES) { /* a small heap: its pages are scarce */
         least = 1;
     }

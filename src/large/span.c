@@ -298,7 +298,7 @@ struct span hak__span_allocate(struct span_cache *cache, struct counters *counte
     }
     size_t alignment_slices = alignment <= SLICE_SIZE ? 1 : alignment / SLICE_SIZE;
     struct slice_run run = hak__superslab_take(cache == NULL ? 0 : cache->part, lead + slices,
-                                               (uint32_t)alignment_slices, false);
+                                               (uint32_t)alignment_slices, FOR_SPAN);
     if (run.slice == SLICE_NONE) {
         return (struct span){NULL, false};
     }

@@ -9,7 +9,7 @@
  *   3. Other memory gets huge pages if memory of its kind was seen filled. hakmem watches one new
  *      block with small pages. At the next allocation of that kind, and if need be at the one after
  *      that, it asks the kernel how much of the block is resident. Three quarters are enough, or
- *      89 % of a superslab that was claimed for a span longer than a slab. Then the memory of this
+ *      92 % of a superslab that was claimed for a span. Then the memory of this
  *      kind may double with huge pages. Otherwise no block gets them until one is seen filled.
  *   4. A huge page's slices are resident before anybody uses them. Unused ones go to slabs of rule
  *      2, and to other blocks only while rule 3 allows these huge pages.

@@ -123,14 +123,15 @@ static uint32_t superslab_first(uint64_t starts)
     return bits_lowest(after != 0 ? after : half);
 }
 
-/* One of the starts of a run of `count`: the first, or, if the run is long, the lowest, so that
- * others fit beside it; in the secure form any, unless the process has a limit on addresses. Under
- * REGION. */
+/* One of the starts of a run of `count`. A long run lies at the lowest, so that others fit beside
+ * it; in the secure form only if the process has a limit on addresses. A short one lies anywhere.
+ * Under REGION. */
 static uint32_t superslab_choose(struct superslab_part *part, uint64_t starts, uint32_t count)
 {
-    /* Half: runs of 128 KiB are packed more densely. Twice: 300 kB take 1.3 times their addresses.
-     */
-    bool is_long = count >= 8;
+    /* Half: the address of a slab of small objects can be guessed better. Twice: runs of two slices
+     * leave gaps, 2 % of a superslab. In the secure form, half: runs of 128 KiB are packed more
+     * densely. Twice: 300 kB take 1.3 times their addresses. */
+    bool is_long = count >= (HAK_SECURE ? 8 : 2);
     if (is_long && (!HAK_SECURE || atomic_load_relaxed(&hak__superslabs.limited) != 0)) {
         return bits_lowest(starts);
     }
@@ -148,7 +149,7 @@ static uint32_t superslab_choose(struct superslab_part *part, uint64_t starts, u
 static bool superslab_is_kept(const struct superslab_wish *wish, const struct superslab *superslab)
 {
     return superslab->huge_pages != 0 && superslab->free != ~UINT64_C(0) && !wish->dirty_only &&
-           !wish->fills && atomic_load_relaxed(&wish->part->evidence.filled) == 0;
+           wish->use != FOR_FILLED_SLAB && atomic_load_relaxed(&wish->part->evidence.filled) == 0;
 }
 
 /* Looks at the first `looks` superslabs, from *from on, that have a run of at least `length` free
@@ -309,11 +310,12 @@ static struct slice_run superslab_grow(struct superslab_wish wish, bool *goes_on
     return run;
 }
 
-struct slice_run hak__superslab_take(uint32_t part, uint32_t count, uint32_t alignment, bool fills)
+struct slice_run hak__superslab_take(uint32_t part, uint32_t count, uint32_t alignment,
+                                     enum slices_for use)
 {
     HAK_ASSERT(count >= 1 && count <= SUPERSLAB_SLICES && alignment <= SUPERSLAB_SLICES);
     struct superslab_wish wish = {
-        .part = hak__superslab_parts[part], .count = count, .alignment = alignment, .fills = fills};
+        .part = hak__superslab_parts[part], .count = count, .alignment = alignment, .use = use};
     bool goes_on = true;
     struct slice_run run = superslab_take_free(wish, &goes_on);
     if (run.slice == SLICE_NONE && goes_on) { /* before the process grows; without GROWTH */

@@ -72,6 +72,9 @@ struct superslab_group {
 
 #define SLICE_NONE SIZE_MAX
 
+/* What a run of slices is for, which the rules of huge_pages.h ask. A filled slab: by rule 2. */
+enum slices_for { FOR_SLAB, FOR_FILLED_SLAB, FOR_SPAN };
+
 /* A run of slices that was handed out. */
 struct slice_run {
     size_t slice; /* SLICE_NONE: no memory */
@@ -85,10 +88,10 @@ HAK_HIDDEN void hak__superslab_tables(struct superslab_group *groups_end);
 /* Takes `count` (1 to SUPERSLAB_SLICES) adjacent slices of one superslab, of this part if it can.
  * SLICE_NONE: no memory, or refused. The number of the first one is a multiple of `alignment`
  * (slices, a power of two up to SUPERSLAB_SLICES). Claims more memory if no free run fits. The
- * owner words stay 0. `fills`: for a slab by rule 2 of huge_pages.h. Any thread; it holds no lock
+ * owner words stay 0. Any thread; it holds no lock
  * but an arena's. */
 HAK_HIDDEN struct slice_run hak__superslab_take(uint32_t part, uint32_t count, uint32_t alignment,
-                                                bool fills);
+                                                enum slices_for use);
 
 /* Gives back slices of one superslab, which are then free and dirty. The caller has set their owner
  * words to 0, and nobody uses the slices. Any thread. */
@@ -110,9 +113,9 @@ struct superslab_wish {
     struct superslab_part *part;
     uint32_t count;     /* slices */
     uint32_t alignment; /* slices, a power of two */
-    bool fills;         /* for a slab by rule 2 of huge_pages.h */
-    bool dirty_only;    /* all of them are dirty */
-    size_t run;         /* whole superslabs side by side, instead; 0: a run of slices */
+    enum slices_for use;
+    bool dirty_only; /* all of them are dirty */
+    size_t run;      /* whole superslabs side by side, instead; 0: a run of slices */
 };
 
 /* Maps a released superslab of the node again (of any: NODE_ANY) for the wish. False: there is

@@ -36,8 +36,8 @@ static void superslab_watch(size_t first, size_t live, const struct superslab_wi
 {
     struct superslab_part *part = superslab_part_of(first / SUPERSLAB_SLICES);
     uint32_t percent =
-        wish->count <= SLAB_SLICES_MAX ? HUGE_PAGES_DENSE_PERCENT : HUGE_PAGES_DENSE_SPANS_PERCENT;
-    if (!wish->fills) {
+        wish->use == FOR_SPAN ? HUGE_PAGES_DENSE_SPANS_PERCENT : HUGE_PAGES_DENSE_PERCENT;
+    if (wish->use != FOR_FILLED_SLAB) {
         hak__huge_pages_watch(&part->evidence, window_slice_address(first), SUPERSLAB_SIZE, live,
                               percent);
     }
@@ -50,8 +50,9 @@ void hak__superslab_choose_pages(size_t first, size_t claimed, const struct supe
     bool whole = first % SUPERSLAB_SLICES == 0 && end % SUPERSLAB_SLICES == 0;
     struct superslab_part *part = superslab_part_of(index);
     size_t live = part->claimed_slices * SLICE_SIZE, heap = hak__superslab_bytes_grown();
-    bool earned = wish->fills ? hak__huge_pages_are_due(heap)
-                              : hak__huge_pages_are_earned(&part->evidence, size, live, heap);
+    bool earned = wish->use == FOR_FILLED_SLAB
+                      ? hak__huge_pages_are_due(heap)
+                      : hak__huge_pages_are_earned(&part->evidence, size, live, heap);
     size_t borders = atomic_load_relaxed(&hak__superslabs.borders_count);
     bool huge_pages = false;
     if (whole && earned && superslab_may_split(borders)) {
@@ -108,7 +109,8 @@ void hak__superslab_begin(size_t slice, const struct superslab_wish *wish)
         (atomic_load_relaxed(&wish->part->claimed_slices) - SUPERSLAB_SLICES) * SLICE_SIZE;
     uint64_t signals = hak__lock_block_signals(); /* for HUGE_PAGES */
     /* A superslab that was just claimed has earned them. Another look would be one too many. */
-    bool earned = wish->fills || live + SUPERSLAB_SIZE <= 2 * atomic_load_relaxed(&evidence->filled)
+    bool earned = wish->use == FOR_FILLED_SLAB ||
+                          live + SUPERSLAB_SIZE <= 2 * atomic_load_relaxed(&evidence->filled)
                       ? hak__huge_pages_are_due(heap)
                       : hak__huge_pages_are_earned(evidence, SUPERSLAB_SIZE, live, heap);
     if (earned) {

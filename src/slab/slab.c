@@ -31,7 +31,7 @@ static struct object_list slab_take_remote(struct slab *slab)
 }
 
 /* Rule 2 of region/huge_pages.h. */
-static bool slab_set_fills(const struct slab_set *set, uint32_t class_index)
+static enum slices_for slab_set_fills(const struct slab_set *set, uint32_t class_index)
 {
     /* Slabs of objects up to this size have all their pages touched, because malloc links the
      * objects of a page (slab/slab.c). Twice: it need not link any, and a pool of which the program
@@ -40,7 +40,9 @@ static bool slab_set_fills(const struct slab_set *set, uint32_t class_index)
      * out. Twice (a quarter): programs with objects of many sizes need twice the heap until they
      * get huge pages (docs/decisions/0111). */
     return size_class_bytes(class_index) <= 1024 &&
-           set->not_carved_bytes <= set->slices * SLICE_SIZE / 2;
+                   set->not_carved_bytes <= set->slices * SLICE_SIZE / 2
+               ? FOR_FILLED_SLAB
+               : FOR_SLAB;
 }
 
 /* Takes slices and makes them a new, listed slab of the class. NULL: no memory. */

@@ -53,12 +53,8 @@ TEST(good_size_is_a_rounding)
         size_t good = hak_good_size(size);
         assert_true(good >= size && good >= last);
         assert_int_equal(hak_good_size(good), good);
-        /* At most a seventh is lost, below 128 bytes at most 15, above 8 KiB three tenths, above
-         * the mid tier at most a slice. */
-        size_t waste = size <= 128     ? 16
-                       : size <= 8320  ? size / 7 + 16
-                       : size <= 65664 ? size * 3 / 10
-                                       : 65536;
+        /* At most two thirteenths are lost, and 15 bytes; above the mid tier at most a slice. */
+        size_t waste = size <= 65664 ? size * 2 / 13 + 16 : 65536;
         assert_true(good - size <= waste);
         last = good;
     }

@@ -89,4 +89,27 @@ TEST(sizes_that_change)
 #endif
 }
 
+/* Each of these sizes lies just above a class or a slice, and once took 1.2 to 1.4 of its bytes. The
+ * last superslab of slabs and that of spans may be resident before they are used. */
+TEST(blocks_of_one_size)
+{
+    static const size_t sizes[] = {2330, 9000, 10400, 17000, 21000, 33000, 84000, 131088};
+    enum { BYTES = SUPPORT_SLOW ? 8 * MIB : 64 * MIB, MOST = BYTES / 2330 + 1 };
+    SKIP_IF(SUPPORT_SANITIZED || HAK_LEVEL >= 2 || sysconf(_SC_PAGESIZE) != 4096);
+    char **blocks = support_map(MOST * sizeof *blocks);
+    memset(blocks, 1, MOST * sizeof *blocks);
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        size_t count = BYTES / sizes[i], before = rss_bytes();
+        ALLOCATE_WRITTEN(blocks, count, sizes[i]);
+        size_t taken = rss_bytes() - before;
+        print_message("%zu bytes: %.3f\n", sizes[i], (double)taken / (double)(count * sizes[i]));
+#ifndef HAK_SECURE
+        REQUIRE_SIZE(taken, <=, count * sizes[i] / 20 * 23 + 2 * MIB);
+#endif
+        FREE_ALL(blocks, count);
+        hak_trim(0);
+    }
+    munmap(blocks, MOST * sizeof *blocks);
+}
+
 TESTS(NULL)

@@ -22,7 +22,7 @@ TEST_WITH_KNOBS(a_part_that_may_come_again)
     hak__knobs.huge_threshold = 0;
     hak__huge_page_us_max = UINT64_MAX;
     unit_set_evidence(true);
-    size_t slice = hak__superslab_take(0, SUPERSLAB_SLICES, 1, false).slice;
+    size_t slice = hak__superslab_take(0, SUPERSLAB_SLICES, 1, FOR_SLAB).slice;
     assert_int_not_equal(slice, SLICE_NONE);
     struct superslab *superslab = superslab_at(slice / SUPERSLAB_SLICES);
     SKIP_IF(superslab->huge_pages == 0); /* a kernel without them */

@@ -186,7 +186,7 @@ HUGE_TEST(no_peak_is_raised)
     size_t slices[8];
     size_t before = hak__superslab_bytes_claimed() - hak__superslab_bytes_free();
     for (size_t i = 0; i < COUNT_OF(slices); i++) {
-        slices[i] = hak__superslab_take(0, SUPERSLAB_SLICES, 1, false).slice;
+        slices[i] = hak__superslab_take(0, SUPERSLAB_SLICES, 1, FOR_SLAB).slice;
         REQUIRE(slices[i] != SLICE_NONE);
     }
     size_t grown = hak__superslab_bytes_claimed() - hak__superslab_bytes_free() - before;

@@ -47,7 +47,7 @@ static size_t take(uint32_t count)
     if (hak__superslab_parts[part]->node != numa_node()) {
         part = hak__superslab_part_for(numa_node());
     }
-    size_t slice = hak__superslab_take(part, count, 1, false).slice;
+    size_t slice = hak__superslab_take(part, count, 1, FOR_SLAB).slice;
     REQUIRE(slice != SLICE_NONE);
     return slice;
 }

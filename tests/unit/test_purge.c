@@ -12,7 +12,7 @@ static int setup(void **state)
 
 static size_t take(uint32_t count)
 {
-    struct slice_run run = hak__superslab_take(0, count, 1, false);
+    struct slice_run run = hak__superslab_take(0, count, 1, FOR_SLAB);
     REQUIRE(run.slice != SLICE_NONE);
     return run.slice;
 }
@@ -64,10 +64,10 @@ PURGE_TEST(freed_slices_go_at_the_second_pass)
     assert_int_equal(hak__superslab_bytes_dirty(), 0);
     assert_int_equal(hak__superslab_bytes_free(), free_bytes);
     assert_int_equal(hak__superslab_purge_part(true, false, SIZE_MAX), 0);
-    struct slice_run run = hak__superslab_take(0, 5, 1, false);
+    struct slice_run run = hak__superslab_take(0, 5, 1, FOR_SLAB);
     assert_true(run.zeroed);
     hak__superslab_give(run.slice, 5);
-    run = hak__superslab_take(0, 5, 1, false);
+    run = hak__superslab_take(0, 5, 1, FOR_SLAB);
     assert_false(run.zeroed);
     hak__superslab_give(run.slice, 5);
     hak__superslab_purge();
@@ -198,7 +198,7 @@ static void *hold_purge_lock(void *argument)
  * (gperftools #1547): its pass is left out. This hangs where it waits. */
 PURGE_TEST(a_pass_waits_for_nobody)
 {
-    struct slice_run run = hak__superslab_take(0, 3, 1, false);
+    struct slice_run run = hak__superslab_take(0, 3, 1, FOR_SLAB);
     assert_true(run.slice != SLICE_NONE);
     hak__superslab_give(run.slice, 3);
     assert_int_equal(pthread_barrier_init(&lock_turn, NULL, 2), 0);
@@ -207,7 +207,7 @@ PURGE_TEST(a_pass_waits_for_nobody)
     assert_int_equal(hak__superslab_purge_part(true, false, SIZE_MAX), 0);
     assert_int_equal(hak__superslab_purge_part(true, false, SIZE_MAX), 0);
     assert_int_equal(hak__superslab_purge(), 3 * SLICE_SIZE); /* a trim does its work itself */
-    assert_int_equal(hak__superslab_take(0, 3, 1, false).slice, run.slice);
+    assert_int_equal(hak__superslab_take(0, 3, 1, FOR_SLAB).slice, run.slice);
     hak__superslab_give(run.slice, 3);
     pthread_barrier_wait(&lock_turn);
     thread_join(thread);

@@ -3,24 +3,39 @@
  * alignment shows in what api/test_aligned asks. */
 #include "unit.h"
 
-/* Up to here there are eight classes in a doubling; those of powers of two have the skew. */
-#define EIGHT_STEPS_MAX ((size_t)7680)
-
-/* What programs read first of each object is at another line of a page than in its neighbours. */
-TEST(neighbours_start_at_other_lines)
+/* What programs read first of each object lies at 24 of the 64 lines of a page, or more. */
+TEST(objects_start_at_many_lines)
 {
-    for (uint32_t class_index = 1; class_index < ROUND_CLASS_FIRST; class_index++) {
+    for (uint32_t class_index = TINY_CLASS_COUNT + 1; class_index < ROUND_CLASS_FIRST;
+         class_index++) {
         const struct size_class *size_class = &hak__size_classes[class_index];
-        uint32_t size = size_class->object_size, starts[64] = {0};
-        if (size <= EIGHT_STEPS_MAX && size != 2048 + MID_SKEW && size != 4096 + MID_SKEW) {
-            continue;
-        }
+        uint64_t starts = 0;
         for (uint32_t i = 0; i < size_class->objects_per_slab; i++) {
-            uint32_t line = i * size / HAK_CACHE_LINE % 64;
-            assert_int_equal(starts[line]++, 0);
+            for (uint32_t color = 0; color < size_class->colors; color++) {
+                uint32_t line = i * (size_class->object_size / HAK_CACHE_LINE) + color;
+                starts |= UINT64_C(1) << line % 64;
+            }
         }
+        assert_in_range(bits_count(starts), 24, 64);
         assert_true(size_class->colors > 1);
     }
+}
+
+/* What a request takes of its slab, if all of the slab's pages are resident. 32 sizes a doubling:
+ * at most a tenth of them take more than an eighth too much, and none more than a seventh. */
+TEST(mid_sizes_waste_an_eighth)
+{
+    uint32_t above = 0, sizes = 0;
+    for (size_t octave = 1024; octave < 65536; octave *= 2) {
+        for (size_t size = octave + octave / 32; size <= 2 * octave; size += octave / 32) {
+            const struct size_class *size_class = &hak__size_classes[size_class_of_mid(size)];
+            size_t taken = size_class->slab_slices * SLICE_SIZE / size_class->objects_per_slab;
+            above += 8 * taken > 9 * size;
+            sizes += 1;
+            REQUIRE_SIZE(7 * taken, <=, 8 * size + size / 8);
+        }
+    }
+    REQUIRE_SIZE(10 * above, <=, sizes);
 }
 
 TEST(tables_are_consistent)
@@ -33,7 +48,7 @@ TEST(tables_are_consistent)
         assert_int_equal(size % OBJECT_ALIGNMENT, 0);
         assert_in_range(size_class->slab_slices, 1, SLAB_SLICES_MAX);
         assert_int_equal(size_class->objects_per_slab, slab_bytes / size);
-        assert_true(size_class->objects_per_slab >= SLAB_OBJECTS_MIN);
+        assert_true(size_class->objects_per_slab >= 4);
         assert_in_range(size_class->colors, 1, slab_bytes % size / HAK_CACHE_LINE + 1);
     }
 }

@@ -113,7 +113,7 @@ SPAN_TEST(what_ticks_leave)
 /* A superslab of our own with only [first, first + 4) taken, as a span. */
 static size_t span_alone(size_t *superslab)
 {
-    *superslab = hak__superslab_take(0, SUPERSLAB_SLICES, 1, false).slice;
+    *superslab = hak__superslab_take(0, SUPERSLAB_SLICES, 1, FOR_SLAB).slice;
     assert_int_not_equal(*superslab, SLICE_NONE);
     hak__superslab_give(*superslab + 40, 4);
     hak__superslab_purge();

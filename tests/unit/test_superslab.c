@@ -12,7 +12,7 @@ enum { CLAIMED_APART = 20 };
 
 static size_t take_whole(bool *zeroed)
 {
-    struct slice_run run = hak__superslab_take(0, SUPERSLAB_SLICES, SUPERSLAB_SLICES, false);
+    struct slice_run run = hak__superslab_take(0, SUPERSLAB_SLICES, SUPERSLAB_SLICES, FOR_SLAB);
     assert_int_not_equal(run.slice, SLICE_NONE);
     *zeroed = run.zeroed;
     return run.slice;
@@ -56,7 +56,7 @@ static void pass_a_reservation(size_t offset)
     size_t claimed = hak__superslab_bytes_claimed();
     size_t run;
     do {
-        run = hak__superslab_take(0, 8, 1, false).slice;
+        run = hak__superslab_take(0, 8, 1, FOR_SLAB).slice;
         assert_int_not_equal(run, SLICE_NONE);
     } while (run < index * SUPERSLAB_SLICES + offset);
     size_t end = window_slice_of(reservation + size - 1) / SUPERSLAB_SLICES + 1;
@@ -88,7 +88,7 @@ TEST(nothing_is_reserved_for_a_fork)
     char mode[8];
     support_read_file("/proc/sys/vm/overcommit_memory", mode, sizeof mode);
     SKIP_IF(SUPPORT_SANITIZED || mode[0] == '2'); /* which reserves for everything */
-    size_t slice = hak__superslab_take(0, 1, 1, false).slice;
+    size_t slice = hak__superslab_take(0, 1, 1, FOR_SLAB).slice;
     assert_true(unit_mapping_has_flag(window_slice_address(slice), " nr"));
     assert_false(unit_mapping_has_flag(window_slice_address(slice), " ac"));
     hak__superslab_give(slice, 1);

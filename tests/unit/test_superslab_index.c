@@ -81,7 +81,7 @@ TEST(searches_at_every_height)
 static void make_holes(size_t *slices, size_t count, size_t odd)
 {
     for (size_t i = 0; i < count; i++) {
-        slices[i] = hak__superslab_take(0, SUPERSLAB_SLICES, 1, false).slice;
+        slices[i] = hak__superslab_take(0, SUPERSLAB_SLICES, 1, FOR_SLAB).slice;
         REQUIRE(slices[i] != SLICE_NONE);
     }
     for (size_t i = 0; i < count; i++) {
@@ -95,19 +95,19 @@ TEST(aligned_runs)
     enum { WRONG = 3 * LOOKS_MAX, RIGHT = 5 };
     static size_t wrong[WRONG], right[RIGHT];
     while (hak__superslab_bytes_free() != 0) {
-        hak__superslab_take(0, 1, 1, false);
+        hak__superslab_take(0, 1, 1, FOR_SLAB);
     }
     make_holes(wrong, WRONG, 1);
     make_holes(right, RIGHT, 0);
     size_t frontier = hak__superslab_first.frontier, found = 0;
     while (found < RIGHT) { /* at most a search more for each LOOKS_MAX that lie wrongly */
-        size_t slice = hak__superslab_take(0, 2, 2, false).slice;
+        size_t slice = hak__superslab_take(0, 2, 2, FOR_SLAB).slice;
         assert_int_equal(slice % 2, 0);
         found += slice == right[found] + 10;
         assert_true(hak__superslab_first.frontier - frontier <= 8 * SUPERSLAB_SLICES);
     }
     for (size_t i = 0; i < WRONG; i++) {
-        assert_int_equal(hak__superslab_take(0, 2, 1, false).slice, wrong[i] + 11);
+        assert_int_equal(hak__superslab_take(0, 2, 1, FOR_SLAB).slice, wrong[i] + 11);
     }
 }
 

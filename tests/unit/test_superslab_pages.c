@@ -21,7 +21,7 @@ static int huge_setup(void **state)
     REQUIRE_SIZE(hak__superslabs.released_count, >=, STOCK);
     for (leftovers_count = 0; hak__superslab_bytes_free() != 0; leftovers_count++) {
         REQUIRE(leftovers_count < LEFTOVERS_MAX);
-        leftovers[leftovers_count] = hak__superslab_take(0, 1, 1, false).slice;
+        leftovers[leftovers_count] = hak__superslab_take(0, 1, 1, FOR_SLAB).slice;
     }
     hak__knobs.huge_threshold = 0;
     claimed_count = 0;
@@ -44,10 +44,10 @@ static int huge_teardown(void **state)
 
 /* A superslab claimed for `count` slices, all of it taken and the first `touched` bytes touched:
  * true when it got huge pages. */
-static bool claim(uint32_t count, size_t touched)
+static bool claim_for(enum slices_for use, uint32_t count, size_t touched)
 {
     size_t before = hak__superslab_bytes_claimed();
-    struct slice_run run = hak__superslab_take(0, count, 1, false);
+    struct slice_run run = hak__superslab_take(0, count, 1, use);
     REQUIRE(run.slice != SLICE_NONE && run.slice % SUPERSLAB_SLICES == 0);
     REQUIRE_SIZE(hak__superslab_bytes_claimed() - before, ==, SUPERSLAB_SIZE);
     REQUIRE(count == SUPERSLAB_SLICES ||
@@ -57,6 +57,11 @@ static bool claim(uint32_t count, size_t touched)
     bool huge = superslab_at(run.slice / SUPERSLAB_SLICES)->huge_pages != 0;
     memset(bytes, 'x', touched);
     return huge;
+}
+
+static bool claim(uint32_t count, size_t touched)
+{
+    return claim_for(FOR_SLAB, count, touched);
 }
 
 static bool superslab_has_flag(size_t slice, const char *flag)
@@ -93,6 +98,26 @@ HUGE_TEST(filled_superslabs_lead_to_huge_ones)
             bool huge = claim(counts[i], 0);
             assert_true(!huge || (small < 2 && hak__superslab_bytes_claimed() <= 2 * before));
             small += !huge;
+        }
+    }
+}
+
+/* The end of a span's last slice is never touched, and a huge page must not make it resident. */
+HUGE_TEST(spans_must_fill_more_than_slabs)
+{
+    SKIP_IF(!unit_has_huge_pages());
+    for (uint32_t percent = 70; percent < 100; percent += 5) {
+        for (enum slices_for use = FOR_SLAB; use <= FOR_SPAN; use += FOR_SPAN) {
+            huge_teardown(state);
+            huge_setup(state);
+            unit_set_evidence(false);
+            bool huge = false;
+            for (uint32_t i = 0; i < 4; i++) {
+                huge |= claim_for(use, 3, SUPERSLAB_SIZE / 100 * percent + 4096);
+            }
+            uint32_t least =
+                use == FOR_SLAB ? HUGE_PAGES_DENSE_PERCENT : HUGE_PAGES_DENSE_SPANS_PERCENT;
+            assert_int_equal(huge, percent >= least);
         }
     }
 }
@@ -237,9 +262,9 @@ HUGE_TEST(a_split_superslab_that_is_unmapped)
 enum { FILLS = 3 };
 
 /* Takes slices for such a slab, or for a span, and touches the first of them. */
-static size_t take_touched(uint32_t count, bool fills)
+static size_t take_touched(uint32_t count, enum slices_for use)
 {
-    size_t slice = hak__superslab_take(0, count, 1, fills).slice;
+    size_t slice = hak__superslab_take(0, count, 1, use).slice;
     assert_int_not_equal(slice, SLICE_NONE);
     *(char *)window_slice_address(slice) = 'x';
     return slice;
@@ -250,12 +275,12 @@ HUGE_TEST(slabs_need_no_evidence)
 {
     SKIP_IF(!unit_has_huge_pages());
     unit_set_evidence(false);
-    size_t first = take_touched(FILLS, true);
+    size_t first = take_touched(FILLS, FOR_FILLED_SLAB);
     assert_int_equal(superslab_of(first)->huge_pages, 1);
     hak__superslab_give(first, FILLS);
     hak__superslab_release();
     hak__knobs.huge_threshold = UINT64_MAX;
-    first = take_touched(FILLS, true);
+    first = take_touched(FILLS, FOR_FILLED_SLAB);
     assert_int_equal(superslab_of(first)->huge_pages, 0);
     hak__superslab_give(first, FILLS);
 }
@@ -266,16 +291,16 @@ HUGE_TEST(untouched_slices_are_for_slabs)
 {
     SKIP_IF(!kernel_shows_huge_pages());
     unit_set_evidence(false);
-    size_t slab = take_touched(FILLS, true);
-    size_t span = take_touched(FILLS, false);
+    size_t slab = take_touched(FILLS, FOR_FILLED_SLAB);
+    size_t span = take_touched(FILLS, FOR_SPAN);
     assert_ptr_not_equal(superslab_of(span), superslab_of(slab));
     assert_int_equal(superslab_of(span)->huge_pages, 0);
-    size_t next = take_touched(FILLS, true); /* the superslab of the span lies above */
+    size_t next = take_touched(FILLS, FOR_FILLED_SLAB); /* the superslab of the span lies above */
     assert_int_equal(next, slab + FILLS);
     hak__superslab_give(slab, FILLS);
-    assert_int_equal(hak__superslab_take(0, FILLS, 1, false).slice, slab);
+    assert_int_equal(hak__superslab_take(0, FILLS, 1, FOR_SLAB).slice, slab);
     unit_set_evidence(true); /* programs that fill their spans get the others, too */
-    assert_int_equal(hak__superslab_take(0, 32, 1, false).slice, next + FILLS);
+    assert_int_equal(hak__superslab_take(0, 32, 1, FOR_SLAB).slice, next + FILLS);
     hak__superslab_give(next + FILLS, 32);
     hak__superslab_give(next, FILLS);
     hak__superslab_give(slab, FILLS);
@@ -286,10 +311,12 @@ HUGE_TEST(untouched_slices_are_for_slabs)
 HUGE_TEST(untouched_slices_go_back_as_well)
 {
     SKIP_IF(!kernel_shows_huge_pages());
-    size_t slab = take_touched(FILLS, true), other = take_touched(FILLS, true);
+    size_t slab = take_touched(FILLS, FOR_FILLED_SLAB),
+           other = take_touched(FILLS, FOR_FILLED_SLAB);
     size_t start = slab - slab % SUPERSLAB_SLICES;
     assert_true(superslab_of(slab)->dirty == bits_mask(0, 2 * FILLS));
-    assert_false(hak__superslab_take(0, 1, 1, true).zeroed); /* resident: no touch faults */
+    assert_false(
+        hak__superslab_take(0, 1, 1, FOR_FILLED_SLAB).zeroed); /* resident: no touch faults */
     hak__superslab_give(slab, FILLS);
     hak__superslab_purge();
     assert_int_equal(superslab_of(slab)->split, 1);
@@ -298,7 +325,7 @@ HUGE_TEST(untouched_slices_go_back_as_well)
     hak__superslab_give(other + FILLS, 1);
     hak__superslab_purge();
     assert_int_equal(superslab_of(slab)->huge_pages, 1);
-    slab = take_touched(FILLS, true);
+    slab = take_touched(FILLS, FOR_FILLED_SLAB);
     hak__superslab_give(slab, FILLS);
     assert_int_equal(hak__superslab_purge(), SUPERSLAB_SIZE);
     assert_int_equal(superslab_resident(start), 0);
@@ -310,11 +337,11 @@ HUGE_TEST(a_free_superslab_is_begun_anew)
 {
     SKIP_IF(!kernel_shows_huge_pages());
     unit_set_evidence(false);
-    size_t slab = take_touched(FILLS, true);
+    size_t slab = take_touched(FILLS, FOR_FILLED_SLAB);
     hak__superslab_give(slab, FILLS);
     hak__superslab_purge();
     assert_int_equal(superslab_of(slab)->huge_pages, 1);
-    size_t span = take_touched(FILLS, false);
+    size_t span = take_touched(FILLS, FOR_SPAN);
     assert_int_equal(span, slab);
     assert_int_equal(superslab_of(span)->huge_pages, 0);
     REQUIRE_SIZE(superslab_resident(span), <=, SLICE_SIZE);
@@ -369,7 +396,7 @@ HUGE_TEST(slabs_that_malloc_does_not_touch_need_evidence)
 HUGE_TEST(a_child_does_not_time_pages)
 {
     SKIP_IF(!kernel_shows_huge_pages());
-    size_t slab = take_touched(FILLS, true);
+    size_t slab = take_touched(FILLS, FOR_FILLED_SLAB);
     assert_true(huge_pages_are_begun());
     hak__superslab_inherit();
     assert_false(huge_pages_are_begun());

@@ -31,7 +31,8 @@ static int start_parts(void **state)
 
 static struct slice_run take(uint32_t part, uint32_t count, uint32_t alignment)
 {
-    struct slice_run run = hak__superslab_take(part, count, alignment, count == 1);
+    struct slice_run run =
+        hak__superslab_take(part, count, alignment, count == 1 ? FOR_FILLED_SLAB : FOR_SLAB);
     assert_int_not_equal(run.slice, SLICE_NONE);
     assert_int_equal(run.slice % alignment, 0);
     REQUIRE_SIZE(run.slice + count, <=, SLICES);
@@ -182,7 +183,7 @@ TEST(the_end_of_the_window)
     hak__window.size = hak__superslabs.groups_count * GROUP_SLICES * SLICE_SIZE;
     static size_t slices[SLICES / SUPERSLAB_SLICES];
     for (size_t slice;
-         (slice = hak__superslab_take(2, SUPERSLAB_SLICES, 1, false).slice) != SLICE_NONE;) {
+         (slice = hak__superslab_take(2, SUPERSLAB_SLICES, 1, FOR_SLAB).slice) != SLICE_NONE;) {
         REQUIRE(count < COUNT_OF(slices));
         slices[count++] = slice;
     }
@@ -192,8 +193,8 @@ TEST(the_end_of_the_window)
             SLICE_NONE);
     }
     hak__window.size = size;
-    assert_int_not_equal(slices[count++] = hak__superslab_take(2, SUPERSLAB_SLICES, 1, false).slice,
-                         SLICE_NONE);
+    assert_int_not_equal(
+        slices[count++] = hak__superslab_take(2, SUPERSLAB_SLICES, 1, FOR_SLAB).slice, SLICE_NONE);
     while (count != 0) {
         hak__superslab_give(slices[--count], SUPERSLAB_SLICES);
     }
@@ -212,7 +213,7 @@ TEST(parts_are_bounded)
     assert_int_equal(superslab_parts(), PARTS_MAX);
     for (uint32_t i = 0; i < PARTS_MAX; i++) {
         assert_true(used[i]);
-        assert_int_equal(hak__superslab_take(i, 1, 1, false).slice == SLICE_NONE, false);
+        assert_int_equal(hak__superslab_take(i, 1, 1, false).slice == SLICE_NONE, FOR_SLAB);
     }
 }
 

@@ -40,7 +40,7 @@ static size_t tables_cover; /* superslabs */
 /* First, while nothing has been claimed. */
 TEST(tables_grow)
 {
-    REQUIRE(hak__superslab_take(0, 1, 1, false).slice != SLICE_NONE);
+    REQUIRE(hak__superslab_take(0, 1, 1, FOR_SLAB).slice != SLICE_NONE);
     tables_cover = covered_superslabs(1);
     size_t last = tables_cover * SUPERSLAB_SLICES - 1;
     window_set_owner(last, 77);

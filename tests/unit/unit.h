@@ -285,7 +285,7 @@ static inline void unit_free_superslabs(size_t count)
     size_t slices[SUPERSLABS_MAX];
     REQUIRE_SIZE(count, <=, SUPERSLABS_MAX);
     for (size_t i = 0; i < count; i++) {
-        slices[i] = hak__superslab_take(0, SUPERSLAB_SLICES, 1, false).slice;
+        slices[i] = hak__superslab_take(0, SUPERSLAB_SLICES, 1, FOR_SLAB).slice;
         REQUIRE(slices[i] != SLICE_NONE);
     }
     for (size_t i = 0; i < count; i++) {
