@@ -99,7 +99,7 @@ enum { SUPERSLABS = 8 };
 static void use_superslabs(size_t slices[SUPERSLABS], bool zeroed)
 {
     for (size_t i = 0; i < SUPERSLABS; i++) {
-        struct slice_run run = hak__superslab_take(0, SUPERSLAB_SLICES, 1, false);
+        struct slice_run run = hak__superslab_take(0, SUPERSLAB_SLICES, 1, FOR_SLAB);
         REQUIRE(run.slice != SLICE_NONE && (run.zeroed || !zeroed));
         REQUIRE(!zeroed || is_filled(run.slice, SUPERSLAB_SLICES, 0));
         fill(run.slice + i, 1, 'x');

@@ -213,7 +213,7 @@ TEST(parts_are_bounded)
     assert_int_equal(superslab_parts(), PARTS_MAX);
     for (uint32_t i = 0; i < PARTS_MAX; i++) {
         assert_true(used[i]);
-        assert_int_equal(hak__superslab_take(i, 1, 1, false).slice == SLICE_NONE, FOR_SLAB);
+        assert_int_equal(hak__superslab_take(i, 1, 1, FOR_SLAB).slice == SLICE_NONE, false);
     }
 }
 
