@@ -14,8 +14,8 @@
  *                connections and ten nights with a tenth of them
  *
  * COUNT scales the blocks of each. All bytes of a block are written. In each of ROUNDS it happens
- * again to what the round before left: a few thousand are a soak of hours. At the end the process rests
- * for IDLE seconds, with 20 malloc and free pairs at each hundredth of that. The notes:
+ * again to what the round before left: a few thousand are a soak of hours. At the end the process
+ * rests for IDLE seconds, with 20 malloc and free pairs at each hundredth of that. The notes:
  * rss_idle_kib what is held then, live_kib what was requested and is live, live_peak_kib the most
  * that was.
  *

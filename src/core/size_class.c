@@ -7,24 +7,17 @@
  * fits into the slab so often, less some lines for the start of the first object. Slabs of 5 and 6
  * slices would leave 4 of a superslab's 64. A class is not in the list because of its own slab
  * alone: what matters is a slab's share of bytes for one object, against the size before. */
-#define MID_CLASSES(X, argument)                                                                   \
-    X(1152, 1, argument)                                                                           \
-    X(1280, 1, argument)                                                                           \
-    X(1408, 1, argument)                                                                           \
-    X(1536, 1, argument)                                                                           \
-    X(1664, 1, argument)                                                                           \
-    X(1792, 1, argument) X(1920, 1, argument) X(2176, 1, argument) X(2304, 1, argument)            \
-        X(2560, 2, argument) X(2816, 2, argument) X(3072, 2, argument) X(3328, 3, argument)        \
-            X(3712, 3, argument) X(4224, 4, argument) X(4608, 1, argument) X(5120, 3, argument)    \
-                X(5632, 4, argument) X(6144, 4, argument) X(6784, 4, argument)                     \
-                    X(7680, 4, argument) X(8448, 8, argument) X(9600, 8, argument)                 \
-                        X(10880, 4, argument) X(12416, 8, argument) X(13952, 3, argument)          \
-                            X(15360, 8, argument) X(17536, 7, argument) X(20096, 8, argument)      \
-                                X(22656, 9, argument) X(26112, 4, argument) X(29056, 8, argument)  \
-                                    X(32512, 4, argument) X(37376, 8, argument)                    \
-                                        X(41984, 9, argument) X(45824, 7, argument)                \
-                                            X(52352, 8, argument) X(58880, 9, argument)            \
-                                                X(65280, 8, argument) X(65664, 9, argument)
+/* clang-format off */
+#define MID_CLASSES(X, a) \
+    X(1152, 1, a) X(1280, 1, a) X(1408, 1, a) X(1536, 1, a) X(1664, 1, a) \
+    X(1792, 1, a) X(1920, 1, a) X(2176, 1, a) X(2304, 1, a) X(2560, 2, a) \
+    X(2816, 2, a) X(3072, 2, a) X(3328, 3, a) X(3712, 3, a) X(4224, 4, a) \
+    X(4608, 1, a) X(5120, 3, a) X(5632, 4, a) X(6144, 4, a) X(6784, 4, a) \
+    X(7680, 4, a) X(8448, 8, a) X(9600, 8, a) X(10880, 4, a) X(12416, 8, a) \
+    X(13952, 3, a) X(15360, 8, a) X(17536, 7, a) X(20096, 8, a) X(22656, 9, a) \
+    X(26112, 4, a) X(29056, 8, a) X(32512, 4, a) X(37376, 8, a) X(41984, 9, a) \
+    X(45824, 7, a) X(52352, 8, a) X(58880, 9, a) X(65280, 8, a) X(65664, 9, a)
+/* clang-format on */
 
 /* Cache lines of the rest at a slab's end. A slab uses at most COLORS_MAX of them as colors. */
 #define LINES_LEFT(size, slices) ((slices)*SLICE_SIZE % (size) / HAK_CACHE_LINE)
@@ -41,17 +34,16 @@
     CLASS(size, SLICES(size, slices), COLORS(size, SLICES(size, slices)))
 
 /* All classes but the first. What is made of a class is what CLASS says at the time. */
-#define CLASSES                                                                                    \
-    TINY_16(16)                                                                                    \
-    TINY_16(272)                                                                                   \
-    TINY_16(528)                                                                                   \
-    TINY_16(784)                                                                                   \
-    CLASS(1040, 1, 1)                                                                              \
-    MID_CLASSES(MID, 0) CLASS(1280, 1, 1) CLASS(1536, 1, 1) CLASS(1792, 1, 1) CLASS(2048, 1, 1)    \
-        CLASS(2560, 1, 1) CLASS(3072, 1, 1) CLASS(3584, 1, 1) CLASS(4096, 1, 1) CLASS(5120, 1, 1)  \
-            CLASS(6144, 1, 1) CLASS(7168, 2, 1) CLASS(8192, 1, 1) CLASS(10240, 2, 1)               \
-                CLASS(12288, 2, 1) CLASS(14336, 4, 1) CLASS(16384, 2, 1) CLASS(20480, 4, 1)        \
-                    CLASS(24576, 3, 1) CLASS(28672, 7, 1) CLASS(32768, 4, 1)
+/* clang-format off */
+#define CLASSES \
+    TINY_16(16) TINY_16(272) TINY_16(528) TINY_16(784) CLASS(1040, 1, 1) \
+    MID_CLASSES(MID, 0) \
+    CLASS(1280, 1, 1) CLASS(1536, 1, 1) CLASS(1792, 1, 1) CLASS(2048, 1, 1) \
+    CLASS(2560, 1, 1) CLASS(3072, 1, 1) CLASS(3584, 1, 1) CLASS(4096, 1, 1) \
+    CLASS(5120, 1, 1) CLASS(6144, 1, 1) CLASS(7168, 2, 1) CLASS(8192, 1, 1) \
+    CLASS(10240, 2, 1) CLASS(12288, 2, 1) CLASS(14336, 4, 1) CLASS(16384, 2, 1) \
+    CLASS(20480, 4, 1) CLASS(24576, 3, 1) CLASS(28672, 7, 1) CLASS(32768, 4, 1)
+/* clang-format on */
 
 const struct size_class hak__size_classes[CLASS_COUNT] = {{0, 0, 0, 1}, CLASSES};
 

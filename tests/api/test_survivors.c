@@ -89,8 +89,8 @@ TEST(sizes_that_change)
 #endif
 }
 
-/* Each of these sizes lies just above a class or a slice, and once took 1.2 to 1.4 of its bytes. The
- * last superslab of slabs and that of spans may be resident before they are used. */
+/* Each of these sizes lies just above a class or a slice, and once took 1.2 to 1.4 of its bytes.
+ * The last superslab of slabs and that of spans may be resident before they are used. */
 TEST(blocks_of_one_size)
 {
     static const size_t sizes[] = {2330, 9000, 10400, 17000, 21000, 33000, 84000, 131088};

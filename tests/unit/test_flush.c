@@ -140,8 +140,8 @@ FLUSH_TEST(broken_lists)
     }
 }
 
-/* Of an untouched page the first object comes alone, and then few: other threads take the rest. Only
- * the refills after that are large. */
+/* Of an untouched page the first object comes alone, and then few: other threads take the rest.
+ * Only the refills after that are large. */
 TEST_ANEW(first_refills_are_small)
 {
     enum { SIZE = 64 };
