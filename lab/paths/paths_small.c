@@ -14,7 +14,7 @@ enum {
     BIN_LIMIT = 16,            /* objects, with the option bin_bytes */
     BIN_MOVED = BIN_LIMIT + 1, /* what an overflow takes from the bin */
     BIN_USED = 64,             /* objects, in any bin */
-    CARVED_FIRST = 48,         /* by the refills of 1 and 2 KiB; the third carves PATHS_CARVED */
+    CARVED_FIRST = 36,         /* by the refills of 256 bytes and 2 KiB; the next: PATHS_CARVED */
     CARVES_A_SLAB = 7,         /* of PATHS_CARVED objects each, after the first ones */
     MID_SIZE = 2000,
     MANY_SLICES_SIZE = 16384, /* its slabs have more than one */

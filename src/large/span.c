@@ -100,9 +100,11 @@ bool hak__span_serves(size_t size, size_t alignment)
 
 bool hak__span_wastes(size_t size, size_t alignment)
 {
+    if (!HAK_SECURE || atomic_load_relaxed(&hak__superslabs.limited) == 0) {
+        return false;
+    }
     uint32_t slices = span_slices_for(size, alignment) + span_lead(alignment);
-    return HAK_SECURE && atomic_load_relaxed(&hak__superslabs.limited) != 0 &&
-           SUPERSLAB_SLICES / slices * slices < SUPERSLAB_SLICES / 4 * 3;
+    return SUPERSLAB_SLICES / slices * slices < SUPERSLAB_SLICES / 4 * 3;
 }
 
 /* Bytes of the canary before a block: what is open there, but at most a page. Nearly always that is

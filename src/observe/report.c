@@ -116,9 +116,15 @@ static void report_classes(struct report_writer *writer, const struct report *re
  * for at its start with time and its copy of the page. */
 #define X(name, key, text) {key, text},
 static const struct {
-    char key[20];
+    char key[24];
     char help[80];
 } report_counters[COUNTER_COUNT] = {HAK_COUNTERS(X)};
+#undef X
+#define X(name, key_text, help_text)                                                               \
+    HAK_STATIC_ASSERT(sizeof(key_text) <= sizeof report_counters->key &&                           \
+                          sizeof(help_text) <= sizeof report_counters->help,                       \
+                      "texts end with a zero");
+HAK_COUNTERS(X)
 #undef X
 
 /* All of this only grows. */

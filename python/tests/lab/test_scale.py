@@ -40,8 +40,9 @@ def test_the_table_of_locks_says_what_is_counted():
     for workload, threads, name, rate, instructions, processors in rows:
         found = counted(LIBRARY, workload, int(threads), 300)
         lock = found["locks"][name]
-        # where the window lies is random: 31 to 38 of them in eight runs
-        assert 1000 * lock["taken"] / found["operations"] == pytest.approx(float(rate), rel=0.25)
+        # where the window lies is random, and there are few: 17 to 18 in six runs
+        expected = float(rate) * found["operations"] / 1000
+        assert lock["taken"] == pytest.approx(expected, abs=3 * expected**0.5)
         assert lock["held"]["instructions"] / lock["taken"] == pytest.approx(int(instructions), rel=0.25)
         assert scale.saturation(found, name) == pytest.approx(int(processors), rel=0.25)
 
