@@ -8,7 +8,7 @@
  *                   are aligned to more than a cache line
  *
  * Steps of 16 bytes waste at most 15 bytes, where most objects are. Above, a request takes at most
- * a seventh more of its slab than it asked for, and only a tenth of the sizes more than an eighth.
+ * 16 % more of its slab than it asked for, and only a tenth of the sizes more than an eighth.
  * More classes would waste less in each object, but each class keeps memory for the most objects
  * that it ever had (docs/decisions/0120). The tables are constant.
  *

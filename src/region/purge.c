@@ -203,16 +203,16 @@ static bool purge_unmaps(void)
            !hak__mappings_have_holes() && !hak__mappings_are_short();
 }
 
-/* Purges slices of at most one superslab or unmaps it, and moves *next on as purge_take_next does.
- * Returns the bytes. */
-static size_t purge_next(struct purge_place *next, bool everything, uint32_t length)
+/* Purges slices of at most one superslab or, if `unmaps`, unmaps it, and moves *next on as
+ * purge_take_next does. Returns the bytes. */
+static size_t purge_next(struct purge_place *next, bool everything, uint32_t length, bool unmaps)
 {
     struct purge_work work = purge_take_next(next, everything, length);
     if (work.index == SIZE_MAX) {
         return 0;
     }
     bool purged = purge_tables(work.index, work.taken); /* not of locked memory, which stays */
-    if (work.whole && purged && purge_unmaps()) {
+    if (work.whole && purged && unmaps && purge_unmaps()) {
         return release_one(work.index);
     }
     bool stays_away = work.whole || hak__superslab_split(work.index);
@@ -247,7 +247,7 @@ size_t hak__superslab_purge(void)
     hak__superslab_turn_use(true);
     for (struct purge_place next = {0, 0};
          next.part < superslab_parts() && hak__gate_let_pass();) { /* a fork goes first */
-        purged += purge_next(&next, true, 1);
+        purged += purge_next(&next, true, 1, false);
     }
     return purged;
 }
@@ -289,7 +289,7 @@ size_t hak__superslab_purge_part(bool begin, bool everything, size_t bytes)
             purge_all = everything;
             begin = false;
         }
-        size_t some = purge_next(&purge_place, purge_all, 1);
+        size_t some = purge_next(&purge_place, purge_all, 1, true);
         purged += some;
         cost += SLICE_SIZE + some; /* looking takes time, too */
         purging = purge_place.part < superslab_parts();
@@ -306,7 +306,7 @@ size_t hak__superslab_purge_beyond(size_t kept)
     struct purge_place next = {0, 0};
     while (next.part < superslab_parts() && hak__superslab_bytes_dirty() > kept &&
            lock_try(&hak__purge_lock)) {
-        purged += purge_next(&next, true, length);
+        purged += purge_next(&next, true, length, true);
         lock_release(&hak__purge_lock);
         if (!hak__gate_let_pass()) { /* a fork goes first */
             break;

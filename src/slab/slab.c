@@ -236,9 +236,9 @@ static struct object *slab_follow(const struct slab *slab, const struct object *
  * thread that needs few objects has fewer to give back (docs/decisions/0022). */
 static struct object_list slab_take_part(struct slab *slab, struct object_list list, uint32_t most)
 {
+    slab->purge_seen = 0;
     slab->free_list = NULL;
     slab->free_count = 0;
-    slab->purge_seen = 0;
     if (list.count > most) {
         slab->free_count = (uint16_t)(list.count - most);
         struct object *last = list.head;

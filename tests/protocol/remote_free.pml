@@ -561,9 +561,10 @@ proctype Freer(byte me)
     freers_left--
 }
 
-/*= arena/collect.c collect_arenas: atomic_load_relaxed(&arena->slabs.shared_notified) != 0; */
+/*= arena/collect.c collect_arenas: bool has = atomic_load_relaxed(&arena->slabs.shared_notified) != 0 || */
 /*= arena/collect.c collect_arenas: lock_try(&arena->lock)) */
-/*= arena/collect.c collect_arenas: hak__slab_drain(&arena->slabs); hak__slab_trim_kept(&arena->slabs); lock_release(&arena->lock); */
+/*= arena/collect.c collect_arenas: hak__slab_drain(&arena->slabs); if (everything) { hak__slab_give_kept(&arena->slabs, UINT32_MAX); */
+/*= arena/collect.c collect_arenas: hak__slab_trim_kept(&arena->slabs); lock_release(&arena->lock); */
 inline purge_pass()
 {
     if
