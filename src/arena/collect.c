@@ -255,8 +255,8 @@ void hak__arena_give_back(void)
     }
     collect_arenas(false);
     /* Again for what other threads have freed meanwhile, which found this one purging. */
-    while (hak__superslab_bytes_dirty() > kept &&
-           hak__superslab_purge_beyond(kept - RESERVE_BYTES / 2) != 0 && hak__gate_let_pass()) {
+    while ((hak__inside & INSIDE_GATE) != 0 && hak__superslab_bytes_dirty() > kept &&
+           hak__superslab_purge_beyond(kept - RESERVE_BYTES / 2) != 0) {
     }
 }
 

@@ -278,4 +278,22 @@ TEST_WITH_KNOBS(early_looks_become_rare)
     hak__thread_park(thread);
 }
 
+/* Outside of the gate nothing more is given back: the fork's child could find a lock taken. */
+TEST_WITH_KNOBS(a_fork_ends_giving_back)
+{
+    unit_free_superslabs(64);
+    hak__superslab_turn_use(true);
+    hak__knobs.purge_delay_ms = 1000;
+    assert_true(hak__gate_enter(GATE_BRIEFLY));
+    hak__gate_close(); /* does not wait for itself */
+    hak__arena_give_back();
+    assert_int_equal(hak__inside & INSIDE_GATE, 0);
+    assert_in_range(hak__superslab_bytes_dirty(), hak__superslab_expected() + 1, SIZE_MAX);
+    hak__gate_open();
+    assert_true(hak__gate_enter(GATE_BRIEFLY));
+    hak__arena_give_back();
+    hak__gate_leave();
+    assert_in_range(hak__superslab_bytes_dirty(), 0, hak__superslab_expected());
+}
+
 TESTS(start_with_many_arenas)
