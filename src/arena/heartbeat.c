@@ -147,7 +147,10 @@ static HAK_NOINLINE void thread_tidy(struct thread *thread, bool help)
 static void thread_look(struct thread *thread, uint32_t elapsed_ms, uint32_t period_ms)
 {
     if (elapsed_ms >= period_ms) {
-        thread->interval |= hak__superslab_bytes_dirty() < SLABS_KEPT_SLICES * SLICE_SIZE;
+        if (thread->interval == 0 &&
+            hak__superslab_bytes_dirty() < SLABS_KEPT_SLICES * SLICE_SIZE) {
+            thread->interval = 1; /* little waits: slow operations need not look any more */
+        }
         thread_tick(thread);
     } else if (thread->operations >= TICK_OPERATIONS) {
         if (thread->waits >= CROWDED_WAITS || hak__thread_settle_waits() ||

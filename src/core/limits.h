@@ -201,7 +201,7 @@
  * microseconds, so one malloc or free pauses for about a millisecond (docs/decisions/0027). Twice:
  * twice the pause. Half: a pass takes twice as many ticks. */
 #define PURGE_BYTES_AT_ONCE (HAK_TINY_LIMITS ? (size_t)1 << 20 : (size_t)4 << 20)
-/* Passes, half a purge delay apart, that must see a slab's free list unchanged before its pages go.
+/* Passes, half a purge delay apart, since a slab's free list gave objects, before its pages go.
  * Half: programs whose threads take turns walk and touch such pages again and again. Twice: memory
  * goes back twice as late. */
 #define PAGES_PASSES 4u
@@ -210,8 +210,8 @@
  * 16 MiB more stay in a process that sleeps. Half: programs whose threads come and go with a few
  * MiB each touch them anew once more. */
 #define RESERVE_BYTES (HAK_TINY_LIMITS ? (size_t)1 << 20 : (size_t)16 << 20)
-/* Bytes by which the memory in use must fall within a purge delay, beyond what is expected to be
- * used again, for a free to give memory back at once. Twice: a program that frees 250 MB and sleeps
+/* Bytes by which the memory in use must fall within 4 to 8 purge delays, beyond what is expected to
+ * be used again, for a free to give memory back at once. Twice: a program that frees 250 MB and sleeps
  * keeps them. Half: programs that go through phases of 64 MiB touch a phase's memory anew, once. */
 #define BURST_BYTES (HAK_TINY_LIMITS ? (size_t)4 << 20 : (size_t)128 << 20)
 

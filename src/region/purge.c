@@ -255,9 +255,9 @@ size_t hak__superslab_purge(void)
 /* A pass begins. Under PURGE. */
 static void purge_turn_use(bool anew)
 {
-    /* So many passes, half a purge delay apart, or twice as many, what was used again counts as
-     * expected. Twice: bursts of a program whose phases have ended stay for up to 16 s. Half:
-     * phases of more than 2 s touch their memory anew. */
+    /* Passes of a period. Passes begin half a purge delay apart, and two periods count: so what was
+     * used again is expected for 4 to 8 s. Twice: bursts of a program whose phases have ended stay
+     * for up to 16 s. Half: phases of more than 2 s touch their memory anew. */
     static uint32_t passes;
     if (anew || ++passes % 8 == 0) {
         hak__superslab_turn_use(anew);

@@ -170,10 +170,9 @@ HAK_HIDDEN void hak__superslab_note_peak(void);
  * follows. Any thread. */
 HAK_HIDDEN void hak__superslab_note_fall(size_t slices);
 /* The bytes of free memory that the program is expected to use soon: as many as those in use rose
- * again after a fall, within about a purge delay, and RESERVE_BYTES. A hint. */
+ * again after a fall, in this period and the one before, and RESERVE_BYTES. A hint. */
 HAK_HIDDEN size_t hak__superslab_expected(void);
-/* True: the bytes in use have fallen by BURST_BYTES more than that within about a purge delay. A
- * hint. */
+/* True: the bytes in use have fallen by BURST_BYTES more than that, in these periods. A hint. */
 HAK_HIDDEN bool hak__superslab_has_fallen(void);
 /* Another period begins for these two; they remember the one before, unless `anew`. Any thread. */
 HAK_HIDDEN void hak__superslab_turn_use(bool anew);
@@ -284,8 +283,8 @@ HAK_HIDDEN bool hak__superslab_add_group(struct superslab_part *part);
 /* If there are several parts: the end of the part's groups, in slices. Under GROWTH. */
 HAK_HIDDEN size_t hak__superslab_end(const struct superslab_part *part);
 
-/* How the bytes in use went up and down during half a purge delay. Threads that write at the same
- * time may lose a change; relaxed. */
+/* How the bytes in use went up and down during a period of 8 purge passes (purge.c). Threads that
+ * write at the same time may lose a change; relaxed. */
 struct superslab_use {
     size_t most;
     size_t least;  /* growth beyond what was in use before is added to it */
@@ -319,7 +318,7 @@ struct superslab_table {
     size_t huge_bytes;           /* of live huge blocks (large/huge_registry.c); relaxed */
     size_t peak_bytes;           /* the most bytes in slices in use and live huge blocks; relaxed */
     uint64_t peak_ms;            /* when that was; 0: unknown; relaxed */
-    struct superslab_use use[2]; /* of the present half of a purge delay, and of the one before */
+    struct superslab_use use[2]; /* of the present period, and of the one before */
 };
 HAK_HIDDEN extern struct superslab_table hak__superslabs;
 

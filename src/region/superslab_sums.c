@@ -28,7 +28,7 @@ static size_t sums_in_use(void)
     return hak__superslab_taken() * SLICE_SIZE + atomic_load_relaxed(&hak__superslabs.huge_bytes);
 }
 
-/* The most of the present half of a purge delay and of the one before. */
+/* The most of the present period and of the one before. */
 static size_t use_most(const struct superslab_use *use)
 {
     size_t now = atomic_load_relaxed(&use[0].most), before = atomic_load_relaxed(&use[1].most);
