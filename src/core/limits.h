@@ -211,8 +211,9 @@
  * MiB each touch them anew once more. */
 #define RESERVE_BYTES (HAK_TINY_LIMITS ? (size_t)1 << 20 : (size_t)16 << 20)
 /* Bytes by which the memory in use must fall within 4 to 8 purge delays, beyond what is expected to
- * be used again, for a free to give memory back at once. Twice: a program that frees 250 MB and sleeps
- * keeps them. Half: programs that go through phases of 64 MiB touch a phase's memory anew, once. */
+ * be used again, for a free to give memory back at once. Twice: a program that frees 250 MB and
+ * sleeps keeps them. Half: programs that go through phases of 64 MiB touch a phase's memory anew,
+ * once. */
 #define BURST_BYTES (HAK_TINY_LIMITS ? (size_t)4 << 20 : (size_t)128 << 20)
 
 /* A thread that overflows a bin may find its arena's lock taken. If that happens CROWDED_WAITS

@@ -198,12 +198,15 @@ TEST(in_huge_pages)
 TEST(inside_an_operation)
 {
     static struct heap_look look;
+    void *object = hak_malloc(100); /* so its superslab stays mapped */
+    size_t index = window_slice_of(object) / SUPERSLAB_SLICES;
     assert_true(hak__gate_enter(GATE_BRIEFLY));
-    hak__heap_look(&look, 0);
+    hak__heap_look(&look, index);
     assert_int_equal(look.claimed, 0);
     hak__gate_leave();
-    hak__heap_look(&look, 0);
+    hak__heap_look(&look, index);
     assert_in_range(look.claimed, 1, SUPERSLAB_SLICES);
+    hak_free(object);
 }
 
 TESTS(unit_start)
