@@ -64,7 +64,7 @@ for name in malloc free calloc realloc memalign aligned_alloc posix_memalign mal
     grep -qE "^$name(@@HAKMEM_.*)?$" <<<"$exported" || fail "does not export $name"
 done
 
-# What a program may call is in a header, from which docs/api.md is made.
+# What a program may call is in a header, from which the manual hakmem(3) is made.
 while read -r name; do
     grep -qw -- "$name" "$root"/include/hakmem/*.h || fail "exports $name, which no header declares"
 done < <(sed -n 's/^\(hak_[a-z0-9_]*\).*/\1/p' <<<"$exported")

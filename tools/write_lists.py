@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes lists from the tables and headers of the code: docs/api.md, the help of `run`, and in the pages of PARTS what
-stands between <!-- NAME: written by ... --> and <!-- end -->.
+"""Writes lists from the tables of the code: the help of `run`, and in the pages of PARTS what stands between
+<!-- NAME: written by ... --> and <!-- end -->.
 
 Usage: write_lists.py          writes them
        write_lists.py --check  says which one is out of date, which counter nothing counts, which probe stands
@@ -16,17 +16,6 @@ ROOT = Path(__file__).resolve().parent.parent
 
 NEVER = "never"
 WHEN = {"START": "at start", "ANY": "any time", "UNLEARNED": "unless learning"}
-
-API_PAGE = """\
-# Functions
-
-`tools/write_lists.py` writes this page from the headers in `include/hakmem`.
-
-Each function that a program may call besides those of the C library and of C++, and the first sentence of its
-description. The header has the rest.
-
-{tables}
-"""
 
 def table(path, macro):
     """The X(...) entries of a macro as lists of their top-level arguments."""
@@ -128,16 +117,6 @@ def functions(header):
             if name.group(1)[-1] != "_" and name.group(1) != "hak_site_keep":
                 yield name.group(1), comment
 
-INTERNAL = "hak_observe_enter", "hak_observe_stack"  # for hakmem-attach, not for programs
-
-def api():
-    tables = []
-    for header in sorted((ROOT / "include/hakmem").glob("*.h")):
-        rows = [line for name, text in functions(header) if name not in INTERNAL
-                for line in item(f"`{name}`: " + re.split(r"(?<=[.]) ", text)[0])]
-        tables.append(f"## [hakmem/{header.name}](../include/hakmem/{header.name})\n\n" + "\n".join(rows))
-    return API_PAGE.format(tables="\n\n".join(tables))
-
 def described_by_nothing():
     return [f"include/hakmem/{header.name}: no comment describes {name}"
             for header in sorted((ROOT / "include/hakmem").glob("*.h")) for name, text in functions(header) if not text]
@@ -186,7 +165,7 @@ def main():
         sys.exit("write_lists: unknown argument; see the head of this file")
     stale = False
     pages = {name: filled(name, lists) for name, lists in PARTS.items()}
-    pages |= {"docs/api.md": api(), "python/hakmem/help/run.txt": run_help()}
+    pages |= {"python/hakmem/help/run.txt": run_help()}
     for name, text in pages.items():
         path = ROOT / name
         if not check:
