@@ -110,33 +110,29 @@ static uint64_t superslab_aligned_bits(uint32_t alignment)
     return bits;
 }
 
-/* The first start in the lower half, which is claimed first, else in the upper one. Each is filled
- * from a place on that differs from process to process, so that nobody can guess the lower bits of
- * addresses. */
-static uint32_t superslab_first(uint64_t starts)
+/* The first start of a run of `count` in the lower half, which is claimed first, else in the upper
+ * one. The lower one is filled from a place on that differs from process to process, so that nobody
+ * can guess the lower bits of addresses: a multiple of the run's length, which leaves no gap. */
+static uint32_t superslab_first(uint64_t starts, uint32_t count)
 {
     const uint32_t half_slices = SUPERSLAB_SLICES / 2;
-    uint64_t lower = starts % (UINT64_C(1) << half_slices);
-    uint64_t half = lower != 0 ? lower : starts;
-    uint32_t turn = (uint32_t)(hak__window.mark % half_slices) + (lower != 0 ? 0 : half_slices);
-    uint64_t after = half >> turn << turn;
-    return bits_lowest(after != 0 ? after : half);
+    uint32_t turn = (uint32_t)(hak__window.mark % half_slices);
+    turn -= turn % count;
+    uint64_t after = starts % (UINT64_C(1) << half_slices) >> turn << turn;
+    return bits_lowest(after != 0 ? after : starts);
 }
 
-/* One of the starts of a run of `count`. A long run lies at the lowest, so that others fit beside
- * it; in the secure form only if the process has a limit on addresses. A short one lies anywhere.
- * Under REGION. */
+/* One of the starts of a run of `count`. In the secure form any, but if the process has a limit on
+ * addresses, a long run lies at the lowest, so that others fit beside it. Under REGION. */
 static uint32_t superslab_choose(struct superslab_part *part, uint64_t starts, uint32_t count)
 {
-    /* Half: the address of a slab of small objects can be guessed better. Twice: runs of two slices
-     * leave gaps, 2 % of a superslab. In the secure form, half: runs of 128 KiB are packed more
-     * densely. Twice: 300 kB take 1.3 times their addresses. */
-    bool is_long = count >= (HAK_SECURE ? 8 : 2);
-    if (is_long && (!HAK_SECURE || atomic_load_relaxed(&hak__superslabs.limited) != 0)) {
-        return bits_lowest(starts);
-    }
     if (!HAK_SECURE) {
-        return superslab_first(starts);
+        return superslab_first(starts, count);
+    }
+    /* Half: runs of 128 KiB are packed more densely. Twice: 300 kB take 1.3 times their
+     * addresses. */
+    if (count >= 8 && atomic_load_relaxed(&hak__superslabs.limited) != 0) {
+        return bits_lowest(starts);
     }
     uint64_t *random = &part->random;
     *random = *random == 0 ? hak__secure.secret + part->number : *random;

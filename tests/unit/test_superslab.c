@@ -41,6 +41,29 @@ TEST(reclaim_gives_up_what_somebody_else_took)
     hak__superslab_give(other, SUPERSLAB_SLICES);
 }
 
+/* The lower half of a superslab is filled from a place on that the mark tells, without a gap. */
+TEST(runs_begin_where_the_mark_says)
+{
+    bool zeroed;
+    const uint32_t counts[] = {1, 2, 3, 7, 8, 16, 32};
+    const uintptr_t mark = hak__window.mark;
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+        uint32_t count = counts[i], turn = 21 - 21 % count, taken = 0;
+        size_t slice = take_whole(&zeroed), run;
+        hak__superslab_give(slice, SUPERSLAB_SLICES);
+        hak__window.mark = mark / 32 * 32 + 21;
+        do { /* what lies lower goes first */
+            run = hak__superslab_take(0, count, 1, FOR_SLAB).slice;
+        } while (run / SUPERSLAB_SLICES != slice / SUPERSLAB_SLICES);
+        assert_int_equal(run % SUPERSLAB_SLICES, turn);
+        for (; run < slice + 32; taken++) { /* to the end of the half */
+            run = hak__superslab_take(0, count, 1, FOR_SLAB).slice;
+        }
+        assert_int_equal(taken, (32 - turn + count - 1) / count + (turn == 0 ? 0 : turn / count));
+        hak__window.mark = mark;
+    }
+}
+
 /* 64 GiB of somebody else's addresses at the frontier, or just behind a claim that stays short. */
 static void pass_a_reservation(size_t offset)
 {
