@@ -25,7 +25,7 @@ static int command_print(const char *name, int (*print)(const struct trace_file 
     const char *problem = trace_open(&file, name);
     int status = STATUS_CANNOT;
     if (problem != NULL) {
-        fprintf(stderr, "hakmem: %s %s\n", name, problem);
+        remarks_say("%s %s", name, problem);
     } else {
         status = print(&file);
     }

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "output.h"
+#include "remarks.h"
 #include "watch.h"
 
 #define STATUS_CANNOT_RUN 126
@@ -87,7 +88,7 @@ static bool try_place(const char *file)
     int descriptor = open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     bool fine = descriptor >= 0 && write(descriptor, &empty, sizeof empty) == sizeof empty;
     if (!fine) {
-        fprintf(stderr, "hakmem: record: cannot write %s: %s\n", file, strerror(errno));
+        remarks_say("record: cannot write %s: %s", file, strerror(errno));
     }
     if (descriptor >= 0) {
         close(descriptor);
@@ -101,7 +102,7 @@ static bool try_place(const char *file)
 static int clear_place(const char *file)
 {
     if (access(file, F_OK) == 0 && !is_trace(file)) {
-        fprintf(stderr, "hakmem: record: %s is there already and is not a trace\n", file);
+        remarks_say("record: %s is there already and is not a trace", file);
         return STATUS_CANNOT_RUN;
     }
     unlink(file);
@@ -123,7 +124,7 @@ static _Noreturn void become(const char *file, const char *libraries, char **wor
     setenv(OUTPUT_FILE_VARIABLE, file, 1);
     setenv(OUTPUT_PID_VARIABLE, pid, 1);
     execvp(words[0], words);
-    fprintf(stderr, "hakmem: record: cannot start %s: %s\n", words[0], strerror(errno));
+    remarks_say("record: cannot start %s: %s", words[0], strerror(errno));
     _exit(errno == ENOENT ? STATUS_NOT_FOUND : STATUS_CANNOT_RUN);
 }
 
@@ -149,23 +150,18 @@ static void add_other(const char *name, void *argument)
 static void report_early_end(const struct trace_file *file, const char *name, int status)
 {
     if (file->header.stopped_by != 0) {
-        fprintf(stderr, "hakmem: the trace ends early: cannot write %s: %s\n", name,
-                strerror((int)file->header.stopped_by));
+        remarks_say("the trace ends early: cannot write %s: %s", name,
+                    strerror((int)file->header.stopped_by));
     } else if (WIFSIGNALED(status)) {
-        fprintf(
-            stderr,
-            "hakmem: the program died by signal %d (%s): up to %d last calls of each thread are "
-            "not in the trace\n",
-            WTERMSIG(status), strsignal(WTERMSIG(status)), TRACE_EVENTS_MAX);
+        remarks_say("the program died by signal %d (%s): up to %d last calls of each thread are "
+                    "not in the trace",
+                    WTERMSIG(status), strsignal(WTERMSIG(status)), TRACE_EVENTS_MAX);
     } else if (file->bytes == NULL) {
-        fprintf(stderr,
-                "hakmem: the trace ends early: %s could not be written (is the disk full?)\n",
-                name);
+        remarks_say("the trace ends early: %s could not be written (is the disk full?)", name);
     } else {
-        fprintf(stderr,
-                "hakmem: the trace ends early: the program could not reach %s at its end, became "
-                "one that is not recorded, or did not end by exit\n",
-                name);
+        remarks_say("the trace ends early: the program could not reach %s at its end, became "
+                    "one that is not recorded, or did not end by exit",
+                    name);
     }
 }
 
@@ -189,15 +185,14 @@ static void report(const char *name, int status)
                  ", of which %" PRIu64 " could not be written to the end", others.early);
     }
     if (problem == NULL) {
-        fprintf(stderr,
-                "hakmem: %" PRIu64 " calls of %" PRIu32 " thread%s, %zu bytes in %s, %.2f bytes a "
-                "call%s\n",
-                file.calls, file.threads, file.threads == 1 ? "" : "s", file.length, name,
-                file.calls != 0 ? (double)file.length / (double)file.calls : 0.0, more);
+        remarks_say("%" PRIu64 " calls of %" PRIu32 " thread%s, %zu bytes in %s, %.2f bytes a "
+                    "call%s",
+                    file.calls, file.threads, file.threads == 1 ? "" : "s", file.length, name,
+                    file.calls != 0 ? (double)file.length / (double)file.calls : 0.0, more);
     } else if (!is_there) {
-        fprintf(stderr, "hakmem: 0 calls: nothing was recorded of the program itself%s\n", more);
+        remarks_say("0 calls: nothing was recorded of the program itself%s", more);
     } else {
-        fprintf(stderr, "hakmem: %s: %s%s\n", name, problem, more);
+        remarks_say("%s: %s%s", name, problem, more);
     }
     if (file.end.threads == 0 && (is_there || WIFSIGNALED(status)) &&
         (problem == NULL || file.bytes == NULL)) {

@@ -4,7 +4,20 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <stdarg.h>
 #include <string.h>
+
+void remarks_say(const char *format, ...)
+{
+    char text[2 * PATH_MAX];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    trace_make_plain(text);
+    fprintf(stderr, "hakmem: %s\n", text);
+}
 
 void remarks_print_end(FILE *stream, const char *before, const struct trace_file *file)
 {
@@ -50,7 +63,7 @@ int remarks_finish_output(int status)
     if (fflush(stdout) == 0 && ferror(stdout) == 0) {
         return status;
     }
-    fprintf(stderr, "hakmem: cannot write the output%s%s\n", errno != 0 ? ": " : "",
-            errno != 0 ? strerror(errno) : "");
+    remarks_say("cannot write the output%s%s", errno != 0 ? ": " : "",
+                errno != 0 ? strerror(errno) : "");
     return 125;
 }

@@ -30,6 +30,7 @@
 #include <unistd.h>
 #include <linux/futex.h>
 
+#include "remarks.h"
 #include "replay_image.h"
 
 #define SPINS 200u /* looks at a slot before it yields */
@@ -75,7 +76,7 @@ static struct replay_result result;
 
 static _Noreturn void fail(const char *what)
 {
-    fprintf(stderr, "hakmem: replay: %s\n", what);
+    remarks_say("replay: %s", what);
     _exit(125);
 }
 
@@ -364,8 +365,8 @@ static void prove_owner(const char *name, const char *library)
                              : realpath(library, wanted) != NULL && strcmp(wanted, real) == 0;
     }
     if (!fine) {
-        fprintf(stderr, "hakmem: replay: %s is served by %s, not by %s\n", name,
-                function != NULL ? real : "nobody", *library != 0 ? library : "the C library");
+        remarks_say("replay: %s is served by %s, not by %s", name,
+                    function != NULL ? real : "nobody", *library != 0 ? library : "the C library");
         _exit(125);
     }
 }

@@ -78,8 +78,8 @@ static bool run_once(const struct arm *arm, int image, struct replay_result *res
     while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }
     if (pid > 0 && WIFSIGNALED(status)) {
-        fprintf(stderr, "hakmem: replay: %s: died by signal %d (%s)\n", arm->name, WTERMSIG(status),
-                strsignal(WTERMSIG(status)));
+        remarks_say("replay: %s: died by signal %d (%s)", arm->name, WTERMSIG(status),
+                    strsignal(WTERMSIG(status)));
         return false;
     }
     return fine && status == 0;
@@ -127,12 +127,11 @@ static int run_arms(const struct replay_image *head, int image, unsigned runs, s
         for (unsigned i = 0; i < count; i++) {
             const struct replay_result *result = &arms[i].results[run];
             if (!run_once(&arms[i], image, &arms[i].results[run])) {
-                fprintf(stderr, "hakmem: replay: the replay under %s failed\n", arms[i].name);
+                remarks_say("replay: the replay under %s failed", arms[i].name);
                 return 125;
             }
             if (result->live_bytes != head->peak_bytes || result->calls != head->calls) {
-                fprintf(stderr, "hakmem: replay: %s: the replay differs from the trace\n",
-                        arms[i].name);
+                remarks_say("replay: %s: the replay differs from the trace", arms[i].name);
                 return 125;
             }
         }
@@ -147,7 +146,7 @@ int replay_all(const char *name, unsigned runs, char **words, unsigned count)
     struct trace_file file;
     int image, status;
     if (runs == 0 || runs > RUNS_MAX || count == 0 || count > ARMS_MAX) {
-        fprintf(stderr, "hakmem: replay: 1 to %d runs, 1 to %d allocators\n", RUNS_MAX, ARMS_MAX);
+        remarks_say("replay: 1 to %d runs, 1 to %d allocators", RUNS_MAX, ARMS_MAX);
         return STATUS_FAILED;
     }
     for (unsigned i = 0; i < count; i++) {

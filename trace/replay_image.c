@@ -270,7 +270,7 @@ int image_make(struct trace_file *file, const char *name, const char *target,
 {
     const char *problem = trace_open(file, name);
     if (problem != NULL) {
-        fprintf(stderr, "hakmem: %s %s\n", name, problem);
+        remarks_say("%s %s", name, problem);
         return -STATUS_CANNOT;
     }
     size_t threads = (size_t)file->threads + 1;
@@ -284,13 +284,13 @@ int image_make(struct trace_file *file, const char *name, const char *target,
     bool whole = count_steps(&maker, file, &peak_call);
     uint64_t peak_bytes = whole ? add_steps(&maker, file, peak_call) : 0;
     if (whole && maker.threads == 0) {
-        fprintf(stderr, "hakmem: replay: there are no calls in the trace\n");
+        remarks_say("replay: there are no calls in the trace");
     } else if (whole) {
         descriptor = target == NULL ? memfd_create("hakmem-replay", MFD_CLOEXEC)
                                     : open(target, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
         if (descriptor < 0 || !write_image(descriptor, &maker, peak_bytes, head)) {
-            fprintf(stderr, "hakmem: cannot write %s: %s\n",
-                    target != NULL ? target : "the operations", strerror(errno));
+            remarks_say("cannot write %s: %s", target != NULL ? target : "the operations",
+                        strerror(errno));
             if (descriptor >= 0) {
                 close(descriptor);
             }

@@ -81,6 +81,13 @@ END
     python3 -c 'import json; [json.load(open(name)) for name in ("report", "map")]' || fail "odd names break JSON"
     try "$launcher" heap --text map
     [[ $status == 0 && $output != *$'\e'* ]] || fail "odd names break the map: $errors"
+    echo nothing >"$odd.file"
+    "$launcher" timeline trace >/dev/null 2>&1 # builds it if need be
+    for words in replay 'replay --summary' timeline heap profile 'learn show' 'record --output'; do
+        [[ $words != record* ]] || set -- true
+        LC_ALL=C refuse 126 'is (there already and is )?not a' "$launcher" $words "$odd.file" "$@"
+        [[ $errors != *[$'\e\t']* ]] || fail "$words: a name's control characters: $errors"
+    done
 fi
 # A Python that is too old is named.
 mkdir "$scratch/old"

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from .processes import STATUS_CANNOT, Refusal
-from .text import Plain
+from .text import Plain, plain
 
 
 def worded(text):
@@ -37,7 +37,7 @@ def status_of(command, status_cannot=STATUS_CANNOT):
         sys.stdout.flush()
         return status
     except Refusal as refusal:
-        print(f"hakmem: {worded(str(refusal))}", file=sys.stderr)
+        print(f"hakmem: {plain(worded(str(refusal)))}", file=sys.stderr)
         try:
             sys.stdout.flush()  # what was printed before
         except OSError:  # one sentence is enough
@@ -51,7 +51,7 @@ def status_of(command, status_cannot=STATUS_CANNOT):
     except OSError as error:
         leave_output()
         what = f"cannot use '{error.filename}'" if error.filename else "cannot write the output"
-        print(f"hakmem: {what}: {error.strerror}", file=sys.stderr)
+        print(f"hakmem: {plain(what)}: {error.strerror}", file=sys.stderr)
         return status_cannot
     finally:
         sys.stdout, sys.stderr = before
