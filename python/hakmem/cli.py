@@ -11,7 +11,7 @@ from pathlib import Path
 
 LAB_COMMANDS = ("bench", "compare", "ab", "tune", "score", "peers", "doctor", "cost")
 
-QUESTIONS = ("--need", "--build", "--link", "--peer")  # of the launcher and of hakmem-run
+QUESTIONS = ("--build", "--link", "--peer")  # of the launcher and of hakmem-run
 
 
 def load_package():
