@@ -138,10 +138,11 @@ void hak__family_free_any(void *pointer)
 
 /* --- sanitizers that have a malloc --- */
 
-/* The first function of such a sanitizer. AddressSanitizer looks at the order itself. */
+/* The first function of such a sanitizer. */
 #define FAMILY_SANITIZER(name)                                                                     \
     extern void family_##name(void) __asm__("__" #name "_init")                                    \
         __attribute__((weak, visibility("default")))
+FAMILY_SANITIZER(asan);
 FAMILY_SANITIZER(tsan);
 FAMILY_SANITIZER(msan);
 FAMILY_SANITIZER(lsan);
@@ -149,10 +150,11 @@ FAMILY_SANITIZER(lsan);
 /* Without its own malloc it would report races and leaks wrongly. */
 void hak__start_refuse(void)
 {
-    bool sanitized = family_tsan != NULL || family_msan != NULL || family_lsan != NULL;
+    bool sanitized =
+        family_asan != NULL || family_tsan != NULL || family_msan != NULL || family_lsan != NULL;
     if (sanitized && !hak__family_is_other()) {
         DIAGNOSE_SAY(256, "hakmem: the program's sanitizer must serve its memory: put the "
-                          "sanitizer's library (libtsan.so, liblsan.so) before hakmem in "
+                          "sanitizer's library (as libasan.so) before hakmem in "
                           "LD_PRELOAD, or run the program without hakmem");
         hak__os_exit(1);
     }

@@ -71,6 +71,7 @@ try() {
     say "$1 $2: as docs/install.md says"
 }
 try gcc address "$order" "$other" -
+ASAN_OPTIONS=verify_asan_link_order=0 try gcc address "$refused" "$other" "$refused"
 try gcc thread "$refused" "$other" "$refused"
 try gcc undefined "$serves" "$serves" "$serves"
 try gcc leak "$refused" "$other" "$refused"
