@@ -7,7 +7,7 @@ import os
 import subprocess
 import time
 
-from .observer import NotObserved, Observer, remove_stale_files
+from .observer import NotObserved, Observer, remove_stale_files, require_same_program
 from .processes import (
     OTHERS_SECONDS, Refusal, STATUS_FAILED, is_of_another_user, look, read_text, require_rights, require_running)
 
@@ -77,8 +77,10 @@ def connect(pid):
         attach(process, min(until - began, TOOL_SECONDS))
     began = time.monotonic()
     while True:
+        now = look(pid)
+        require_same_program(process, now)
         try:
-            observer = Observer(look(pid))
+            observer = Observer(now)
             observer.until = min(observer.until, until)
             return observer, True
         except NotObserved:

@@ -44,6 +44,13 @@ class Replaced(Refusal):
     """The process has become another program."""
 
 
+def require_same_program(before, now):
+    """Raises Replaced if the process has got another stack since, by exec; 0: the kernel does not tell us."""
+    if before.start == now.start and before.stack != now.stack and 0 not in (before.stack, now.stack):
+        raise Replaced(f"process {now.pid} has become another program, {now.name}, by exec; what was known of the one before, "
+                       f"{before.name}, is gone")
+
+
 class Timespec(ctypes.Structure):
     _fields_ = [("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long)]
 
@@ -162,10 +169,7 @@ class Observer:
             process = look(pid)
         except Refusal:
             raise Ended(pid) from None
-        stacks = {process.stack, self.process.stack}
-        if process.start == self.process.start and len(stacks) == 2 and 0 not in stacks:
-            raise Replaced(f"process {pid} has become another program, {process.name}, by exec; what was known of "
-                          f"the one before, {self.process.name}, is gone")
+        require_same_program(self.process, process)
         if os.fstat(self.descriptor).st_nlink == 0 or process.start != self.process.start or not process.has_memory:
             raise Ended(pid)
         require_running(process)

@@ -9,8 +9,8 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from hakmem.look import processes
-from hakmem.look.observer import TRACED_SECONDS, Observer, candidates
+from hakmem.look import attach, processes
+from hakmem.look.observer import TRACED_SECONDS, NotObserved, Observer, Replaced, candidates
 from hakmem.look.processes import Ended, Refusal
 from place import PlaceTest
 
@@ -50,6 +50,15 @@ class Checks(PlaceTest):
         self.check(stack=0)  # in the middle of an exec
         self.observer.process.stack = 0  # the kernel does not tell us
         self.check()
+
+    def test_attached_then_exec(self):
+        """The observer is gone with the program that was attached to: nothing is waited for."""
+        looks = [look(STATUS, STACK), look(STATUS, STACK), look(STATUS, STACK + 1)]
+        for name, value in (("look", lambda _: looks.pop(0)), ("attach", lambda *_: None), ("remove_stale_files", lambda: None),
+                            ("Observer", mock.Mock(side_effect=NotObserved("it is not observed")))):
+            self.replace(attach, name, value)
+        with self.assertRaisesRegex(Replaced, "has become another program"):
+            attach.connect(PID)
 
     def test_refusals(self):
         for status, stack, seconds, kind, words in ((STATUS, STACK + 1, 1000, Refusal, "has become another program"),
