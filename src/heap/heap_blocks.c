@@ -175,7 +175,7 @@ static void *allocate(struct hak_heap *heap, const struct request *request)
         if (!hak__heap_enter(heap)) {
             return allocate_failed(heap);
         }
-        if (event != 0 && !gathered) {
+        if (event != 0) { /* again after the event function, which may have filled a bin */
             gathered = true;
             hak__heap_gather(heap);
         }

@@ -398,6 +398,42 @@ TEST(limit)
     }
 }
 
+/* Frees the object that the program has set aside. */
+static bool let_go(hak_heap *heap, enum hak_heap_event event, size_t size, void *pointer,
+                   void *argument)
+{
+    (void)event, (void)size, (void)pointer;
+    void **aside = argument, *object = *aside;
+    *aside = NULL;
+    hak_heap_free(heap, object);
+    return object != NULL;
+}
+
+TEST(what_an_event_function_frees_is_found)
+{
+    enum { BYTES = 4 * MIB };
+    void *memory = support_map(BYTES), *aside = NULL;
+    static const size_t sizes[] = {100, 2000, 100000};
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        struct hak_heap_options options = {.size = sizeof options,
+                                           .memory = memory,
+                                           .memory_size = BYTES,
+                                           .event = let_go,
+                                           .event_argument = &aside};
+        hak_heap *heap = hak_heap_create(&options);
+        void *object, *last = NULL;
+        while ((object = hak_heap_malloc(heap, sizes[i])) != NULL) {
+            last = object;
+        }
+        aside = last;
+        assert_ptr_equal(hak_heap_malloc(heap, sizes[i]), last);
+        assert_null(aside);
+        assert_null(hak_heap_malloc(heap, sizes[i]));
+        hak_heap_destroy(heap);
+    }
+    munmap(memory, BYTES);
+}
+
 TEST(bad_pointers_are_told)
 {
     struct told told = {.agree = 100};
