@@ -148,6 +148,7 @@ static void malloc_note_block(size_t bytes)
 /* The last resort: emergency memory if this thread was refused, else NULL with ENOMEM. */
 static HAK_COLD void *malloc_beside(size_t size, size_t alignment)
 {
+    size = size == 0 ? 1 : size;
     void *pointer = hak__own.refused ? hak__emergency_allocate(size, alignment) : NULL;
     if (pointer == NULL) {
         return malloc_failed(size, alignment);
@@ -165,7 +166,7 @@ static HAK_COLD void *malloc_class_again(uint32_t class_index, size_t size)
         object = malloc_class_once(class_index, size);
     }
     size_t bytes = size_class_bytes(class_index);
-    return object != NULL ? object : malloc_beside(bytes, bytes & (~bytes + 1));
+    return object != NULL ? object : malloc_beside(size, bytes & (~bytes + 1));
 }
 
 /* Counts a request that the fast path did not count. Returns the period of the sample, or 0. */
@@ -371,7 +372,7 @@ HAK_INLINE void *malloc_large(size_t size, size_t alignment, bool want_zero)
     if (HAK_UNLIKELY(large.pointer == NULL)) {
         large = malloc_large_again(size, alignment, want_zero);
         if (large.pointer == NULL) {
-            return malloc_beside(size == 0 ? 1 : size, alignment); /* zeroed by the OS */
+            return malloc_beside(size, alignment); /* zeroed by the OS */
         }
     }
     if (sampling_is_on()) {

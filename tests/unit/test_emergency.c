@@ -42,6 +42,24 @@ TEST(sizes_and_alignments)
     assert_null(hak__emergency_allocate(REQUEST_SIZE_MAX, 16));
 }
 
+/* The secure form compares the size of a sized free with the block's pages. */
+TEST(objects_of_a_refused_thread_have_the_pages_of_their_size)
+{
+    static const size_t sizes[] = {1, 100, 4096, 4097, 26605, 42410, 65000};
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        void *blocks[2];
+        hak__thread_flush(hak__thread_current());
+        hak__fork_prepare();
+        blocks[0] = hak_malloc(sizes[i]);
+        blocks[1] = hak_aligned_alloc(64, sizes[i]);
+        hak__fork_parent();
+        for (size_t j = 0; j < COUNT_OF(blocks); j++) {
+            assert_int_equal(hak_usable_size(blocks[j]), hak__emergency_mapped(sizes[i]));
+            hak_free_aligned_sized(blocks[j], 16, sizes[i]);
+        }
+    }
+}
+
 /* A free during a fork, then a second one, during the fork or after it. */
 struct twice {
     size_t size;
