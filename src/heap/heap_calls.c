@@ -183,10 +183,11 @@ void *hak_heap_realloc(hak_heap *heap, void *pointer, size_t size)
     int saved = errno;
     void *object = hak_heap_malloc(heap, size);
     if (object == NULL) {
-        if (size > owned.size) {
+        if (size > owned.room) {
             return NULL;
         }
         errno = saved; /* to shrink never fails */
+        heap_resize(&owned, size);
         return pointer;
     }
     memcpy(object, pointer, owned.size < size ? owned.size : size);

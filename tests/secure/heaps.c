@@ -236,6 +236,27 @@ static void use_heap(enum kind kind)
     hak_heap_destroy(used);
 }
 
+/* Where no other object would fit, the object is resized at its place. */
+static void resize_in_full_heap(void)
+{
+    static const size_t lengths[] = {1, 40, 200, 500, 800};
+    hak_heap *full = new_heap(OWN_MEMORY);
+    char *last = NULL, *next;
+    while ((next = hak_heap_malloc(full, 900)) != NULL) {
+        last = next;
+    }
+    while (hak_heap_malloc(full, 1) != NULL) {
+    }
+    memset(last, 'b', 900);
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        require(hak_heap_realloc(full, last, lengths[i]) == last, "resized", lengths[i]);
+        require(hak_heap_usable_size(full, last) == lengths[i], "exact", lengths[i]);
+        require(*last == 'b', "contents", lengths[i]);
+    }
+    require(hak_heap_realloc(full, last, 9000) == NULL, "full", 9000);
+    hak_heap_destroy(full);
+}
+
 int main(void)
 {
     if (hak_heap_create == NULL) {
@@ -245,6 +266,7 @@ int main(void)
     for (enum kind kind = OWN_CHUNKS; kind < KINDS; kind++) {
         use_heap(kind);
     }
+    resize_in_full_heap();
     check_overruns();
     heap = hak_heap_create(NULL);
     object = hak_heap_calloc(heap, 1, 200);
