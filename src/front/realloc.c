@@ -65,14 +65,11 @@ HAK_INLINE bool resize_object(void *pointer, uint32_t code, size_t size, size_t 
     return size - least <= room - least;
 }
 
-/* There is no memory for a copy. Shrinking never fails: such a block stays as it is. */
+/* There is no memory for a copy. Shrinking never fails: such a block stays where it is. */
 static HAK_COLD void *realloc_failed(void *pointer, size_t old_bytes, size_t size)
 {
     if (size <= old_bytes) {
-        uint32_t code = short_code(pointer);
-        if (short_code_is_class(code)) {
-            (void)resize_object(pointer, code, size, 0);
-        }
+        (void)hak_resize(pointer, size);
         return pointer;
     }
     errno = ENOMEM;

@@ -30,6 +30,31 @@ TEST(hard_limit)
     REQUIRE_LIFE(hard_limit, NULL, NULL);
 }
 
+/* A block that cannot move gives back what it need not have, and has the size asked for. */
+static void shrink_without_memory(void *argument)
+{
+    size_t size = *(size_t *)argument, less = 30000;
+    struct node *head = NULL;
+    char *block = hak_malloc(size);
+    REQUIRE(block != NULL);
+    block[0] = block[less - 1] = 's';
+    hak_limit_set(SIZE_MAX, mapped_bytes(), NULL, NULL);
+    fill_memory(less, &head);
+    REQUIRE(hak_realloc(block, less) == block);
+    REQUIRE(block[0] == 's' && block[less - 1] == 's');
+    REQUIRE_SIZE(hak_usable_size(block), >=, less);
+    REQUIRE_SIZE(hak_usable_size(block), <, size);
+    hak_free_sized(block, less);
+}
+
+TEST(shrink_without_memory)
+{
+    static size_t sizes[] = {100000, 1 * MIB, 5 * MIB};
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        REQUIRE_LIFE(shrink_without_memory, &sizes[i], NULL);
+    }
+}
+
 enum { BLOCKS = 4096, BLOCK_SIZE = 16384 };
 
 struct told {
