@@ -152,7 +152,9 @@ bool hak__window_give_spare(size_t slice_count)
 {
     bool given = false;
     size_t limit = hak__window.shared_limit; /* of the part that has claimed farthest */
+    size_t groups = hak__superslabs.groups_count * GROUP_SLICES; /* that parts have */
     slice_count = slice_count > limit ? slice_count : limit;
+    slice_count = slice_count > groups ? slice_count : groups;
     for (int i = 0; i < PAIR_COUNT; i++) {
         struct table_pair *pair = &window_pairs[i];
         size_t below = table_sides(i, slice_count).below;

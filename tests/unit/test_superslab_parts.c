@@ -201,6 +201,23 @@ TEST(the_end_of_the_window)
     check_parts();
 }
 
+/* Near a limit spare tables go back, but not those of groups in which a part has claimed nothing
+ * yet. */
+TEST(groups_of_parts_are_not_spare)
+{
+    uint32_t first = hak__superslabs.groups_count, count = 3 * OS_PAGE_SIZE_MAX / 2048;
+    lock_acquire(&hak__growth_lock);
+    for (uint32_t i = 0; i < count; i++) {
+        assert_true(hak__superslab_add_group(hak__superslab_parts[2]));
+    }
+    (void)hak__window_give_spare(1);
+    lock_release(&hak__growth_lock);
+    for (uint32_t i = first; i < first + count; i++) {
+        assert_int_equal(superslab_at(i * SUPERSLAB_GROUP)->part, 2);
+    }
+    check_parts();
+}
+
 /* PARTS_MAX parts are the most; then arenas share them. */
 TEST(parts_are_bounded)
 {
