@@ -23,19 +23,32 @@
 
 struct lock HAK_LOCK_LINE hak__purge_lock = LOCK_INITIAL(LOCK_RANK_PURGE);
 
+/* A superslab with slices to purge. */
+struct purge_work {
+    size_t index;   /* SIZE_MAX: none was found */
+    uint64_t due;   /* slices to purge */
+    uint64_t taken; /* slices taken out of the free map: those due and those of purge_groups; all,
+                       if `whole` */
+    bool whole;     /* all slices are free, and the dirty ones due */
+    bool split;     /* the superslab is split, so it may be joined */
+    bool refused;   /* by the kernel */
+};
+
 /* Purges the whole OS pages of a run; returns the slices that were not purged. An OS page may be
  * larger than a slice. */
-static uint64_t purge_run(size_t index, uint32_t first, uint32_t count)
+static uint64_t purge_run(struct purge_work *work, uint32_t first, uint32_t count)
 {
     uint32_t step = (uint32_t)((hak__os_page_size() + SLICE_SIZE - 1) / SLICE_SIZE);
     uint32_t start = (uint32_t)bits_align_up(first, step);
     uint32_t end = (uint32_t)bits_align_down(first + count, step);
     uint64_t run = bits_mask(first, count);
-    if (start >= end || hak__os_purge(window_slice_address(index * SUPERSLAB_SLICES + start),
-                                      (end - start) * SLICE_SIZE) != 0) {
+    if (start >= end) {
         return run;
     }
-    return run & ~bits_mask(start, end - start);
+    bool refused = hak__os_purge(window_slice_address(work->index * SUPERSLAB_SLICES + start),
+                                 (end - start) * SLICE_SIZE) != 0;
+    work->refused |= refused;
+    return refused ? run : run & ~bits_mask(start, end - start);
 }
 
 /* Takes the lowest run of slices out of *map, which is not 0. Returns its length. */
@@ -48,26 +61,23 @@ static uint32_t purge_take_run(uint64_t *map, uint32_t *first)
     return count;
 }
 
-/* Purges the runs of `map`; returns the slices that were not purged. */
-static uint64_t purge_runs(size_t index, uint64_t map)
+/* Purges what is due; returns the slices that were not purged. */
+static uint64_t purge_runs(struct purge_work *work)
 {
-    uint64_t failed = 0;
+    uint64_t failed = 0, map = work->due;
     while (map != 0) {
         uint32_t first, count = purge_take_run(&map, &first);
-        failed |= purge_run(index, first, count);
+        failed |= purge_run(work, first, count);
     }
     return failed;
 }
 
-/* False: the kernel refused. */
-static bool purge_tables(size_t index, uint64_t map)
+static void purge_tables(size_t index, uint64_t map)
 {
-    bool purged = true;
     while (map != 0) {
         uint32_t first, count = purge_take_run(&map, &first);
-        purged &= hak__window_purge_tables(index * SUPERSLAB_SLICES + first, count);
+        hak__window_purge_tables(index * SUPERSLAB_SLICES + first, count);
     }
-    return purged;
 }
 
 /* Secure form: an OS page has the states of several slices, its group. Returns the groups that have
@@ -87,20 +97,11 @@ static uint64_t purge_groups(uint64_t due, uint64_t clean)
     return groups;
 }
 
-/* A superslab with slices to purge. */
-struct purge_work {
-    size_t index;   /* SIZE_MAX: none was found */
-    uint64_t due;   /* slices to purge */
-    uint64_t taken; /* slices taken out of the free map: those due and those of purge_groups; all,
-                       if `whole` */
-    bool whole;     /* all slices are free, and the dirty ones due */
-    bool split;     /* the superslab is split, so it may be joined */
-};
-
 /* Where a pass goes on. */
 struct purge_place {
     uint32_t part; /* at least the number of parts: it is at its end */
     size_t from;   /* superslab, see hak__superslab_index_find */
+    bool refused;  /* the kernel did not do all that it was asked for last */
 };
 
 /* Looks for slices to purge, at up to LOOKS_MAX superslabs of a part that have a run of at least
@@ -111,7 +112,7 @@ static struct purge_work purge_take_next(struct purge_place *next, bool everythi
     struct purge_work work = {.index = SIZE_MAX};
     struct superslab_part *part = hak__superslab_parts[next->part];
     if (!lock_acquire_soon(&part->lock)) {
-        *next = (struct purge_place){next->part + 1, 0}; /* a later pass purges */
+        *next = (struct purge_place){.part = next->part + 1}; /* a later pass purges */
         return work;
     }
     HAK_ASSERT_FULL(next->from != 0 || hak__superslab_index_is_right(part));
@@ -119,7 +120,7 @@ static struct purge_work purge_take_next(struct purge_place *next, bool everythi
          looks++) {
         size_t index = hak__superslab_index_find(part, INDEX_DIRTY, length, next->from);
         if (index == SLICE_NONE) {
-            *next = (struct purge_place){next->part + 1, 0};
+            *next = (struct purge_place){.part = next->part + 1};
             break;
         }
         next->from = superslab_next(part, index);
@@ -133,7 +134,7 @@ static struct purge_work purge_take_next(struct purge_place *next, bool everythi
             }
             bool whole = due == dirty && free == ~UINT64_C(0);
             uint64_t taken = whole ? free : due | purge_groups(due, free & ~dirty);
-            work = (struct purge_work){index, due, taken, whole, superslab->split != 0};
+            work = (struct purge_work){index, due, taken, whole, superslab->split != 0, false};
             (void)hak__superslab_mark_taken(index, work.taken);
         }
         superslab->aged = superslab->free & superslab->dirty;
@@ -142,49 +143,55 @@ static struct purge_work purge_take_next(struct purge_place *next, bool everythi
     return work;
 }
 
-/* REGION is stuck: the superslab cannot be noted as released, so it is mapped again. If that fails,
- * its addresses stay out of use. */
-static void release_undo(size_t index, bool unmapped)
+/* Puts slices back into the free map; those of `clean` are clean now. */
+static void purge_put(size_t index, uint64_t taken, uint64_t clean)
 {
-    if (!unmapped ||
-        hak__os_map_at(window_slice_address(index * SUPERSLAB_SLICES), SUPERSLAB_SIZE) == 0) {
+    struct lock *lock = &superslab_part_of(index)->lock;
+    if (lock_acquire_soon(lock)) {
+        superslab_at(index)->dirty &= ~clean;
+        hak__superslab_mark_free(index, taken);
+        lock_release(lock);
+    } else {
+        hak__superslab_give_late(index, taken); /* they stay dirty */
+    }
+}
+
+/* Notes that a superslab was unmapped. Under GROWTH. */
+static void release_note(size_t index)
+{
+    struct lock *lock = &superslab_part_of(index)->lock;
+    if (lock_acquire_soon(lock)) {
+        superslab_at(index)->dirty = 0;
+        hak__superslab_set_pages(index, SUPERSLAB_SMALL);
+        hak__superslab_set_state(index, SUPERSLAB_RELEASED, 0);
+        lock_release(lock);
+    } else if (hak__os_map_at(window_slice_address(index * SUPERSLAB_SLICES), SUPERSLAB_SIZE) ==
+               0) { /* REGION is stuck: it is mapped again. Else its addresses stay out of use */
         hak__superslab_give_late(index, ~UINT64_C(0));
     }
 }
 
-/* Notes that a superslab was unmapped, or could not be. Returns the bytes unmapped. Under GROWTH.
- */
-static size_t release_note(size_t index, bool unmapped)
+/* Looks for the last time at a superslab that may be watched. */
+static void purge_unwatch(size_t index)
 {
-    struct lock *lock = &superslab_part_of(index)->lock;
-    if (!lock_acquire_soon(lock)) {
-        release_undo(index, unmapped);
-        return 0;
-    }
-    if (unmapped) {
-        superslab_at(index)->dirty = 0;
-        hak__superslab_set_pages(index, SUPERSLAB_SMALL);
-        hak__superslab_set_state(index, SUPERSLAB_RELEASED, 0);
-    } else { /* the kernel refuses if it would have to split a mapping and there are too many */
-        hak__superslab_mark_free(index, ~UINT64_C(0));
-    }
-    lock_release(lock);
-    return unmapped ? SUPERSLAB_SIZE : 0;
+    (void)hak__huge_pages_unwatch(&superslab_part_of(index)->evidence, 1,
+                                  window_slice_address(index * SUPERSLAB_SLICES));
 }
 
-/* Unmaps a superslab that is out of the free map, so nobody else uses it or claims it. Returns the
- * bytes unmapped. */
-static size_t release_one(size_t index)
+/* Unmaps a superslab that is out of the free map, so nobody else uses it or claims it. False: the
+ * kernel refuses, because it would have to split a mapping and there are too many. */
+static bool release_one(size_t index)
 {
-    void *start = window_slice_address(index * SUPERSLAB_SLICES);
-    hak__huge_pages_unwatch(&superslab_part_of(index)->evidence, 1, start);
     hak__gate_let_ending_signals(true);
-    bool unmapped = hak__os_unmap(start, SUPERSLAB_SIZE) == 0;
+    bool unmapped =
+        hak__os_unmap(window_slice_address(index * SUPERSLAB_SLICES), SUPERSLAB_SIZE) == 0;
     hak__gate_let_ending_signals(false);
-    lock_acquire(&hak__growth_lock);
-    size_t released = release_note(index, unmapped);
-    lock_release(&hak__growth_lock);
-    return released;
+    if (unmapped) {
+        lock_acquire(&hak__growth_lock);
+        release_note(index);
+        lock_release(&hak__growth_lock);
+    }
+    return unmapped;
 }
 
 /* Bytes of free clean slices that stay mapped before a pass unmaps superslabs. Twice: as much more
@@ -211,25 +218,24 @@ static size_t purge_next(struct purge_place *next, bool everything, uint32_t len
     if (work.index == SIZE_MAX) {
         return 0;
     }
-    bool purged = purge_tables(work.index, work.taken); /* not of locked memory, which stays */
-    if (work.whole && purged && unmaps && purge_unmaps()) {
-        return release_one(work.index);
+    purge_tables(work.index, work.taken);
+    if (work.whole && unmaps) {
+        purge_unwatch(work.index);
     }
     bool stays_away = work.whole || hak__superslab_split(work.index);
     hak__gate_let_ending_signals(true);
-    uint64_t failed = purge_runs(work.index, work.due);
+    uint64_t failed = purge_runs(&work);
     hak__gate_let_ending_signals(false);
+    next->refused = work.refused || !stays_away;
+    /* Purged first: locked memory, which the kernel does not purge, stays, and what it does not
+     * unmap is purged at least. */
+    if (work.whole && unmaps && failed == 0 && purge_unmaps() && release_one(work.index)) {
+        return SUPERSLAB_SIZE;
+    }
     if (work.whole && work.split && failed == 0) {
         hak__superslab_join(work.index);
     }
-    struct lock *lock = &superslab_part_of(work.index)->lock;
-    if (lock_acquire_soon(lock)) {
-        superslab_at(work.index)->dirty &= ~(stays_away ? work.due & ~failed : 0);
-        hak__superslab_mark_free(work.index, work.taken);
-        lock_release(lock);
-    } else {
-        hak__superslab_give_late(work.index, work.taken); /* they stay dirty */
-    }
+    purge_put(work.index, work.taken, stays_away ? work.due & ~failed : 0);
     return bits_count(work.due & ~failed) * SLICE_SIZE;
 }
 
@@ -245,7 +251,7 @@ size_t hak__superslab_purge(void)
     size_t purged = 0;
     purge_forget_most();
     hak__superslab_turn_use(true);
-    for (struct purge_place next = {0, 0};
+    for (struct purge_place next = {0};
          next.part < superslab_parts() && hak__gate_let_pass();) { /* a fork goes first */
         purged += purge_next(&next, true, 1, false);
     }
@@ -285,7 +291,7 @@ size_t hak__superslab_purge_part(bool begin, bool everything, size_t bytes)
         if (!purging) {
             purge_forget_most();
             purge_turn_use(everything);
-            purge_place = (struct purge_place){0, 0};
+            purge_place = (struct purge_place){0};
             purge_all = everything;
             begin = false;
         }
@@ -303,17 +309,20 @@ size_t hak__superslab_purge_beyond(size_t kept)
 {
     size_t purged = 0;
     uint32_t length = SUPERSLAB_SLICES; /* whole superslabs first: one call returns 2 MiB of each */
-    struct purge_place next = {0, 0};
+    struct purge_place next = {0};
     while (next.part < superslab_parts() && hak__superslab_bytes_dirty() > kept &&
            lock_try(&hak__purge_lock)) {
-        purged += purge_next(&next, true, length, true);
+        size_t some = purge_next(&next, true, length, true);
         lock_release(&hak__purge_lock);
-        if (!hak__gate_let_pass()) { /* a fork goes first */
+        purged += next.refused ? 0 : some;
+        /* If memory is locked, or there are too many mappings, the kernel would refuse the others,
+         * too, again and again. A fork goes first. */
+        if (next.refused || !hak__gate_let_pass()) {
             break;
         }
         if (next.part >= superslab_parts() && length != 1) {
             length = 1;
-            next = (struct purge_place){0, 0};
+            next = (struct purge_place){0};
         }
     }
     return purged;
@@ -333,7 +342,7 @@ static size_t release_take_next(struct purge_place *next)
         }
         lock_release(&part->lock);
     }
-    *next = index == SLICE_NONE ? (struct purge_place){next->part + 1, 0} : *next;
+    *next = index == SLICE_NONE ? (struct purge_place){.part = next->part + 1} : *next;
     return index;
 }
 
@@ -341,12 +350,17 @@ size_t hak__superslab_release(void)
 {
     size_t released = 0;
     purge_forget_most();
-    for (struct purge_place next = {0, 0};
+    for (struct purge_place next = {0};
          next.part < superslab_parts() && !hak__mappings_are_short() && hak__gate_let_pass();) {
         size_t index = release_take_next(&next);
         if (index != SLICE_NONE) {
-            (void)purge_tables(index, ~UINT64_C(0));
-            released += release_one(index);
+            purge_tables(index, ~UINT64_C(0));
+            purge_unwatch(index);
+            if (release_one(index)) {
+                released += SUPERSLAB_SIZE;
+            } else {
+                purge_put(index, ~UINT64_C(0), 0);
+            }
         }
     }
     return released;

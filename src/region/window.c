@@ -178,20 +178,21 @@ void hak__window_skip(size_t slice)
     }
 }
 
-static bool table_purge(uintptr_t table, size_t entry, size_t slice, size_t count)
+static void table_purge(uintptr_t table, size_t entry, size_t slice, size_t count)
 {
     uintptr_t from = bits_align_up(table + slice * entry, hak__os_page_size());
     uintptr_t to = bits_align_down(table + (slice + count) * entry, hak__os_page_size());
-    return from >= to || hak__os_purge((void *)from, to - from) == 0;
+    if (from < to) {
+        (void)hak__os_purge((void *)from, to - from);
+    }
 }
 
-bool hak__window_purge_tables(size_t slice, size_t count)
+void hak__window_purge_tables(size_t slice, size_t count)
 {
-    bool purged = table_purge(window_pairs[PAIR_SLABS].meet, HAK_CACHE_LINE, slice, count);
+    table_purge(window_pairs[PAIR_SLABS].meet, HAK_CACHE_LINE, slice, count);
     for (int i = PAIR_SECURE; i < PAIR_COUNT; i++) {
-        purged &= table_purge(window_pairs[i].meet, SECURE_STATES_SIZE, slice, count);
+        table_purge(window_pairs[i].meet, SECURE_STATES_SIZE, slice, count);
     }
-    return purged;
 }
 
 /* Bytes of the pair. Relaxed: a report may come between two steps of a claim. */

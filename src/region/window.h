@@ -93,9 +93,8 @@ HAK_HIDDEN void hak__window_skip(size_t slice);
 
 /* Returns the OS pages of large tables to the kernel that describe only slices of this run: slab
  * metadata, and in the secure form states. The caller has taken the slices out of the free map, and
- * they have no owner. Their entries then read as zero, or stay as they are. False: the kernel
- * refused, as for locked memory. */
-HAK_HIDDEN bool hak__window_purge_tables(size_t slice, size_t count);
+ * they have no owner. Their entries then read as zero, or stay as they are. */
+HAK_HIDDEN void hak__window_purge_tables(size_t slice, size_t count);
 
 /* Bytes claimed for the tables, without the room. Any thread, no lock. */
 HAK_HIDDEN size_t hak__window_table_bytes(void);
