@@ -173,9 +173,11 @@ static void collect_arenas(bool everything)
  * begins the next pass. A pass purges slices that were free at the pass before, so each slice goes
  * back between half a delay and one delay after it was freed. `*slept`: no pass began for a whole
  * delay, so the process has hardly called malloc, and what is free was free for that long. */
-static bool collect_is_due(uint32_t now, uint32_t delay, bool *slept)
+static bool collect_is_due(uint32_t delay, bool *slept)
 {
-    uint32_t last = atomic_load_relaxed(&shared_purged_ms), ago = now - last;
+    /* acquire: the clock is read after it, so no pass has begun later than now */
+    uint32_t last = atomic_load_acquire(&shared_purged_ms);
+    uint32_t now = hak__os_clock_ms(), ago = now - last;
     *slept = last != 0 && ago >= delay && ago >= 2 * TICK_MS;
     return ago >= delay / 2 && atomic_cas_acquire(&shared_purged_ms, &last, now);
 }
@@ -317,7 +319,7 @@ void hak__arena_tick(struct thread *thread)
     if (delay == UINT32_MAX) {
         return;
     }
-    bool slept, due = collect_is_due(now, delay, &slept);
+    bool slept, due = collect_is_due(delay, &slept);
     if (due) {
         watched_forget();
     }
@@ -343,7 +345,7 @@ void hak__arena_scavenge(void)
     }
     uint32_t delay = collect_delay();
     bool slept;
-    if (delay != UINT32_MAX && collect_is_due(hak__os_clock_ms(), delay, &slept)) {
+    if (delay != UINT32_MAX && collect_is_due(delay, &slept)) {
         collect_for_purge(delay, false);
         bool begin = true;
         do {
@@ -378,7 +380,9 @@ size_t hak__arena_reclaim(bool unmap)
      * away. */
     if (!unmap && (hak__inside & INSIDE_GATE) != 0) {
         bytes += hak__superslab_purge();
-        hak__arena_pages_now(); /* after the others: it may end outside the gate */
+    }
+    if (!unmap && (hak__inside & INSIDE_GATE) != 0) {
+        hak__arena_pages_now();
     }
     hak__gate_leave();
     return bytes;

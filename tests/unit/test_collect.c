@@ -296,4 +296,96 @@ TEST_WITH_KNOBS(a_fork_ends_giving_back)
     assert_in_range(hak__superslab_bytes_dirty(), 0, hak__superslab_expected());
 }
 
+/* What happens in the middle of the next call of the library's, which makes it by name. */
+static void (*on_unmap)(void);
+static const char *fork_at; /* a fork comes in the middle of this byte's purge */
+static uint32_t purged_outside;
+
+int munmap(void *address, size_t size)
+{
+    void (*happens)(void) = on_unmap;
+    on_unmap = NULL;
+    if (happens != NULL) {
+        happens();
+    }
+    return (int)syscall(SYS_munmap, address, size);
+}
+
+int madvise(void *address, size_t size, int advice)
+{
+    purged_outside += advice == MADV_DONTNEED && hak__inside == 0;
+    if (fork_at != NULL && (size_t)(fork_at - (char *)address) < size) {
+        fork_at = NULL;
+        hak__gate_close(); /* does not wait for itself */
+    }
+    return (int)syscall(SYS_madvise, address, size, advice);
+}
+
+/* A fork's handlers, and those of signals, find no lock taken by a thread that was turned away. */
+TEST(a_fork_ends_a_trim)
+{
+    enum { COUNT = 64 }; /* the pages of those that are free would go last */
+    struct thread *thread = adopt();
+    uint32_t class_index = size_class_of(1024);
+    void *objects[COUNT];
+    for (size_t i = 0; i < COUNT; i++) {
+        objects[i] = thread_allocate(thread, class_index);
+    }
+    for (size_t i = 1; i < COUNT; i++) {
+        thread_free(thread, class_index, objects[i]);
+    }
+    hak__thread_flush(thread);
+    size_t slice = hak__superslab_take(0, 3, 1, FOR_SLAB).slice;
+    hak__superslab_give(slice + 2, 1);
+    hak__superslab_purge();
+    hak__superslab_give(slice, 1);
+    fork_at = window_slice_address(slice);
+    purged_outside = 0;
+    hak__arena_reclaim(false);
+    assert_null(fork_at);
+    assert_int_equal(purged_outside, 0);
+    assert_int_equal(hak__inside, 0);
+    hak__gate_open();
+    hak__superslab_give(slice + 1, 1);
+    thread_free(thread, class_index, objects[0]);
+    hak__thread_park(thread);
+}
+
+static struct thread *other_thread;
+
+/* A later tick of another thread begins a pass, and then memory becomes free. */
+static void another_ticks(void)
+{
+    hak__os_sleep_ms(20); /* more than the coarse clock's step */
+    hak__knobs.purge_delay_ms = 0;
+    hak__arena_tick(other_thread);
+    hak__superslab_purge_part(false, false, SIZE_MAX);
+    hak__arena_pages_part(false, SIZE_MAX);
+    hak__superslab_purge();
+    unit_free_superslabs(4);
+}
+
+/* A thread that has looked at the clock before another one begins a pass does not take that for a
+ * sleep of 49 days. */
+TEST_WITH_KNOBS(ticks_that_overtake)
+{
+    SKIP_IF(HAK_SECURE); /* caches no huge block */
+    struct thread *thread = adopt();
+    other_thread = adopt();
+    hak__knobs.purge_delay_ms = 1000000000;
+    hak__superslab_purge(); /* what is dirty would count as kept, and a fall let it go */
+    hak__huge_cache_trim(0);
+    void *block = hak_malloc(3 * MIB);
+    memset(block, 'x', 3 * MIB); /* a sparse one does not count */
+    hak_free(block);
+    REQUIRE_SIZE(hak__huge_totals().cached_bytes, >=, 3 * MIB);
+    hak__knobs.huge_cache_bytes = 0; /* so that the tick unmaps it */
+    on_unmap = another_ticks;
+    hak__arena_tick(thread);
+    assert_null(on_unmap);
+    assert_int_equal(hak__superslab_bytes_dirty(), 4 * SUPERSLAB_SIZE);
+    hak__thread_park(thread);
+    hak__thread_park(other_thread);
+}
+
 TESTS(start_with_many_arenas)
