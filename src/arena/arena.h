@@ -337,8 +337,8 @@ HAK_HIDDEN void hak__arena_tick(struct thread *thread);
  * sends its remote batches and gives back spans that were not used again. No lock held. */
 HAK_HIDDEN void hak__arena_tidy(struct thread *thread);
 /* Gives back at once what is free beyond what the program is expected to use soon
- * (hak__superslab_expected). Does nothing where ticks purge nothing. Inside the gate, where this
- * thread may not be any more at the end; no lock held. */
+ * (hak__superslab_expected), 1 GiB at most. Does nothing where ticks purge nothing. Inside the
+ * gate, where this thread may not be any more at the end; no lock held. */
 HAK_HIDDEN void hak__arena_give_back(void);
 /* Milliseconds from one tick of a thread to the next: TICK_MS, or less if the purge delay is short
  * or a purge pass is under way. */

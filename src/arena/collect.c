@@ -256,9 +256,17 @@ void hak__arena_give_back(void)
         return;
     }
     collect_arenas(false);
-    /* Again for what other threads have freed meanwhile, which found this one purging. */
-    while ((hak__inside & INSIDE_GATE) != 0 && hak__superslab_bytes_dirty() > kept &&
-           hak__superslab_purge_beyond(kept - RESERVE_BYTES / 2) != 0) {
+    /* Again for what other threads have freed meanwhile, which found this one purging. 1 GiB at
+     * most: about 130 ms of small pages. Twice: a thread pauses for twice as long while others free
+     * much. Half: if they all sleep then, more stays of what it did not get done. */
+    size_t left = 8 * BURST_BYTES, some;
+    do {
+        some = hak__superslab_purge_beyond(kept - RESERVE_BYTES / 2, left);
+        left -= some < left ? some : left;
+    } while (some != 0 && left != 0 && (hak__inside & INSIDE_GATE) != 0 &&
+             hak__superslab_bytes_dirty() > kept);
+    if (left == 0) {
+        superslab_note_freed_much(); /* the next operation of any thread goes on */
     }
 }
 

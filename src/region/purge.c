@@ -305,12 +305,12 @@ size_t hak__superslab_purge_part(bool begin, bool everything, size_t bytes)
     return purged;
 }
 
-size_t hak__superslab_purge_beyond(size_t kept)
+size_t hak__superslab_purge_beyond(size_t kept, size_t most)
 {
     size_t purged = 0;
     uint32_t length = SUPERSLAB_SLICES; /* whole superslabs first: one call returns 2 MiB of each */
     struct purge_place next = {0};
-    while (next.part < superslab_parts() && hak__superslab_bytes_dirty() > kept &&
+    while (next.part < superslab_parts() && hak__superslab_bytes_dirty() > kept && purged < most &&
            lock_try(&hak__purge_lock)) {
         size_t some = purge_next(&next, true, length, true);
         lock_release(&hak__purge_lock);

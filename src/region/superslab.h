@@ -200,9 +200,10 @@ HAK_HIDDEN size_t hak__superslab_purge_part(bool begin, bool everything, size_t 
 /* True if such a pass is under way. A hint. */
 HAK_HIDDEN bool hak__superslab_purge_is_under_way(void);
 /* Purges free dirty slices, those of wholly free superslabs first, until at most `kept` bytes are
- * dirty. Stops early if fork turns this thread away, another thread purges, or the kernel refuses.
- * Returns the bytes that are not dirty any more. The caller holds no lock. */
-HAK_HIDDEN size_t hak__superslab_purge_beyond(size_t kept);
+ * dirty, or `most` are purged. Stops early if fork turns this thread away, another thread purges,
+ * or the kernel refuses. Returns the bytes that are not dirty any more. The caller holds no lock.
+ */
+HAK_HIDDEN size_t hak__superslab_purge_beyond(size_t kept, size_t most);
 /* Unmaps all wholly free superslabs: for a trim, and when address space or memory ran out. It stops
  * early as hak__superslab_purge does. Returns the bytes unmapped. The caller holds no lock. */
 HAK_HIDDEN size_t hak__superslab_release(void);

@@ -281,7 +281,7 @@ TEST_WITH_KNOBS(early_looks_become_rare)
 /* Outside of the gate nothing more is given back: the fork's child could find a lock taken. */
 TEST_WITH_KNOBS(a_fork_ends_giving_back)
 {
-    unit_free_superslabs(64);
+    unit_free_superslabs(12);
     hak__superslab_turn_use(true);
     hak__knobs.purge_delay_ms = 1000;
     assert_true(hak__gate_enter(GATE_BRIEFLY));
@@ -386,6 +386,36 @@ TEST_WITH_KNOBS(ticks_that_overtake)
     assert_int_equal(hak__superslab_bytes_dirty(), 4 * SUPERSLAB_SIZE);
     hak__thread_park(thread);
     hak__thread_park(other_thread);
+}
+
+/* What many threads free would hold one of them up for long: it does a part, and the next operation
+ * goes on. */
+TEST_WITH_KNOBS(giving_back_is_bounded)
+{
+    enum { COUNT = (9 * BURST_BYTES + 2 * RESERVE_BYTES) / SUPERSLAB_SIZE };
+    static size_t slices[COUNT];
+    hak__knobs.huge_threshold = UINT64_MAX;
+    hak__knobs.purge_delay_ms = UINT32_MAX - 1;
+    hak__superslab_purge();
+    for (size_t i = 0; i < COUNT; i++) {
+        slices[i] = hak__superslab_take(0, SUPERSLAB_SLICES, 1, FOR_SLAB).slice;
+        REQUIRE(slices[i] != SLICE_NONE);
+    }
+    hak__superslab_turn_use(true);
+    for (size_t i = 0; i < COUNT; i++) {
+        hak__superslab_give(slices[i], SUPERSLAB_SLICES);
+    }
+    uint32_t freed_much = superslab_freed_much();
+    assert_true(hak__gate_enter(GATE_BRIEFLY));
+    for (int i = 0; i < 2; i++) {
+        size_t dirty = hak__superslab_bytes_dirty();
+        hak__arena_give_back();
+        size_t given = dirty - hak__superslab_bytes_dirty();
+        assert_true(i == 0 ? given == 8 * BURST_BYTES : given != 0);
+        assert_int_equal(superslab_freed_much(), freed_much + 1);
+    }
+    hak__gate_leave();
+    assert_in_range(hak__superslab_bytes_dirty(), 0, hak__superslab_expected());
 }
 
 TESTS(start_with_many_arenas)

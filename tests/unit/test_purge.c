@@ -267,15 +267,21 @@ PURGE_TEST(what_rose_again_is_expected)
 /* Whole superslabs go first, and no more than is asked for. */
 PURGE_TEST(purges_what_is_beyond)
 {
-    size_t whole[2] = {take(SUPERSLAB_SLICES), take(SUPERSLAB_SLICES)}, part = take(5);
+    size_t whole[3], part;
+    for (size_t i = 0; i < COUNT_OF(whole); i++) {
+        whole[i] = take(SUPERSLAB_SLICES);
+    }
+    part = take(5);
     hak__superslab_give(part, 5);
-    hak__superslab_give(whole[0], SUPERSLAB_SLICES);
-    hak__superslab_give(whole[1], SUPERSLAB_SLICES);
+    for (size_t i = 0; i < COUNT_OF(whole); i++) {
+        hak__superslab_give(whole[i], SUPERSLAB_SLICES);
+    }
     size_t dirty = hak__superslab_bytes_dirty();
-    assert_int_equal(hak__superslab_purge_beyond(dirty), 0);
-    assert_int_equal(hak__superslab_purge_beyond(dirty - 1), SUPERSLAB_SIZE);
-    assert_int_equal(hak__superslab_purge_beyond(5 * SLICE_SIZE), SUPERSLAB_SIZE);
-    assert_int_equal(hak__superslab_purge_beyond(0), 5 * SLICE_SIZE);
+    assert_int_equal(hak__superslab_purge_beyond(dirty, SIZE_MAX), 0);
+    assert_int_equal(hak__superslab_purge_beyond(dirty - 1, SIZE_MAX), SUPERSLAB_SIZE);
+    assert_int_equal(hak__superslab_purge_beyond(0, 1), SUPERSLAB_SIZE);
+    assert_int_equal(hak__superslab_purge_beyond(5 * SLICE_SIZE, SIZE_MAX), SUPERSLAB_SIZE);
+    assert_int_equal(hak__superslab_purge_beyond(0, SIZE_MAX), 5 * SLICE_SIZE);
     assert_int_equal(hak__superslab_bytes_dirty(), 0);
 }
 
