@@ -111,15 +111,15 @@ void hak__slab_check_purged(const struct slab *slab, struct object_list list)
     }
 }
 
-/* True: each carved object that has a byte in the page is free or purged, and each place of an
- * object in it is carved. */
+/* True: all objects that have a byte in the page, at least one, are free or purged. Those that are
+ * not carved are neither. */
 static bool page_is_free(const struct slab *slab, uint32_t page, const struct object_bits *bits)
 {
     size_t start = (size_t)page * ARCH_PAGE_SIZE_MIN;
     uint32_t number = object_at(slab, start),
              end = object_at(slab, start + ARCH_PAGE_SIZE_MIN - 1) + 1;
     end = end < slab->capacity ? end : slab->capacity;
-    if (number >= end || end > slab->carved_count) {
+    if (number >= end) {
         return false;
     }
     while (number < end &&

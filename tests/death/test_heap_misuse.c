@@ -112,12 +112,15 @@ static void inside_object(void *argument)
 {
     hak_heap *heap = hak_heap_create(NULL);
     char *first = hak_heap_malloc(heap, 100), *second = hak_heap_malloc(heap, 100);
-    if (*(int *)argument == 0) {
+    int way = *(int *)argument;
+    if (way != 1) {
         hak_heap_free(heap, hide(first + 64));
     }
     memset(second, 0, 100);
     hak_heap_free(heap, first);
-    hak_heap_free(heap, hide(second + 16));
+    if (way != 2) {
+        hak_heap_free(heap, hide(second + 16));
+    }
     hak_heap_trim(heap);
 }
 
@@ -127,10 +130,28 @@ TEST(invalid_pointers)
     REQUIRE_DEATH(free_block_twice, NULL, said);
     REQUIRE_DEATH(wrong_heap, NULL, said);
     REQUIRE_DEATH(inside, NULL, said);
-    int way = 1;
-    REQUIRE_DEATH(inside_object, &way, "^hakmem: fatal: ");
-    way = 0;
-    REQUIRE_DEATH(inside_object, &way, "^hakmem: fatal: ");
+    for (int way = 0; way < 3; way++) {
+        REQUIRE_DEATH(inside_object, &way, "^hakmem: fatal: ");
+    }
+}
+
+/* The sizes are of other classes: release builds notice when the bin is returned. */
+static void free_with_other_size(void *argument)
+{
+    hak_heap *heap = hak_heap_create(NULL);
+    void *object = hak_heap_malloc(heap, 100);
+    (void)!hak_heap_malloc(heap, 100); /* keeps the slab */
+    hak_heap_free_sized(heap, object, 1, *(size_t *)argument);
+    hak_heap_trim(heap);
+}
+
+TEST(wrong_sizes)
+{
+    static size_t sizes[] = {1, 200, 5000};
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        REQUIRE_DEATH(free_with_other_size, &sizes[i],
+                      "^hakmem: fatal: (sized free with a size|corrupted free list)");
+    }
 }
 
 static void *map_unaligned(void *argument, size_t alignment, size_t size)

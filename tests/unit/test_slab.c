@@ -117,6 +117,9 @@ TEST(kept_slabs)
     set->shared_threads = 1;
     give_objects(take_slabs(set, class_index, 2 * most / slices));
     assert_int_equal(set->shared_kept, most);
+    struct slab *kept = set->kept[class_index];
+    assert_int_equal(hak__slab_purge(set, kept, 0), 0); /* its list is none of partial slabs */
+    assert_int_equal(kept->purged_count, 0);
     hak__slab_give_kept(set, UINT32_MAX);
     hak__superslab_purge(); /* the peak is that of now */
     give_objects(take_slabs(set, class_index, most / slices));
@@ -154,6 +157,91 @@ TEST(pages_of_a_list_that_grows)
     assert_int_equal(slab->purged_count, purged_count);
     give_some(0, 1);
     give_some(count - 1, count);
+    unit_set_destroy(set);
+}
+
+/* Objects that were purged are handed out again, each once, and no place beyond the last one. */
+TEST(purged_objects_serve_again)
+{
+    SKIP_IF(HAK_SECURE || hak__os_page_size() != ARCH_PAGE_SIZE_MIN);
+    static const size_t sizes[] = {48, 80, 1000, 3000, 9600, 65600};
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        struct slab_set *set = unit_set_create();
+        uint32_t class_index = size_class_of(sizes[i]), count = take_slabs(set, class_index, 1);
+        struct slab *slab = unit_slab_of(objects[0]);
+        void *last = objects[count - 1], *stays = objects[0];
+        assert_int_equal(hak__slab_purge(set, slab, 0), 0); /* it has no free object */
+        give_some(1, count);
+        (void)hak__slab_purge(set, slab, 0);
+        uint32_t pages = slab->slice_count * (uint32_t)(SLICE_SIZE / ARCH_PAGE_SIZE_MIN);
+        size_t end = (uintptr_t)last - (uintptr_t)slab_start(slab) + size_class_bytes(class_index);
+        uint32_t last_page = (uint32_t)((end - 1) / ARCH_PAGE_SIZE_MIN);
+        for (uint32_t page = last_page; page < pages; page++) {
+            uint8_t bits = window_slab_metadata(slab_slice(slab) + page / 8)->purged_pages;
+            REQUIRE((bits >> page % 8 & 1) == (page == last_page ? 1 : 0));
+        }
+        size_t taken = unit_region_bytes_taken();
+        struct object_list lent = hak__slab_lend(set, class_index, 1);
+        assert_int_equal(lent.count, 1);
+        unit_return_list(lent);
+        take(set, class_index, count - 1);
+        assert_int_equal(unit_region_bytes_taken(), taken);
+        for (uint32_t j = 0; j < count - 1; j++) {
+            REQUIRE(objects[j] != stays && (uintptr_t)objects[j] <= (uintptr_t)last);
+            memset(objects[j], 1, sizes[i]);
+        }
+        assert_int_equal(slab->purged_count, 0);
+        give_objects(count - 1);
+        unit_return(&stays, 1);
+        unit_set_destroy(set);
+    }
+}
+
+/* A pass that comes early leaves out slabs with so many objects in use that it gains little. */
+TEST(dense_slabs_wait)
+{
+    SKIP_IF(HAK_SECURE || hak__os_page_size() != ARCH_PAGE_SIZE_MIN);
+    struct slab_set *set = unit_set_create();
+    uint32_t count = take_slabs(set, size_class_of(100), 1);
+    struct slab *slab = unit_slab_of(objects[0]);
+    give_some(17, count);
+    for (uint32_t pass = 0; pass < 4; pass++) {
+        (void)hak__slab_purge(set, slab, 1);
+        assert_int_equal(slab->purged_count, 0);
+    }
+    give_some(16, 17);
+    (void)hak__slab_purge(set, slab, 1);
+    (void)hak__slab_purge(set, slab, 1);
+    assert_true(slab->purged_count != 0);
+    give_objects(16);
+    unit_set_destroy(set);
+}
+
+/* A slab that was used up again is listed again by its first return. */
+TEST(a_slab_that_is_used_up_again)
+{
+    struct slab_set *set = unit_set_create();
+    uint32_t class_index = size_class_of(3000), count = take_slabs(set, class_index, 1);
+    const struct slab *slab = unit_slab_of(objects[0]);
+    for (uint32_t round = 0; round < 2; round++) {
+        give_some(0, 1);
+        assert_ptr_equal(set->partial[class_index], slab);
+        take(set, class_index, 1);
+        assert_null(set->partial[class_index]);
+    }
+    give_objects(count);
+    unit_set_destroy(set);
+}
+
+/* The slab goes back although other threads freed some of its objects since a return looked. */
+TEST(objects_of_other_threads_count)
+{
+    struct slab_set *set = unit_set_create();
+    uint32_t count = take_slabs(set, size_class_of(3000), 1);
+    give_some(0, 2);
+    unit_return_remote(&objects[2], 2);
+    assert_int_equal(hak__slab_drain(set), 1);
+    give_some(4, count);
     unit_set_destroy(set);
 }
 
@@ -233,13 +321,83 @@ static void free_a_purged_object(void *remotely)
     }
 }
 
+static void return_twice_in_a_row(void *argument)
+{
+    (void)argument;
+    take_slabs(unit_set_create(), size_class_of(3000), 1);
+    give_some(5, 6);
+    give_some(5, 6);
+}
+
+static void return_too_many(void *argument)
+{
+    (void)argument;
+    uint32_t count = take_slabs(unit_set_create(), size_class_of(3000), 1);
+    give_some(1, count);
+    unit_return(&objects[1], 2);
+}
+
+/* A free list leads to a place at which no object of the slab starts, or to one that is in use. */
+static void purge_a_broken_list(void *in_use)
+{
+    struct slab_set *set = unit_set_create();
+    uint32_t count = take_slabs(set, size_class_of(500), 2) / 2;
+    give_some(2, count);
+    give_some(count + 2, 2 * count);
+    struct object *first = objects[5], *wrong = objects[in_use != NULL ? 0 : count + 5];
+    if (in_use != NULL) {
+        *wrong = (struct object){objects[6], 0};
+    }
+    object_link(first, wrong);
+    (void)hak__slab_purge(set, unit_slab_of(first), 0);
+}
+
+/* As above, where a refill takes a part of the list. */
+static void refill_from_a_broken_list(void *without_mark)
+{
+    struct slab_set *set = unit_set_create();
+    uint32_t class_index = size_class_of(500), count = take_slabs(set, class_index, 2) / 2;
+    give_some(2, count);
+    give_some(count + 2, 2 * count);
+    struct object *first = objects[2 * count - 1];
+    if (without_mark != NULL) {
+        first->mark = 1;
+    } else {
+        object_link(first, objects[5]);
+    }
+    (void)hak__slab_refill(set, class_index, 1);
+}
+
+/* As above, in a list that comes back to a slab with purged pages. */
+static void return_a_broken_list(void *argument)
+{
+    (void)argument;
+    struct slab_set *set = unit_set_create();
+    uint32_t count = take_slabs(set, size_class_of(500), 2) / 2;
+    give_some(3, count);
+    struct slab *slab = unit_slab_of(objects[0]);
+    (void)hak__slab_purge(set, slab, 0);
+    REQUIRE(slab->purged_count != 0);
+    object_set_free(objects[count + 5], NULL, object_mark_of(set->key));
+    object_set_free(objects[1], objects[count + 5], object_mark_of(set->key));
+    unit_return_list((struct object_list){objects[1], 2});
+}
+
 TEST(what_callers_break)
 {
-    REQUIRE_DEATH(return_to_a_kept_slab, NULL, "double free");
-    REQUIRE_DEATH(return_to_a_kept_slab, state, "double free");
+    static const char too_many[] = "double free \\(more objects freed than the slab holds\\)";
+    REQUIRE_DEATH(return_to_a_kept_slab, NULL, too_many);
+    REQUIRE_DEATH(return_to_a_kept_slab, state, too_many);
+    REQUIRE_DEATH(return_too_many, NULL, too_many);
+    REQUIRE_DEATH(return_twice_in_a_row, NULL, "fatal: double free: ");
+    REQUIRE_DEATH(refill_from_a_broken_list, NULL, "corrupted free list");
+    REQUIRE_DEATH(refill_from_a_broken_list, state, "corrupted free list");
     if (hak__os_page_size() == 4096) {
         REQUIRE_DEATH(free_a_purged_object, NULL, "double free");
         REQUIRE_DEATH(free_a_purged_object, state, "double free");
+        REQUIRE_DEATH(purge_a_broken_list, NULL, "corrupted free list \\(double free");
+        REQUIRE_DEATH(purge_a_broken_list, state, "corrupted free list \\(double free");
+        REQUIRE_DEATH(return_a_broken_list, NULL, "corrupted free list \\(double free");
     }
 }
 
