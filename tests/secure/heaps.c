@@ -181,7 +181,7 @@ static uint32_t draw(uint32_t below)
 
 struct owned {
     unsigned char *start;
-    size_t size;
+    size_t size, alignment;
 };
 
 static bool visit(void *start, size_t size, void *argument)
@@ -206,17 +206,20 @@ static void use_heap(enum kind kind)
         size_t alignment = draw(4) == 0 ? (size_t)16 << draw(13) : 1;
         if (place->start == NULL) {
             place->start = hak_heap_aligned_alloc(used, alignment, size);
+            place->alignment = alignment;
         } else if (draw(3) == 0) {
             place->start = hak_heap_realloc(used, place->start, size);
+            place->alignment = 1;
             require(kept < 2 || place->start[kept / 2] == (unsigned char)old || kept / 2 + 1 == old,
                     "contents", size);
         } else if (draw(3) == 0) {
             place->start = hak_heap_move(used, place->start);
             require(place->start[old - 1] == (unsigned char)old, "moved", old);
+            require((uintptr_t)place->start % place->alignment == 0, "moved, not aligned", old);
             continue;
         } else {
             hak_heap_free(used, place->start);
-            *place = (struct owned){NULL, 0};
+            *place = (struct owned){NULL, 0, 0};
             continue;
         }
         require(place->start != NULL || kind == OWN_MEMORY, "no memory", size);
@@ -226,7 +229,7 @@ static void use_heap(enum kind kind)
             memset(place->start, (int)(unsigned char)size, size);
         }
     }
-    struct owned seen = {NULL, 0};
+    struct owned seen = {NULL, 0, 0};
     size_t count = 0;
     for (size_t i = 0; i < 200; i++) {
         count += owned[i].start != NULL;
