@@ -75,8 +75,13 @@ def build_parts(stamps, targets, made, what="hakmem", seconds=15, looks_again=Fa
             done = not looks_again or call(["cmake", directory], log)
         return done and make(directory, log, *targets)
 
+    def is_done():
+        return all(is_fresh(stamp, *folders) for stamp, folders in stamps.items())
+
+    if is_done():  # without the lock: who builds something else may hold it for minutes
+        return build
     with locked(build / ".lock"):  # of two first commands at once the second waits
-        if not all(is_fresh(stamp, *folders) for stamp, folders in stamps.items()):
+        if not is_done():
             need_for_run(looks_again)
             build_or_refuse(directory, steps, stamps, what, not (directory / made).exists(), seconds, quiet)
     return build

@@ -60,6 +60,9 @@ plain=$scratch/plain
 checkout "$plain"
 expect 126 '' "process $$ does not run on hakmem" "$plain/hakmem" stat $$
 [[ -x $plain/build/release/hakmem-attach && ! -e $plain/build/release/hakmem-run ]] || fail "stat builds: $(ls "$plain/build/release")"
+exec {lock}>>"$plain/build/.lock" && flock "$lock" # somebody builds something else
+expect 126 '' "process $$ does not run on hakmem" timeout 600 "$plain/hakmem" stat $$
+exec {lock}>&-
 try "$plain/hakmem" timeline /dev/null
 [[ $status != 0 && -x $plain/build/release/hakmem-trace ]] || fail "timeline: $status $output $errors"
 [[ -z $(find "$plain/build/release" -name 'libhakmem*') ]] || fail "stat and timeline build: $(ls "$plain/build/release")"
