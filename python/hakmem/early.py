@@ -56,6 +56,11 @@ def check(words):
     for name in allocators:
         if name not in ("hakmem", "libc", "glibc", "system") and "/" not in name and name not in peers():
             raise Refusal(f"{words[0]}: there is no allocator '{name}' (./hakmem peers list shows which are installed)", STATUS_USAGE)
+    require_program(program)
+
+
+def require_program(program):
+    """Refusal if there is none of this name; an empty one is somebody else's to refuse."""
     if "/" in program and not os.path.exists(program):
         raise Refusal(f"there is no program '{program}'", STATUS_NO_PROCESS)
     if program and "/" not in program and not shutil.which(program, path=CALLERS_PATH):

@@ -6,8 +6,9 @@ import subprocess
 import sys
 
 from .build import build_lab
+from .early import require_program
 from .ground import ROOT, clock, locked, mode, place, say
-from .lab.options import parser_of
+from .lab.options import OWN_PROGRAM, parser_of
 from .look.processes import STATUS_FAILED, Refusal
 from .packages import may_install, need
 
@@ -66,8 +67,13 @@ def make(directory):
 
 
 def run_lab(words):
-    """Hands over to hakmem.lab in its environment, for which neither a help nor a wrong option asks."""
-    parser_of(words[0]).read(words[1:])
+    """Hands over to hakmem.lab in its environment, for which neither a help nor a wrong word asks."""
+    parser = parser_of(words[0])
+    found = vars(parser.read(words[1:]))
+    program = (found.get("command") or found.get("program") or [""])[0]
+    if parser.forms == OWN_PROGRAM and not program:
+        parser.error("which program?")
+    require_program(program)
     python, build = interpreter(words[0]), place("build")
     if words[0] not in ("doctor", "peers", "score"):
         build_lab(build)

@@ -28,6 +28,12 @@ for command in "${commands[@]}"; do
 done
 refuse 2 "there is no command 'no-such'; ./hakmem help lists them" "$launcher" no-such
 refuse 2 "bench: --runs needs a whole number of 1 or more, not 'x' \\(./hakmem bench --help\\)" "$launcher" bench --runs x
+refuse 2 'compare: which program\? \(./hakmem compare --help\)' "$launcher" --no-install compare
+refuse 2 'tune: which program' "$launcher" --no-install tune --
+for command in compare tune 'ab --b purge_delay_ms=0'; do
+    refuse 127 "there is no program 'no-such-program' in PATH" "$launcher" --no-install $command -- no-such-program
+    refuse 127 "there is no program './no-such'" "$launcher" --no-install $command ./no-such x
+done
 refuse 2 "top: --batch needs a number, not 'x' \\(./hakmem top --help\\)" "$launcher" top --batch x
 refuse 2 'stat: PID is missing \(./hakmem stat --help\)' "$launcher" stat
 refuse 2 "peers: 'fly' is none of .*install.* \\(./hakmem peers --help\\)" "$launcher" peers fly
