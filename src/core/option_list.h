@@ -36,7 +36,7 @@
       "Limit on freed huge blocks (over 2 MiB) kept for reuse, in bytes; never: no fixed "         \
       "limit.",                                                                                    \
       "Lower it if resident memory matters more than speed. Without a fixed limit, kept "          \
-      "memory stays within the recent peak.")                                                      \
+      "memory stays within the recent peak, or 1.5 times that.")                                   \
     X(BYTES_OR_NEVER, huge_threshold, UNLEARNED, hak__knobs.huge_threshold,                        \
       "Heap size, in bytes, from which hakmem may use transparent huge pages (in the secure "      \
       "form 16 times that); never: use none.",                                                     \

@@ -308,9 +308,6 @@ static void huge_keep(struct huge block)
     }
     hak__huge_cache_put(block, huge_resident(block));
     hak__huge_cache_trim(UINT32_MAX);
-    if (HAK_UNLIKELY(hak__superslab_has_fallen())) {
-        hak__huge_cache_give_back();
-    }
     if (block.size >= SLABS_KEPT_SLICES * SLICE_SIZE) {
         superslab_note_freed_much();
     }

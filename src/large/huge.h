@@ -102,13 +102,13 @@ HAK_HIDDEN struct huge hak__huge_containing(const void *pointer);
  * it was. */
 HAK_HIDDEN struct huge_result hak__huge_resize(void *pointer, size_t size, bool stays);
 /* Unmaps cached ranges that were freed `age_ms` milliseconds ago or earlier, and the oldest ones
- * beyond the bound of huge_cache.h. UINT32_MAX: only those beyond the bound. 0: all, and the peak
- * starts anew at the memory in use now. Returns the bytes unmapped. */
+ * beyond the bound of huge_cache.h. UINT32_MAX: only those beyond the bound. 0: all. Returns the
+ * bytes unmapped. */
 HAK_HIDDEN size_t hak__huge_cache_trim(uint32_t age_ms);
 /* Unmaps the oldest cached ranges until free memory, dirty slices included, is what the program is
- * expected to use soon (hak__superslab_expected), unless nothing is to go back. */
+ * expected to use soon (hak__superslab_expected). */
 HAK_HIDDEN void hak__huge_cache_give_back(void);
-/* True if slabs and spans have grown beyond what the last trim left room for. Takes no lock. */
+/* True if a trim would unmap something, because slabs and spans have grown. Takes no lock. */
 HAK_HIDDEN bool hak__huge_cache_exceeds(void);
 
 /* True: a new huge block of `size` bytes should get huge pages (region/huge_pages.h). `zeroed`: it

@@ -14,74 +14,32 @@
 size_t hak__huge_joined_bytes;
 struct huge_cache hak__huge_cache HAK_SELDOM;
 
-/* The most bytes in use: in the present half of a purge delay, and in the half before it. So a peak
- * counts for about one purge delay. Under HUGE. */
-static struct {
-    size_t now;
-    size_t before;
-    uint32_t since_ms; /* start of the present half */
-} peak;
-
-/* Bytes of slices, in use or dirty, above which the cache exceeds its bound: as of the last trim.
- * Written under HUGE, read without; relaxed: a tick looks again. */
-static size_t shared_slices_most = SIZE_MAX;
-
 /* --- the bound --- */
+
+/* Bytes that the cache may hold: of the `kept` bytes of free memory what is no dirty slices, but at
+ * most knobs.huge_cache_bytes. 0 above the soft limit and without a purge delay. */
+static size_t cache_bound(size_t kept)
+{
+    size_t dirty = hak__superslab_dirty() * SLICE_SIZE;
+    if (kept <= dirty || atomic_load_relaxed(&hak__knobs.purge_delay_ms) == 0 ||
+        hak__os_mapped_bytes() > atomic_load_relaxed(&hak__knobs.limit)) {
+        return 0;
+    }
+    uint64_t allowed = atomic_load_relaxed(&hak__knobs.huge_cache_bytes);
+    return kept - dirty < allowed ? kept - dirty : (size_t)allowed;
+}
+
+/* True: the cache holds too many bytes or ranges. A hint without the lock. */
+static bool cache_exceeds(size_t kept)
+{
+    size_t resident = atomic_load_relaxed(&hak__huge_cache.resident);
+    return atomic_load_relaxed(&hak__huge_cache.count) > KEPT_MAX - HUGE_PARTS_MAX ||
+           (resident != 0 && resident > cache_bound(kept));
+}
 
 bool hak__huge_cache_exceeds(void)
 {
-    size_t most = atomic_load_relaxed(&shared_slices_most);
-    return most != SIZE_MAX && hak__superslab_bytes_touched() > most;
-}
-
-static void peak_note(size_t in_use, uint32_t now_ms)
-{
-    uint32_t delay_ms = atomic_load_relaxed(&hak__knobs.purge_delay_ms);
-    uint32_t half = delay_ms / 2, since = now_ms - peak.since_ms;
-    if (delay_ms != UINT32_MAX && since >= half) {
-        peak.before = since < 2 * half ? peak.now : in_use;
-        peak.now = in_use;
-        peak.since_ms = now_ms;
-    }
-    peak.now = peak.now < in_use ? in_use : peak.now;
-}
-
-/* Bytes that the cache may hold: the recent peak, less memory in use and free dirty slices, but at
- * most knobs.huge_cache_bytes. 0 above the soft limit. Under HUGE. */
-static size_t cache_bound(uint32_t now_ms)
-{
-    size_t huge = hak__huge_registry_totals().live_bytes;
-    peak_note(huge + hak__superslab_taken() * SLICE_SIZE, now_ms);
-    size_t most = peak.now > peak.before ? peak.now : peak.before;
-    size_t others = huge + hak__superslab_bytes_touched();
-    if (most <= others || hak__os_mapped_bytes() > atomic_load_relaxed(&hak__knobs.limit)) {
-        return 0;
-    }
-    size_t bound = most - others;
-    uint64_t allowed = atomic_load_relaxed(&hak__knobs.huge_cache_bytes);
-    return bound < allowed ? bound : (size_t)allowed;
-}
-
-/* Subtracts bytes from the peaks: a huge block counted as in use turned out to be sparse. */
-static void peak_correct(size_t untouched)
-{
-    peak.now -= peak.now < untouched ? peak.now : untouched;
-    peak.before -= peak.before < untouched ? peak.before : untouched;
-}
-
-void hak__huge_cache_give_back(void)
-{
-    if (HAK_SECURE || atomic_load_relaxed(&hak__huge_cache.count) == 0 ||
-        atomic_load_relaxed(&hak__knobs.purge_delay_ms) == UINT32_MAX) {
-        return;
-    }
-    lock_acquire(&hak__huge_lock);
-    size_t wanted = hak__huge_registry_totals().live_bytes + hak__superslab_taken() * SLICE_SIZE +
-                    hak__superslab_expected();
-    peak.now = peak.now < wanted ? peak.now : wanted;
-    peak.before = peak.before < wanted ? peak.before : wanted;
-    lock_release(&hak__huge_lock);
-    hak__huge_cache_trim(UINT32_MAX);
+    return cache_exceeds(hak__superslab_wanted());
 }
 
 /* --- the ranges --- */
@@ -92,7 +50,7 @@ static void cache_add(struct huge block, size_t resident, uint32_t freed_ms)
     HAK_ASSERT(cache->count < KEPT_MAX);
     cache->ranges[cache->count] = (struct kept_range){block, resident, freed_ms};
     atomic_store_relaxed(&cache->count, cache->count + 1);
-    cache->resident += resident;
+    atomic_store_relaxed(&cache->resident, cache->resident + resident);
     mappings_add_huge(1);
 }
 
@@ -102,7 +60,7 @@ static struct kept_range cache_remove(uint32_t index)
     struct kept_range range = cache->ranges[index];
     cache->ranges[index] = cache->ranges[cache->count - 1];
     atomic_store_relaxed(&cache->count, cache->count - 1);
-    cache->resident -= range.resident;
+    atomic_store_relaxed(&cache->resident, cache->resident - range.resident);
     mappings_remove_huge(1);
     return range;
 }
@@ -309,11 +267,24 @@ static bool cache_take_to_stretch(struct huge_parts *taken, const struct range_w
     return true;
 }
 
+/* The caller maps what was not taken. If as much was unmapped before, it was missed. calloc misses
+ * nothing, because new memory suits it better. */
+static void cache_note_missed(const struct huge_parts *taken, const struct range_wish *wish)
+{
+    size_t given = hak__huge_cache.given;
+    size_t missed = wish->want_zero || given < wish->size ? 0 : wish->size;
+    for (uint32_t i = 0; i < taken->count; i++) {
+        missed -= missed < taken->parts[i].size ? missed : taken->parts[i].size;
+    }
+    atomic_store_relaxed(&hak__huge_cache.given, given - missed);
+    superslab_note_missed(missed);
+}
+
 void hak__huge_cache_take(struct huge_parts *taken, size_t size, size_t alignment, bool want_zero)
 {
     taken->count = 0;
     taken->whole = false;
-    if (atomic_load_relaxed(&hak__huge_cache.count) == 0 || watched()) {
+    if (HAK_SECURE || watched()) {
         return;
     }
     const struct range_wish wish = {size, alignment, want_zero};
@@ -328,6 +299,7 @@ void hak__huge_cache_take(struct huge_parts *taken, size_t size, size_t alignmen
         !(alignment <= hak__os_page_size() && cache_take_to_stretch(taken, &wish)) && joins) {
         cache_take_parts(taken, size);
     }
+    cache_note_missed(taken, &wish);
     lock_release(&hak__huge_lock);
 }
 
@@ -370,7 +342,7 @@ static struct kept_range cache_meet(struct kept_range range)
 void hak__huge_cache_put(struct huge block, size_t resident)
 {
     lock_acquire(&hak__huge_lock);
-    peak_correct(block.size - resident);
+    hak__superslab_note_sparse(block.size - resident);
     bool has_room = cache_has_room(1);
     if (has_room) {
         struct kept_range range =
@@ -401,30 +373,23 @@ static struct huge cache_drop(uint32_t oldest, size_t too_many)
 }
 
 /* What a trim unmaps next; size 0: nothing. */
-static struct huge cache_drop_next(uint32_t age_ms)
+static struct huge cache_drop_next(uint32_t age_ms, size_t kept)
 {
     struct huge dropped = {0};
     lock_acquire(&hak__huge_lock);
     uint32_t now = hak__os_clock_ms(); /* under the lock: no range is younger */
-    if (age_ms == 0) {                 /* memory that goes back now does not count for the peak */
-        peak.now = peak.before =
-            hak__huge_registry_totals().live_bytes + hak__superslab_taken() * SLICE_SIZE;
-    }
-    size_t bound = cache_bound(now), kept = hak__huge_cache.resident;
-    bool full = !cache_has_room(HUGE_PARTS_MAX);
-    uint32_t oldest = age_ms == UINT32_MAX && !full && kept <= bound
-                          ? UINT32_MAX
-                          : cache_search(range_is_older, NULL);
+    size_t given = age_ms == UINT32_MAX ? hak__huge_cache.given : 0;
+    uint32_t oldest = cache_search(range_is_older, NULL);
     if (oldest != UINT32_MAX) {
-        bool whole = full || now - hak__huge_cache.ranges[oldest].freed_ms >= age_ms;
-        if (whole || kept > bound) {
-            dropped = cache_drop(oldest, whole ? SIZE_MAX : kept - bound);
+        size_t bound = cache_bound(kept), resident = hak__huge_cache.resident;
+        bool whole = !cache_has_room(HUGE_PARTS_MAX) ||
+                     now - hak__huge_cache.ranges[oldest].freed_ms >= age_ms;
+        if (whole || resident > bound) {
+            dropped = cache_drop(oldest, whole ? SIZE_MAX : resident - bound);
+            given += whole ? 0 : dropped.size;
         }
     }
-    kept = hak__huge_cache.resident;
-    size_t room = hak__huge_cache.count == 0 ? SIZE_MAX : bound < kept ? 0 : bound - kept;
-    size_t slices = hak__superslab_bytes_touched();
-    atomic_store_relaxed(&shared_slices_most, room > SIZE_MAX - slices ? SIZE_MAX : slices + room);
+    atomic_store_relaxed(&hak__huge_cache.given, given);
     lock_release(&hak__huge_lock);
     return dropped;
 }
@@ -458,15 +423,26 @@ void hak__huge_unmap(struct huge block)
     huge_uncount(block);
 }
 
-size_t hak__huge_cache_trim(uint32_t age_ms)
+static size_t cache_trim(uint32_t age_ms, size_t kept)
 {
     size_t bytes = 0;
     if (HAK_SECURE || (age_ms != 0 && watched())) { /* the secure form caches no huge blocks */
         return 0;
     }
-    for (struct huge dropped; (dropped = cache_drop_next(age_ms)).size != 0;) {
+    for (struct huge dropped; (age_ms != UINT32_MAX || cache_exceeds(kept)) &&
+                              (dropped = cache_drop_next(age_ms, kept)).size != 0;) {
         bytes += dropped.size;
         hak__huge_unmap(dropped);
     }
     return bytes;
+}
+
+size_t hak__huge_cache_trim(uint32_t age_ms)
+{
+    return cache_trim(age_ms, hak__superslab_wanted());
+}
+
+void hak__huge_cache_give_back(void)
+{
+    (void)cache_trim(UINT32_MAX, hak__superslab_expected());
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* huge_cache.h: freed huge blocks, kept for later requests.
  *
- * Bound: memory in use, free slices that may be resident, and kept huge blocks are together never
- * more than the most memory that was in use during the last purge delay. So the cache never raises
- * the peak of the process. The oldest ranges beyond the bound are unmapped at once.
+ * Bound: kept huge blocks and free slices that may be resident are together never more than
+ * hak__superslab_wanted. The oldest ranges beyond the bound are unmapped at once. If a request then
+ * needs new memory, it missed them, and the bound rises: the ranges did not fit one another.
  *
  * The cache holds up to KEPT_MAX ranges of addresses; then the oldest is unmapped. A request takes
  * a part of a range, and the rest stays. Neighbouring ranges become one again if they are parts of
@@ -39,10 +39,11 @@ struct kept_range {
     uint32_t freed_ms; /* time of the free */
 };
 
-/* In no order. Under HUGE. */
+/* In no order. Under HUGE; the first three are also read without it, relaxed. */
 struct huge_cache {
-    uint32_t count;  /* also read without the lock, relaxed */
+    uint32_t count;
     size_t resident; /* bytes of all ranges that the bound counts */
+    size_t given;    /* bytes unmapped beyond the bound since the last purge pass, and not missed */
     struct kept_range ranges[KEPT_MAX];
 };
 HAK_HIDDEN extern struct huge_cache hak__huge_cache;

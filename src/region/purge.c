@@ -239,17 +239,9 @@ static size_t purge_next(struct purge_place *next, bool everything, uint32_t len
     return bits_count(work.due & ~failed) * SLICE_SIZE;
 }
 
-/* Resets the peak of slices in use to the number in use now. Memory that is about to be returned to
- * the OS should not count as memory the process already has (hak__superslab_would_grow). */
-static void purge_forget_most(void)
-{
-    atomic_store_relaxed(&hak__superslabs.taken_most, hak__superslab_taken());
-}
-
 size_t hak__superslab_purge(void)
 {
     size_t purged = 0;
-    purge_forget_most();
     hak__superslab_turn_use(true);
     for (struct purge_place next = {0};
          next.part < superslab_parts() && hak__gate_let_pass();) { /* a fork goes first */
@@ -289,7 +281,6 @@ size_t hak__superslab_purge_part(bool begin, bool everything, size_t bytes)
     bool purging = shared_purging;
     for (size_t cost = 0; cost < bytes && (purging || begin);) {
         if (!purging) {
-            purge_forget_most();
             purge_turn_use(everything);
             purge_place = (struct purge_place){0};
             purge_all = everything;
@@ -349,7 +340,7 @@ static size_t release_take_next(struct purge_place *next)
 size_t hak__superslab_release(void)
 {
     size_t released = 0;
-    purge_forget_most();
+    hak__superslab_turn_use(true);
     for (struct purge_place next = {0};
          next.part < superslab_parts() && !hak__mappings_are_short() && hak__gate_let_pass();) {
         size_t index = release_take_next(&next);

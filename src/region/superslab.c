@@ -207,17 +207,10 @@ static size_t superslab_find(const struct superslab_wish *wish)
                                 : superslab_find_aligned(wish);
 }
 
-/* Updates the peaks of slices in use. Another part's thread may overwrite a new peak by one that is
- * a little lower. */
 static void superslab_mark_in_use(size_t index, uint64_t mask)
 {
-    if (!hak__superslab_mark_taken(index, mask)) {
-        return;
-    }
-    size_t taken = hak__superslab_taken();
-    hak__superslab_note_peak();
-    if (taken > atomic_load_relaxed(&hak__superslabs.taken_most)) {
-        atomic_store_relaxed(&hak__superslabs.taken_most, taken);
+    if (hak__superslab_mark_taken(index, mask)) {
+        hak__superslab_note_peak();
     }
 }
 
@@ -390,9 +383,4 @@ bool hak__superslab_take_exact(size_t slice, uint32_t count)
     }
     lock_release(lock);
     return all_free;
-}
-
-bool hak__superslab_would_grow(uint32_t count)
-{
-    return hak__superslab_taken() + count > atomic_load_relaxed(&hak__superslabs.taken_most);
 }

@@ -151,8 +151,7 @@ HAK_HIDDEN size_t hak__superslab_bytes_dirty(void);
 HAK_HIDDEN size_t hak__superslab_bytes_free(void);
 /* Claimed bytes without what a fork's child has from its parent. */
 HAK_HIDDEN size_t hak__superslab_bytes_grown(void);
-/* Bytes of claimed slices without the free clean ones. A hint, wrong by up to PART_UNTOLD slices a
- * part if there are several. */
+/* Bytes of claimed slices without the free clean ones. A hint as hak__superslab_taken. */
 HAK_HIDDEN size_t hak__superslab_bytes_touched(void);
 /* superslab_has_grown is false until they have grown by so many bytes. Any thread. */
 HAK_HIDDEN void hak__superslab_set_growth(size_t bytes);
@@ -174,6 +173,11 @@ HAK_HIDDEN void hak__superslab_note_fall(size_t slices);
 HAK_HIDDEN size_t hak__superslab_expected(void);
 /* True: the bytes in use have fallen by BURST_BYTES more than that, in these periods. A hint. */
 HAK_HIDDEN bool hak__superslab_has_fallen(void);
+/* The bytes of free memory to keep: what is expected, if they have fallen so much. Else as many as
+ * they have fallen, and what was missed, up to half of the most in use. A hint. */
+HAK_HIDDEN size_t hak__superslab_wanted(void);
+/* Notes that so many bytes that counted as in use were never touched. */
+HAK_HIDDEN void hak__superslab_note_sparse(size_t bytes);
 /* Another period begins for these two; they remember the one before, unless `anew`. Any thread. */
 HAK_HIDDEN void hak__superslab_turn_use(bool anew);
 /* The most bytes that were in use at the same time, since start or the last reset: slices of slabs
@@ -184,8 +188,7 @@ HAK_HIDDEN size_t hak__superslab_peak_bytes(void);
 HAK_HIDDEN uint64_t hak__superslab_peak_ago_ms(void);
 HAK_HIDDEN void hak__superslab_reset_peak(void);
 
-/* Would taking `count` more slices set a new peak of slices in use since the last purge pass or
- * release? A hint. */
+/* Would taking `count` more slices make more bytes be in use than in these periods? A hint. */
 HAK_HIDDEN bool hak__superslab_would_grow(uint32_t count);
 
 /* region/purge.c: purges all free dirty slices. It stops early if fork turns this thread away.
@@ -290,6 +293,7 @@ struct superslab_use {
     size_t most;
     size_t least;  /* growth beyond what was in use before is added to it */
     size_t reused; /* the most by which they were above the least, of this half or the one before */
+    size_t missed; /* bytes that went back to stay within the most, and were mapped again */
 };
 
 /* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): words often written have other lines */
@@ -315,7 +319,6 @@ struct superslab_table {
     size_t free_slices;
     size_t dirty_free_slices;
     size_t growth_due;           /* touched bytes at which `grown` is set; relaxed */
-    size_t taken_most;           /* peak of slices in use since the last purge; relaxed */
     size_t huge_bytes;           /* of live huge blocks (large/huge_registry.c); relaxed */
     size_t peak_bytes;           /* the most bytes in slices in use and live huge blocks; relaxed */
     uint64_t peak_ms;            /* when that was; 0: unknown; relaxed */
@@ -363,6 +366,12 @@ HAK_INLINE uint32_t superslab_freed_much(void)
     return atomic_load_relaxed(&hak__superslabs.freed_much);
 }
 
+/* Notes that as many bytes of huge blocks were mapped as had just gone back. Any thread. */
+HAK_INLINE void superslab_note_missed(size_t bytes)
+{
+    atomic_add_relaxed(&hak__superslabs.use[0].missed, bytes);
+}
+
 /* Makes that number grow. Any thread. */
 HAK_INLINE void superslab_note_freed_much(void)
 {
@@ -387,8 +396,10 @@ HAK_INLINE bool superslab_has_slice(size_t slice)
 /* Changes the part's sums of free slices, which wrap. False: the sums of all parts are what they
  * were. Under its REGION. */
 HAK_HIDDEN bool hak__superslab_add_free(struct superslab_part *part, size_t free, size_t dirty);
-/* Slices that are not free. A hint as well. Any thread. */
+/* Slices that are not free, and free dirty ones. Hints, wrong by up to PART_UNTOLD slices a part if
+ * there are several. Any thread. */
 HAK_HIDDEN size_t hak__superslab_taken(void);
+HAK_HIDDEN size_t hak__superslab_dirty(void);
 /* Copies the superslab's maps. False: a stopped thread has the lock. Any thread. */
 HAK_HIDDEN bool hak__superslab_copy(size_t index, struct superslab *copy);
 /* Sets the state and the number of claimed slices. Under GROWTH and REGION. */

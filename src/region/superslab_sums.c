@@ -2,6 +2,7 @@
 /* superslab_sums.c: bytes of superslabs, and their peak. See superslab.h. */
 #include "region/superslab.h"
 
+#include "core/knobs.h"
 #include "os/os.h"
 
 bool hak__superslab_copy(size_t index, struct superslab *copy)
@@ -23,21 +24,28 @@ size_t hak__superslab_taken(void)
     return claimed > free ? claimed - free : 0; /* they are read at different moments */
 }
 
+size_t hak__superslab_dirty(void)
+{
+    return atomic_load_relaxed(superslab_parts() == 1 ? &hak__superslab_first.dirty_free_slices
+                                                      : &hak__superslabs.dirty_free_slices);
+}
+
 static size_t sums_in_use(void)
 {
     return hak__superslab_taken() * SLICE_SIZE + atomic_load_relaxed(&hak__superslabs.huge_bytes);
 }
 
-/* The most of the present period and of the one before. */
-static size_t use_most(const struct superslab_use *use)
+/* The larger one of the present period and of the one before. */
+static size_t use_larger(const size_t *now, const size_t *before)
 {
-    size_t now = atomic_load_relaxed(&use[0].most), before = atomic_load_relaxed(&use[1].most);
-    return now > before ? now : before;
+    size_t one = atomic_load_relaxed(now), other = atomic_load_relaxed(before);
+    return one > other ? one : other;
 }
 
 static void use_note(struct superslab_use *use, size_t bytes)
 {
-    size_t least[2], most = use_most(use), grown = bytes > most ? bytes - most : 0;
+    size_t least[2], most = use_larger(&use[0].most, &use[1].most);
+    size_t grown = bytes > most ? bytes - most : 0;
     for (uint32_t i = 0; i < 2; i++) {
         least[i] = atomic_load_relaxed(&use[i].least) + grown;
         if (grown != 0) {
@@ -58,27 +66,53 @@ static void use_note(struct superslab_use *use, size_t bytes)
 
 void hak__superslab_turn_use(bool anew)
 {
-    struct superslab_use *use = hak__superslabs.use;
+    struct superslab_use *use = hak__superslabs.use, *last = anew ? NULL : use;
     size_t bytes = sums_in_use();
     use_note(use, bytes); /* growth since the last fall is no reuse */
-    atomic_store_relaxed(&use[1].most, anew ? bytes : atomic_load_relaxed(&use[0].most));
-    atomic_store_relaxed(&use[1].least, anew ? bytes : atomic_load_relaxed(&use[0].least));
-    atomic_store_relaxed(&use[1].reused, anew ? 0 : atomic_load_relaxed(&use[0].reused));
-    atomic_store_relaxed(&use[0].most, bytes);
-    atomic_store_relaxed(&use[0].least, bytes);
-    atomic_store_relaxed(&use[0].reused, (size_t)0);
+    for (uint32_t i = 2; i-- > 0; last = NULL) {
+        atomic_store_relaxed(&use[i].most, last ? atomic_load_relaxed(&last->most) : bytes);
+        atomic_store_relaxed(&use[i].least, last ? atomic_load_relaxed(&last->least) : bytes);
+        atomic_store_relaxed(&use[i].reused, last ? atomic_load_relaxed(&last->reused) : 0);
+        atomic_store_relaxed(&use[i].missed, last ? atomic_load_relaxed(&last->missed) : 0);
+    }
 }
 
 size_t hak__superslab_expected(void)
 {
     const struct superslab_use *use = hak__superslabs.use;
-    size_t now = atomic_load_relaxed(&use[0].reused), before = atomic_load_relaxed(&use[1].reused);
-    return (now > before ? now : before) + RESERVE_BYTES;
+    return use_larger(&use[0].reused, &use[1].reused) + RESERVE_BYTES;
 }
 
 bool hak__superslab_has_fallen(void)
 {
-    return use_most(hak__superslabs.use) >= sums_in_use() + hak__superslab_expected() + BURST_BYTES;
+    const struct superslab_use *use = hak__superslabs.use;
+    return use_larger(&use[0].most, &use[1].most) >=
+           sums_in_use() + hak__superslab_expected() + BURST_BYTES;
+}
+
+size_t hak__superslab_wanted(void)
+{
+    const struct superslab_use *use = hak__superslabs.use;
+    size_t most = use_larger(&use[0].most, &use[1].most), bytes = sums_in_use();
+    size_t missed = use_larger(&use[0].missed, &use[1].missed);
+    missed = missed < most / 2 ? missed : most / 2;
+    bool goes = hak__superslab_has_fallen() &&
+                atomic_load_relaxed(&hak__knobs.purge_delay_ms) != UINT32_MAX;
+    return goes ? hak__superslab_expected() : missed + (most > bytes ? most - bytes : 0);
+}
+
+bool hak__superslab_would_grow(uint32_t count)
+{
+    const struct superslab_use *use = hak__superslabs.use;
+    return sums_in_use() + count * SLICE_SIZE > use_larger(&use[0].most, &use[1].most);
+}
+
+void hak__superslab_note_sparse(size_t bytes)
+{
+    for (uint32_t i = 0; bytes != 0 && i < 2; i++) {
+        size_t *most = &hak__superslabs.use[i].most, now = atomic_load_relaxed(most);
+        atomic_store_relaxed(most, now > bytes ? now - bytes : 0);
+    }
 }
 
 void hak__superslab_note_fall(size_t slices)
@@ -157,10 +191,7 @@ size_t hak__superslab_bytes_free(void)
 
 size_t hak__superslab_bytes_touched(void)
 {
-    size_t dirty =
-        atomic_load_relaxed(superslab_parts() == 1 ? &hak__superslab_first.dirty_free_slices
-                                                   : &hak__superslabs.dirty_free_slices);
-    return (hak__superslab_taken() + dirty) * SLICE_SIZE;
+    return (hak__superslab_taken() + hak__superslab_dirty()) * SLICE_SIZE;
 }
 
 void hak__superslab_set_growth(size_t bytes)

@@ -108,6 +108,35 @@ TEST(churn_of_large_blocks)
     }
 }
 
+/* Spans and huge blocks in turn, at random. What fits nowhere is missed, and kept from then on. */
+CHILD(random)
+{
+    enum { LIVE = 100, PAIRS = 20000 };
+    void *blocks[LIVE] = {NULL};
+    uint64_t seed = 1;
+    size_t calls = 0;
+    for (size_t pair = 0; pair < 2 * PAIRS; pair++) {
+        if (pair == PAIRS) {
+            calls = report_os_calls();
+        }
+        size_t slot = random_below(&seed, LIVE);
+        hak_free(blocks[slot]);
+        blocks[slot] = hak_malloc(1 + random_below(&seed, 4 * MIB));
+        REQUIRE(blocks[slot] != NULL);
+        *(volatile char *)blocks[slot] = 1;
+    }
+    calls = report_os_calls() - calls;
+    REQUIRE_SIZE(calls, <=, PAIRS / 20);
+    fprintf(stderr, "%zu calls in %d pairs\n", calls, PAIRS);
+}
+
+TEST(churn_of_random_sizes)
+{
+    SKIP_IF(SUPPORT_SLOW || SUPPORT_SANITIZED);
+    /* never: passes come by the clock */
+    REQUIRE_CHILD("random", "HAKMEM_PURGE_DELAY_MS=never", "^[0-9]+ calls in [0-9]+ pairs$");
+}
+
 /* calloc and free of 1 GiB took 26 s against .009 s (mimalloc #1104): nothing is cleared that is
  * zero, nothing is touched to find out. */
 TEST(calloc_of_a_gibibyte)

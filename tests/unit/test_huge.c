@@ -201,20 +201,37 @@ HUGE_TEST(no_peak_is_raised)
 
 HUGE_TEST(the_peak_is_forgotten)
 {
-    hak__knobs.purge_delay_ms = 50;
     assert_true(hak__huge_free(allocate(small_huge)));
-    usleep(150000); /* longer than the delay */
+    hak__superslab_turn_use(false);
+    hak__huge_cache_trim(UINT32_MAX);
+    assert_int_equal(cached_bytes(), small_huge);
+    hak__superslab_turn_use(false);
     hak__huge_cache_trim(UINT32_MAX);
     assert_int_equal(cached_bytes(), 0);
+    assert_true(hak__huge_free(allocate(64 * MIB))); /* of which nothing was touched */
+    assert_int_equal(hak__superslab_wanted(), 4 * MIB);
     hak__knobs.purge_delay_ms = 0; /* nothing is kept then */
     assert_true(hak__huge_free(allocate(small_huge)));
     assert_int_equal(cached_bytes(), 0);
-    hak__knobs.purge_delay_ms = UINT32_MAX;
-    char *block = allocate(20 * MIB);
-    hak__huge_cache_trim(0); /* as the program asked for it: what was counts no more */
-    hak__huge_free(allocate(small_huge));
-    hak__huge_free(block);
-    assert_int_equal(cached_bytes(), 20 * MIB + small_huge);
+}
+
+/* A block that was unmapped to stay within the peak is kept once it was missed, for two periods. */
+HUGE_TEST(what_was_missed_is_kept)
+{
+    assert_true(hak__huge_free(allocate_inside_a_gib(small_huge)));
+    char *aligned = hak__huge_allocate(small_huge, GIB, false, true).pointer;
+    assert_non_null(aligned);
+    assert_int_equal(cached_bytes(), 0); /* both would be more than the peak */
+    assert_int_equal(hak__superslab_wanted(), 0);
+    assert_true(hak__huge_free(allocate(small_huge)));
+    assert_int_equal(hak__superslab_wanted(), 2 * small_huge);
+    assert_true(hak__huge_free(aligned));
+    assert_int_equal(cached_bytes(), 2 * small_huge);
+    assert_int_equal(hak__superslab_wanted(), 3 * small_huge);
+    hak__huge_cache_trim(0);
+    hak__superslab_turn_use(false);
+    hak__superslab_turn_use(false);
+    assert_int_equal(hak__superslab_wanted(), 0);
 }
 
 /* --- no mappings, and no addresses --- */

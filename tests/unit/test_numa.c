@@ -246,11 +246,10 @@ static void raise_peak(size_t superslabs)
     for (size_t i = 0; i < superslabs; i++) {
         slices[i] = take(SUPERSLAB_SLICES);
     }
-    hak__huge_cache_trim(0);
     for (size_t i = 0; i < superslabs; i++) {
         hak__superslab_give(slices[i], SUPERSLAB_SLICES);
     }
-    hak__superslab_purge();
+    hak__superslab_purge_beyond(0);
 }
 
 /* Freed huge blocks too, also if they have grown, or were joined from several. */
