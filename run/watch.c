@@ -32,6 +32,7 @@ static int wait_for(pid_t program, const sigset_t *signals)
 bool watch_program(const char *file, int *status)
 {
     const int passed[] = {SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+    struct sigaction told = {.sa_handler = SIG_DFL}, action;
     sigset_t signals, before;
     pid_t child;
     sigemptyset(&signals);
@@ -39,8 +40,10 @@ bool watch_program(const char *file, int *status)
         sigaddset(&signals, passed[i]);
     }
     sigprocmask(SIG_BLOCK, &signals, &before);
+    sigaction(SIGCHLD, &told, &action); /* ignored, it would not say that the program ended */
     child = fork();
     if (child == 0) {
+        sigaction(SIGCHLD, &action, NULL);
         prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that takes too long is killed, and we are it */
         sigprocmask(SIG_SETMASK, &before, NULL);
         return false;

@@ -202,7 +202,7 @@ char *words_capture(char *const words[], char *const environment[], bool errors)
     char *text = malloc(CAPTURE_SIZE);
     size_t length = 0;
     ssize_t got;
-    int ends[2], status;
+    int ends[2], status = 0; /* stays so where SIGCHLD is ignored */
     pid_t pid;
     if (text == NULL || pipe(ends) != 0 || (pid = fork()) < 0) {
         words_die(STATUS_FAILED, "cannot start a process: %s", strerror(errno));

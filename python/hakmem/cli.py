@@ -7,6 +7,7 @@ if sys.version_info < (3, 9):  # what is above and here, an older one reads, too
     sys.exit(125)
 
 import importlib.util
+import signal
 from pathlib import Path
 
 LAB_COMMANDS = ("bench", "compare", "ab", "tune", "score", "peers", "doctor", "cost")
@@ -61,6 +62,7 @@ def main(words):
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where the caller ignores it, each child would seem to succeed
     try:
         load_package()
         sys.exit(main(sys.argv[1:]))

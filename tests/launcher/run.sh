@@ -30,6 +30,16 @@ expect 0 'a b c d' '^$' env root=a path=b settings=c magic=d "$launcher" run --q
 
 expect 0 '' '^$' bash -c 'trap "" PIPE; exec "$1" run --quiet -- bash -c true' _ "$launcher" # bash is larger than a pipe
 
+# A caller that ignores SIGCHLD: the program's end is noticed, and it ignores the signal, too.
+if [[ -n $python ]]; then
+    ignoring=(timeout 600 "$python" -c 'import os, signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+os.execvp(sys.argv[1], sys.argv[1:])' "$launcher")
+    expect 1 1 '^$' "${ignoring[@]}" run --quiet --fail-above 1g -- bash -c 'grep -c "^SigIgn:.*1....$" /proc/self/status; exit 1'
+    expect 7 '' 'calls' "${ignoring[@]}" record -o ignored.trace -- bash -c 'exit 7'
+    refuse 126 'does not run on hakmem' "${ignoring[@]}" stat $$
+fi
+
 # Functions of the environment replace no helper of the launcher, and are the program's.
 helpers=(cd sed find python3 readlink dirname realpath stat grep printf declare)
 (for name in "${helpers[@]}"; do eval "$name() { echo replaced >&2; return 9; }" && export -f "${name?}"; done
