@@ -249,7 +249,7 @@ static void raise_peak(size_t superslabs)
     for (size_t i = 0; i < superslabs; i++) {
         hak__superslab_give(slices[i], SUPERSLAB_SLICES);
     }
-    hak__superslab_purge_beyond(0);
+    (void)hak__superslab_purge_beyond(0, SIZE_MAX);
 }
 
 /* Freed huge blocks too, also if they have grown, or were joined from several. */
