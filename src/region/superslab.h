@@ -163,7 +163,7 @@ HAK_HIDDEN void hak__superslab_inherit(void);
 
 /* Tells how many bytes live huge blocks have, for the peak below. Under HUGE. */
 HAK_HIDDEN void hak__superslab_note_huge(size_t bytes);
-/* After slices were taken: notes a new peak. Any thread. */
+/* After slices were taken: notes it, and a new peak. Any thread. */
 HAK_HIDDEN void hak__superslab_note_peak(void);
 /* So many more slices have become free: notes what is in use now, and was before that, for what
  * follows. Any thread. */

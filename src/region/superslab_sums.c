@@ -126,6 +126,7 @@ void hak__superslab_note_peak(void)
 {
     struct superslab_table *table = &hak__superslabs;
     size_t bytes = sums_in_use(), peak = atomic_load_relaxed(&table->peak_bytes);
+    use_note(table->use, bytes);
     while (bytes > peak) {
         if (atomic_cas_acquire(&table->peak_bytes, &peak, bytes)) {
             atomic_store_relaxed(&table->peak_ms, hak__os_clock_uncalled_ms());
@@ -137,7 +138,6 @@ void hak__superslab_note_peak(void)
 void hak__superslab_note_huge(size_t bytes)
 {
     atomic_store_relaxed(&hak__superslabs.huge_bytes, bytes);
-    use_note(hak__superslabs.use, sums_in_use());
     hak__superslab_note_peak();
 }
 
