@@ -70,10 +70,11 @@ def run_lab(words):
     """Hands over to hakmem.lab in its environment, for which neither a help nor a wrong word asks."""
     parser = parser_of(words[0])
     found = vars(parser.read(words[1:]))
-    program = (found.get("command") or found.get("program") or [""])[0]
-    if parser.forms == OWN_PROGRAM and not program:
-        parser.error("which program?")
-    require_program(program)
+    if parser.forms == OWN_PROGRAM:
+        program = (found.get("command") or found.get("program") or [""])[0]
+        if not program:
+            parser.error("which program?")
+        require_program(program)
     python, build = interpreter(words[0]), place("build")
     if words[0] not in ("doctor", "peers", "score"):
         build_lab(build)
