@@ -31,7 +31,7 @@ threads='pthread_attr_destroy pthread_attr_init pthread_attr_setstacksize pthrea
 end='__cxa_finalize abort fflush pthread_setcancelstate raise'           # at exit, or at a fatal error
 asked='fputs fwrite'                                                     # malloc_info, which the program calls
 variables='__environ __libc_single_threaded __libc_stack_end __rseq_offset __rseq_size _r_debug environ hak_options hakmem_recorder_range'
-sanitizers='__lsan_init __msan_init __sanitizer_set_report_path __tsan_init' # weak: only whether they exist
+sanitizers='__asan_init __lsan_init __msan_init __sanitizer_set_report_path __tsan_init' # weak: only whether they exist
 compilers='_ITM_deregisterTMCloneTable _ITM_registerTMCloneTable __getauxval __gmon_start__'
 cxx='_ZNSt9bad_allocD1Ev _ZSt15get_new_handlerv _ZSt9terminatev _ZTISt9bad_alloc _ZTVSt9bad_alloc _Unwind_.*
     __cxa_allocate_exception __cxa_begin_catch __cxa_call_terminate __cxa_end_catch __cxa_throw __gxx_personality_v0'
