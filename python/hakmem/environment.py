@@ -70,11 +70,11 @@ def run_lab(words):
     """Hands over to hakmem.lab in its environment, for which neither a help nor a wrong word asks."""
     parser = parser_of(words[0])
     found = vars(parser.read(words[1:]))
-    if parser.forms == OWN_PROGRAM:
-        program = (found.get("command") or found.get("program") or [""])[0]
-        if not program:
-            parser.error("which program?")
-        require_program(program)
+    # A list of words, as add_program reads it; the commands of peers are one word.
+    command = next((found[name] for name in ("command", "program") if isinstance(found.get(name), list)), [])
+    if parser.forms == OWN_PROGRAM and not command:
+        parser.error("which program?")
+    require_program(command[0] if command else "")
     python, build = interpreter(words[0]), place("build")
     if words[0] not in ("doctor", "peers", "score"):
         build_lab(build)
