@@ -12,7 +12,7 @@ from pathlib import Path
 
 LAB_COMMANDS = ("bench", "compare", "ab", "tune", "score", "peers", "doctor", "cost")
 
-QUESTIONS = ("--build", "--link", "--peer")  # of the launcher and of hakmem-run
+QUESTIONS = ("--need", "--build", "--link", "--peer")  # of the launcher and of hakmem-run
 
 
 def load_package():

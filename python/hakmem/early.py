@@ -6,7 +6,7 @@ import re
 import shutil
 from pathlib import Path
 
-from .build import build_for_run
+from .build import build_for_run, need_for_run
 from .ground import CALLERS_PATH, LAUNCHER, ROOT, place
 from .look.processes import STATUS_NO_PROCESS, STATUS_USAGE, Refusal
 from .places import own_cache
@@ -78,9 +78,11 @@ def link(library):
 
 def run(words):
     question, words = words[0], words[1:]
-    if question == "--build":
-        check(words[3:])
-        print(build_for_run(*words[:3]))
+    if question == "--need":
+        check(words[1:])
+        need_for_run(words[0])
+    elif question == "--build":
+        print(build_for_run(*words))
     elif question == "--link":
         print(link(words[0]))
     else:

@@ -89,7 +89,6 @@ other=(env HOME="$scratch/other")
 ((EUID != 0)) || chown 65534 "$scratch/other"
 ((EUID != 0)) || other=(setpriv --reuid 65534 --regid 65534 --clear-groups "${other[@]}")
 expect 0 ten 'calls of 1 thread' "${other[@]}" "$plain/hakmem" record -o "$scratch/other/trace" -- echo ten
-[[ $errors != *'left out'*'left out'* ]] || fail "what is missing is said twice: $errors"
 chmod -R u+w "$plain/build"
 
 # No build directory possible (a plain file is in its place, so that root cannot write either).
