@@ -258,7 +258,7 @@ void hak__arena_give_back(void)
     collect_arenas(false);
     /* Again for what other threads have freed meanwhile, which found this one purging. 1 GiB at
      * most: about 130 ms of small pages. Twice: a thread pauses for twice as long while others free
-     * much. Half: if they all sleep then, more stays of what it did not get done. */
+     * much. Half: more stays if all threads sleep right after. */
     size_t left = 8 * BURST_BYTES, some;
     do {
         some = hak__superslab_purge_beyond(kept - RESERVE_BYTES / 2, left);

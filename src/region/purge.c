@@ -160,15 +160,18 @@ static void purge_put(size_t index, uint64_t taken, uint64_t clean)
 static void release_note(size_t index)
 {
     struct lock *lock = &superslab_part_of(index)->lock;
-    if (lock_acquire_soon(lock)) {
-        superslab_at(index)->dirty = 0;
-        hak__superslab_set_pages(index, SUPERSLAB_SMALL);
-        hak__superslab_set_state(index, SUPERSLAB_RELEASED, 0);
-        lock_release(lock);
-    } else if (hak__os_map_at(window_slice_address(index * SUPERSLAB_SLICES), SUPERSLAB_SIZE) ==
-               0) { /* REGION is stuck: it is mapped again. Else its addresses stay out of use */
-        hak__superslab_give_late(index, ~UINT64_C(0));
+    if (!lock_acquire_soon(lock)) {
+        /* REGION is stuck: the superslab is mapped again. If that fails, its addresses stay out of
+         * use. */
+        if (hak__os_map_at(window_slice_address(index * SUPERSLAB_SLICES), SUPERSLAB_SIZE) == 0) {
+            hak__superslab_give_late(index, ~UINT64_C(0));
+        }
+        return;
     }
+    superslab_at(index)->dirty = 0;
+    hak__superslab_set_pages(index, SUPERSLAB_SMALL);
+    hak__superslab_set_state(index, SUPERSLAB_RELEASED, 0);
+    lock_release(lock);
 }
 
 /* Looks for the last time at a superslab that may be watched. */

@@ -173,8 +173,9 @@ HAK_HIDDEN void hak__superslab_note_fall(size_t slices);
 HAK_HIDDEN size_t hak__superslab_expected(void);
 /* True: the bytes in use have fallen by BURST_BYTES more than that, in these periods. A hint. */
 HAK_HIDDEN bool hak__superslab_has_fallen(void);
-/* The bytes of free memory to keep: what is expected, if they have fallen so much. Else as many as
- * they have fallen, and what was missed, up to half of the most in use. A hint. */
+/* Bytes of free memory to keep. After a burst (hak__superslab_has_fallen), what is expected. Else
+ * what brings the bytes in use back to their most, and what was missed, up to half of that most. A
+ * hint. */
 HAK_HIDDEN size_t hak__superslab_wanted(void);
 /* Notes that so many bytes that counted as in use were never touched. */
 HAK_HIDDEN void hak__superslab_note_sparse(size_t bytes);
